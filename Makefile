@@ -1,0 +1,58 @@
+# Every target sets up what it needs; nothing but python3 (3.11 or newer) and make has to be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TESTS ?= mustit_pipeline_tests
+
+export DAGSTER_DISABLE_TELEMETRY := yes
+
+.PHONY: help setup up demo test lint format bench chaos lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"python3 is {v[0]}.{v[1]}; mustit_pipeline needs 3.11, 3.12 or 3.13: make PYTHON=python3.12 ...")'
+	@echo "setting up $(VENV) (a minute or two, once) ..."
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP) ## the environment alone: .venv with the locked dependencies and the mustit command
+
+up: setup ## everything, with the Dagster UI on http://127.0.0.1:3000, until Ctrl-C
+	@$(BIN)/mustit up
+
+demo: setup ## crawl, change, crawl again and compare, headless; prints a summary
+	@$(BIN)/mustit demo
+
+lint: setup ## formatting, lint rules, types, import rules, Dagster definitions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/dagster definitions validate -m mustit_pipeline.definitions
+
+format: setup ## let ruff format and fix what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: lint ## all checks and tests, on real PostgreSQL and Redis
+	$(BIN)/pytest $(TESTS) -n 2 --dist loadfile
+
+bench: setup ## the benchmark suite: a table and benchmarks/results.json
+	$(BIN)/python -m benchmarks
+
+chaos: setup ## the long fault-injection suite: a table and JSON
+	$(BIN)/python -m mustit_pipeline_tests.faults
+
+lock: ## refresh the lock files from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" -o requirements.lock pyproject.toml
+	uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" --group dev -o requirements-dev.lock pyproject.toml
+
+clean: ## remove the environment and caches; .mustit (the data) stays
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,249 @@
+"""Every setting in one place, read once from the environment (prefix MUSTIT_)."""
+
+import base64
+import binascii
+import fcntl
+import json
+import os
+import secrets
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "MUSTIT_"
+MARKETPLACE = "https://m.web.mustit.co.kr"
+LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
+
+
+class SettingsError(Exception):
+    """A setting is missing or wrong; the message names the variable and what it takes."""
+
+
+def _http_url(value: object) -> str:
+    return str(AnyHttpUrl(str(value))).rstrip("/")
+
+
+HttpUrl = Annotated[str, BeforeValidator(_http_url)]
+
+
+class TokenKey:
+    """The AES-256 keys that protect tokens at rest: the first encrypts, all decrypt."""
+
+    def __init__(self, text: str) -> None:
+        self.keys: dict[str, bytes] = {}
+        for number, part in enumerate(text.split(",")):
+            kid, colon, encoded = part.strip().rpartition(":")
+            try:
+                key = base64.b64decode(encoded, validate=True)
+            except binascii.Error as error:
+                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
+            if len(key) != 32 or (colon and not kid):
+                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
+            name = kid or f"k{number}"
+            if name in self.keys:
+                raise ValueError(f"names the key id {name!r} twice")
+            self.keys[name] = key
+        self.current = next(iter(self.keys))
+
+
+class Settings(BaseSettings):
+    """What can be configured, with its default and why it is there."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+
+    home: Path = Field(Path(".mustit"), description="Where the embedded servers, their data and made secrets live")
+    database_url: str | None = Field(None, description="Business database; without it PostgreSQL is embedded")
+    dagster_database_url: str | None = Field(None, description="Dagster's own database")
+    dagster_port: int = Field(3000, ge=1, le=65535, description="Port of the Dagster UI")
+    api_port: int = Field(8000, ge=1, le=65535, description="Port of the REST API and the console")
+    redis_url: str | None = Field(None, description="Redis; without it Redis is embedded; `off` uses PostgreSQL only")
+
+    base_url: HttpUrl = Field(MARKETPLACE, description="The marketplace")
+    listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
+    first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")
+    page_size: int = Field(500, ge=1, le=1000, description="Products on one listing page")
+    connect_timeout_seconds: float = Field(3.0, gt=0, le=60, description="To open a connection to the marketplace")
+    read_timeout_seconds: float = Field(10.0, gt=0, le=300, description="Between two reads of an answer")
+    total_timeout_seconds: float = Field(30.0, gt=0, le=600, description="For one whole call, however slowly it drips")
+    max_body_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="Largest accepted body, after decompression")
+
+    product_server_url: HttpUrl | None = Field(None, description="Where product events are sent")
+    product_server_token: SecretStr | None = Field(None, description="Bearer token for the product server, if it asks")
+    token_key: SecretStr | None = Field(None, description="32 bytes in base64; `kid:key[,kid:key]` for rotation")
+    jwt_secret: SecretStr | None = Field(None, description="Signs the admin API's tokens; at least 32 characters")
+
+    requests_per_hour: int = Field(80, ge=1, description="Requests per agent in any window of WINDOW_SECONDS")
+    window_seconds: float = Field(3600, gt=0, description="Length of the sliding window")
+    min_request_gap_seconds: float = Field(1.0, ge=0, description="Pause between two requests of an agent; 0 = none")
+    max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
+    suspend_seconds: float = Field(3600, gt=0, description="How long a throttled agent rests")
+    breaker_min_available: float = Field(0.2, ge=0, le=1, description="Below this share of AVAILABLE agents calls stop")
+    breaker_cooldown_seconds: float = Field(600, gt=0, description="Until an open breaker tries one request")
+
+    task_max_retries: int = Field(2, ge=0, le=10, description="Retries of a crawl task after its first attempt")
+    outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
+    retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
+    lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")
+    crawl_slice_seconds: float = Field(600, gt=0, description="How long one run works on a crawl before the next one")
+    deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
+    deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
+    recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
+    trigger: Literal["dagster", "eventbridge"] = Field("dagster", description="Who starts due crawls")
+    task_transport: Literal["postgres", "sqs"] = Field("postgres", description="Where crawl tasks are queued")
+    aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
+    lake_uri: str | None = Field(None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it")
+
+    @field_validator("listing_path")
+    @classmethod
+    def _absolute_path(cls, value: str) -> str:
+        if not value.startswith("/") or value.endswith("/") or "?" in value:
+            raise ValueError("takes an absolute path such as /api/listing, without a query")
+        return value
+
+    @field_validator("database_url", "dagster_database_url")
+    @classmethod
+    def _postgres_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("postgresql://", "postgresql+psycopg://", "postgres://")):
+            raise ValueError("takes a PostgreSQL address: postgresql://user:password@host:5432/database")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_url(cls, value: str | None) -> str | None:
+        if value is not None and value != "off" and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("takes redis://host:6379/0, rediss://…, unix:///path, or off")
+        return value
+
+    @field_validator("token_key")
+    @classmethod
+    def _token_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            TokenKey(value.get_secret_value())
+        return value
+
+    @field_validator("jwt_secret")
+    @classmethod
+    def _jwt_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < 32:
+            raise ValueError("takes at least 32 characters")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Settings":
+        object.__setattr__(self, "home", self.home.expanduser().absolute())
+        if self.database_url is not None:
+            missing = [n for n in ("dagster_database_url", "token_key", "jwt_secret") if getattr(self, n) is None]
+            if missing:
+                names = ", ".join(PREFIX + name.upper() for name in missing)
+                raise ValueError(f"with {PREFIX}DATABASE_URL set, {names} must be set too")
+        elif self.dagster_database_url is not None:
+            raise ValueError(f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither")
+        return self
+
+    @property
+    def embedded(self) -> bool:
+        """Whether PostgreSQL is ours to start."""
+        return self.database_url is None
+
+    @property
+    def embedded_redis(self) -> bool:
+        """Whether Redis is ours to start."""
+        return self.redis_url is None
+
+    @property
+    def listing_segment(self) -> str:
+        """The last part of the listing path, which every listing URL contains."""
+        return "/" + self.listing_path.rsplit("/", 1)[-1]
+
+    def token_keys(self) -> TokenKey:
+        """The keys for tokens at rest, made once under HOME on the embedded default."""
+        if self.token_key is not None:
+            return TokenKey(self.token_key.get_secret_value())
+        return TokenKey(_made_once(self.home, "token_key", lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, _SimulatedWorld(settings_cls)
+
+
+class _SimulatedWorld(PydanticBaseSettingsSource):
+    """The simulated servers that a running `mustit up` of the same HOME announces; the environment wins over them."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        home = Path(os.environ.get(PREFIX + "HOME") or ".mustit").expanduser()
+        return read_simulated_world(home)
+
+
+def simulated_world_file(home: Path) -> Path:
+    """Where `mustit up` announces its simulated servers; it holds a lock on the file for as long as they run."""
+    return home / "run" / "simulated.json"
+
+
+def read_simulated_world(home: Path) -> dict[str, Any]:
+    """The announced servers, or nothing when nobody holds the announcement any more."""
+    try:
+        with simulated_world_file(home).open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return {}
+
+
+def _made_once(home: Path, name: str, make: Any) -> str:
+    """A secret kept in a file of its own with mode 0600; whoever comes first makes it."""
+    folder = home / "secrets"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target = folder / name
+    if not target.exists():
+        fresh = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(make())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, target)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return target.read_text()
+
+
+@lru_cache(maxsize=1)
+def load_settings() -> Settings:
+    """The settings of this process; a wrong value raises SettingsError with a message for people."""
+    try:
+        return Settings()  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        raise SettingsError(_readable(error)) from None
+
+
+def _readable(error: ValidationError) -> str:
+    lines: list[str] = []
+    for problem in error.errors(include_url=False, include_context=False):
+        name = "".join(str(part) for part in problem["loc"][:1])
+        text = problem["msg"].removeprefix("Value error, ")
+        if not name:
+            lines.append(text)
+            continue
+        field = Settings.model_fields[name]
+        shown = "" if "secret" in name or "token" in name or "key" in name else f", not {problem['input']!r}"
+        lines.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")
+    return "\n".join(lines)
