@@ -1,7 +1,6 @@
 """Every setting in one place, read once from the environment (prefix MUSTIT_)."""
 
 import base64
-import binascii
 import fcntl
 import json
 import os
@@ -38,7 +37,7 @@ class TokenKey:
             kid, colon, encoded = part.strip().rpartition(":")
             try:
                 key = base64.b64decode(encoded, validate=True)
-            except binascii.Error as error:
+            except ValueError as error:
                 raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
             if len(key) != 32 or (colon and not kid):
                 raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
@@ -52,14 +51,18 @@ class TokenKey:
 class Settings(BaseSettings):
     """What can be configured, with its default and why it is there."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True, allow_inf_nan=False
+    )
 
     home: Path = Field(Path(".mustit"), description="Where the embedded servers, their data and made secrets live")
     database_url: str | None = Field(None, description="Business database; without it PostgreSQL is embedded")
     dagster_database_url: str | None = Field(None, description="Dagster's own database")
     dagster_port: int = Field(3000, ge=1, le=65535, description="Port of the Dagster UI")
     api_port: int = Field(8000, ge=1, le=65535, description="Port of the REST API and the console")
-    redis_url: str | None = Field(None, description="Redis; without it Redis is embedded; `off` uses PostgreSQL only")
+    redis_url: str | None = Field(
+        None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
+    )
 
     base_url: HttpUrl = Field(MARKETPLACE, description="The marketplace")
     listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
@@ -84,6 +87,9 @@ class Settings(BaseSettings):
     breaker_cooldown_seconds: float = Field(600, gt=0, description="Until an open breaker tries one request")
 
     task_max_retries: int = Field(2, ge=0, le=10, description="Retries of a crawl task after its first attempt")
+    relay_concurrent_sends: int = Field(
+        20, ge=1, le=500, description="Events on their way to the product server at once"
+    )
     outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
     retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
     lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")
@@ -96,11 +102,26 @@ class Settings(BaseSettings):
     aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
     lake_uri: str | None = Field(None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it")
 
+    @field_validator("home")
+    @classmethod
+    def _home(cls, value: Path) -> Path:
+        try:
+            return value.expanduser()
+        except RuntimeError as error:
+            raise ValueError("takes a folder; the account after ~ is not known here") from error
+
     @field_validator("listing_path")
     @classmethod
     def _absolute_path(cls, value: str) -> str:
-        if not value.startswith("/") or value.endswith("/") or "?" in value:
+        if not value.startswith("/") or value.endswith("/") or any(sign in value for sign in "?# "):
             raise ValueError("takes an absolute path such as /api/listing, without a query")
+        return value
+
+    @field_validator("lake_uri")
+    @classmethod
+    def _lake_uri(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value and not value.startswith("s3://"):
+            raise ValueError("takes a path or s3://bucket/prefix")
         return value
 
     @field_validator("database_url", "dagster_database_url")
@@ -133,14 +154,16 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _whole(self) -> "Settings":
-        object.__setattr__(self, "home", self.home.expanduser().absolute())
+        object.__setattr__(self, "home", self.home.absolute())
         if self.database_url is not None:
             missing = [n for n in ("dagster_database_url", "token_key", "jwt_secret") if getattr(self, n) is None]
             if missing:
                 names = ", ".join(PREFIX + name.upper() for name in missing)
                 raise ValueError(f"with {PREFIX}DATABASE_URL set, {names} must be set too")
         elif self.dagster_database_url is not None:
-            raise ValueError(f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither")
+            raise ValueError(
+                f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither"
+            )
         return self
 
     @property
@@ -151,7 +174,7 @@ class Settings(BaseSettings):
     @property
     def embedded_redis(self) -> bool:
         """Whether Redis is ours to start."""
-        return self.redis_url is None
+        return self.redis_url is None and self.embedded
 
     @property
     def listing_segment(self) -> str:
@@ -162,7 +185,14 @@ class Settings(BaseSettings):
         """The keys for tokens at rest, made once under HOME on the embedded default."""
         if self.token_key is not None:
             return TokenKey(self.token_key.get_secret_value())
-        return TokenKey(_made_once(self.home, "token_key", lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+        try:
+            return TokenKey(
+                _made_once(self.home, "token_key", lambda: base64.b64encode(secrets.token_bytes(32)).decode())
+            )
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"{self.home}/secrets/token_key, made because {PREFIX}TOKEN_KEY is not set, cannot be used: {error}"
+            ) from error
 
     @classmethod
     def settings_customise_sources(
@@ -183,8 +213,9 @@ class _SimulatedWorld(PydanticBaseSettingsSource):
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        home = Path(os.environ.get(PREFIX + "HOME") or ".mustit").expanduser()
-        return read_simulated_world(home)
+        # Unlike Path.expanduser this leaves an unknown account to the field's own check.
+        home = os.path.expanduser(os.environ.get(PREFIX + "HOME") or ".mustit")
+        return read_simulated_world(Path(home))
 
 
 def simulated_world_file(home: Path) -> Path:
@@ -244,6 +275,8 @@ def _readable(error: ValidationError) -> str:
             lines.append(text)
             continue
         field = Settings.model_fields[name]
-        shown = "" if "secret" in name or "token" in name or "key" in name else f", not {problem['input']!r}"
+        # An address may carry a password.
+        private = any(word in name for word in ("secret", "token", "key", "url", "uri"))
+        shown = "" if private else f", not {problem['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")
     return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The marketplace and the product server as real HTTP servers with switchable faults."""

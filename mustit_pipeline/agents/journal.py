@@ -1,0 +1,98 @@
+"""What this process has booked and PostgreSQL does not know yet."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from uuid import UUID
+
+from mustit_pipeline.agents.limiter import Slot
+from mustit_pipeline.store.agent_bookings import BookingRecord
+
+
+@dataclass(slots=True)
+class _Entry:
+    slot: Slot
+    written: bool
+    counted: bool = False
+    answered: float | None = None
+    throttled: bool = False
+
+
+class Journal:
+    """Bookings and answers on their way into the database; nothing leaves before it is written."""
+
+    def __init__(self) -> None:
+        self._open: dict[UUID, _Entry] = {}
+        self._due: dict[UUID, _Entry] = {}
+        self._unwritten: Counter[UUID] = Counter()
+
+    def booked(self, slot: Slot, *, written: bool) -> None:
+        """An agent was booked; `written` if PostgreSQL itself did it."""
+        entry = _Entry(slot, written)
+        self._open[slot.booking_id] = entry
+        self._due[slot.booking_id] = entry
+        if not written:
+            self._unwritten[slot.agent_id] += 1
+
+    def answered(self, slot: Slot, *, throttled: bool) -> None:
+        """The answer to a booking has arrived."""
+        entry = self._open.pop(slot.booking_id, None) or _Entry(slot, written=True, counted=True)
+        entry.answered, entry.throttled = time.monotonic(), throttled
+        self._due[slot.booking_id] = entry
+
+    def withdrawn(self, slot: Slot) -> None:
+        """Nothing was sent: forget it if nobody else knows of it, otherwise it counts as used."""
+        entry = self._open.get(slot.booking_id)
+        if entry is None:
+            return
+        if entry.written:
+            self.answered(slot, throttled=False)
+            return
+        del self._open[slot.booking_id]
+        self._due.pop(slot.booking_id, None)
+        self._unwritten[slot.agent_id] -= 1
+
+    def forget(self, slot: Slot) -> None:
+        """A booking that PostgreSQL has removed itself."""
+        self._open.pop(slot.booking_id, None)
+        self._due.pop(slot.booking_id, None)
+
+    def unwritten(self, agent_id: UUID) -> int:
+        """How many bookings of an agent would be forgotten if this process died now."""
+        return self._unwritten[agent_id]
+
+    def take(self) -> list[_Entry]:
+        """Everything that is due; whoever takes it says whether it was written."""
+        due, self._due = list(self._due.values()), {}
+        return due
+
+    def wrote(self, entries: list[_Entry], counted: list[UUID]) -> None:
+        """They are in the database."""
+        done = set(counted)
+        for entry in entries:
+            if not entry.written:
+                entry.written = True
+                self._unwritten[entry.slot.agent_id] -= 1
+            if entry.slot.booking_id in done:
+                entry.counted = True
+
+    def keep(self, entries: list[_Entry]) -> None:
+        """They are not; try again with whatever has happened since."""
+        self._due = {entry.slot.booking_id: entry for entry in entries} | self._due
+
+    @staticmethod
+    def records(entries: list[_Entry]) -> list[BookingRecord]:
+        """The entries in ages, as of now."""
+        now = time.monotonic()
+        return [
+            BookingRecord(
+                entry.slot.booking_id,
+                entry.slot.agent_id,
+                booked_ago=now - entry.slot.booked,
+                expires_in=entry.slot.expires - now,
+                answered_ago=None if entry.answered is None else now - entry.answered,
+                throttled=entry.throttled,
+                fresh=not entry.counted,
+            )
+            for entry in entries
+        ]

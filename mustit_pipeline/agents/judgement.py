@@ -1,0 +1,133 @@
+"""What answers mean: health, suspension, storms, the breaker. Each function works inside the caller's transaction."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from mustit_pipeline.domain.limits import LONGEST_RETRY_AFTER_SECONDS
+from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.domain.user_agent import UserAgent
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import agent_pool, agents
+
+STORM_SECONDS = 5.0
+STORM_AGENTS = 5
+STORM_SHARE = 0.5
+FIRST_PAUSE = 2.0
+LONGEST_PAUSE = 600.0
+# After a pause the host must have been calm for this long, or for as long as the pause, before the next starts small.
+CALM_SECONDS = 60.0
+
+THROTTLED = "throttled by the marketplace"
+UNWELL = "too many failed calls"
+
+
+class Outcome(Enum):
+    """How a booked request ended; a 429 is told to `AgentPool.throttled` instead."""
+
+    SUCCESS = "success"
+    SERVER_ERROR = "server error"
+    FAILED = "failed"
+    UNAUTHORIZED = "unauthorized"
+    NOT_SENT = "not sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that ended badly, and the token that it carried."""
+
+    agent_id: UUID
+    outcome: Outcome
+    token_no: int
+
+
+def judge(
+    connection: Connection, settings: Settings, successes: Mapping[UUID, int], failures: Iterable[Failure]
+) -> None:
+    """Apply answers to their agents' health; whoever falls too low rests, and the breaker looks at who is left."""
+    failed = list(failures)
+    now = agent_pool.read_pool(connection, lock=bool(failed)).now
+    changed = agents.lock_agents(connection, {*successes, *(failure.agent_id for failure in failed)})
+    known = {agent.id.value: agent for agent in changed}
+    for agent_id, times in successes.items():
+        for _ in range(min(times, 20) if agent_id in known else 0):
+            known[agent_id].success()
+    for failure in failed:
+        if (agent := known.get(failure.agent_id)) is not None:
+            _apply(agent, failure.outcome, now, settings.suspend_seconds)
+    agents.save_agents(connection, changed, UNWELL)
+    for failure in failed:
+        if failure.outcome is Outcome.UNAUTHORIZED:
+            agents.drop_session(connection, failure.agent_id, failure.token_no)
+    if failed:
+        judge_breaker(connection, settings)
+
+
+def _apply(agent: UserAgent, outcome: Outcome, now: datetime, suspend_seconds: float) -> None:
+    if outcome is Outcome.SERVER_ERROR:
+        agent.server_error(now, suspend_seconds)
+    elif outcome in (Outcome.FAILED, Outcome.UNAUTHORIZED):
+        agent.failure(now, suspend_seconds)
+
+
+def throttle(
+    connection: Connection, settings: Settings, agent_id: UUID, booked_ago: float, retry_after: float | None
+) -> bool:
+    """One 429, whose answer is already among the written bookings; True if it was part of a storm."""
+    pool = agent_pool.read_pool(connection, lock=True)
+    asked = capped(retry_after)
+    if pool.paused_until is not None and pool.now - timedelta(seconds=booked_ago) < pool.paused_until:
+        # Sent before the host's pause was over: still the same event, which no agent is to blame for.
+        agents.drop_session(connection, agent_id)
+        until = max(pool.paused_until, pool.now + timedelta(seconds=asked))
+        agent_pool.pause_host(connection, until, pool.pause_seconds, pool.pause_level)
+        return True
+    throttled = agents.lock_agents(connection, [agent_id])
+    for agent in throttled:
+        agent.throttled(asked, pool.now, settings.suspend_seconds)
+    agents.save_agents(connection, throttled, THROTTLED, throttled_at=pool.now)
+    storm = _calm_storm(connection, pool, asked)
+    judge_breaker(connection, settings)
+    return storm
+
+
+def _calm_storm(connection: Connection, pool: agent_pool.PoolRow, asked: float) -> bool:
+    since = pool.now - timedelta(seconds=STORM_SECONDS)
+    if pool.paused_until is not None:
+        since = max(since, pool.paused_until)
+    recent = agent_pool.read_recent_answers(connection, since)
+    if len(recent.agents) < STORM_AGENTS or recent.throttled < STORM_SHARE * recent.answers:
+        return False
+    caught = [a for a in agents.lock_agents(connection, recent.agents) if a.status is AgentStatus.SUSPENDED]
+    for agent in caught:
+        agent.return_from_storm()
+    agents.save_agents(connection, caught, None)
+    level, pause = next_pause(pool, asked)
+    agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
+    return True
+
+
+def next_pause(pool: agent_pool.PoolRow, asked: float) -> tuple[int, float]:
+    """The level of the next pause of the host and its length: twice the last one unless the host was calm since."""
+    level = 0
+    if pool.paused_until is not None:
+        calm = timedelta(seconds=max(CALM_SECONDS, pool.pause_seconds))
+        level = min(pool.pause_level + 1, 20) if pool.now < pool.paused_until + calm else 0
+    return level, max(asked, min(LONGEST_PAUSE, FIRST_PAUSE * 2**level))
+
+
+def capped(retry_after: float | None) -> float:
+    """What the server asks for, in seconds: nothing odd, nothing negative, at most a day."""
+    # Written so that a NaN, which compares as false, counts as nothing.
+    if retry_after is None or not retry_after > 0:
+        return 0.0
+    return min(retry_after, LONGEST_RETRY_AFTER_SECONDS)
+
+
+def judge_breaker(connection: Connection, settings: Settings) -> bool:
+    """Open the breaker if too few agents are AVAILABLE; the caller holds the shared row's lock."""
+    return agent_pool.open_breaker_if_few(connection, settings.breaker_min_available, settings.breaker_cooldown_seconds)

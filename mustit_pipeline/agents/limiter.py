@@ -1,0 +1,65 @@
+"""The port of whoever counts requests; Redis and PostgreSQL both do it, one of them at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store.agent_bookings import AgentLimits
+from mustit_pipeline.store.agents import AgentRow
+
+# How long after its deadline a request may still be on its way to the marketplace.
+DELIVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One request that an agent may send; times are this process's monotonic clock."""
+
+    booking_id: UUID
+    agent_id: UUID
+    token_no: int
+    booked: float
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class FreeIn:
+    """No agent is free now; the next one is in so many seconds, or (None) none may be used at all."""
+
+    seconds: float | None
+
+
+class Limiter(Protocol):
+    """Books agents within their limits; `epoch` is the caller's idea of who counts, and a wrong one books nothing.
+
+    An agent has one request in flight, and its slot frees one window after the answer. A booking that is never settled
+    counts as answered when its hold ends. `now` replaces the counter's own clock, in seconds.
+    """
+
+    async def acquire(self, epoch: int, hold: float, now: float | None = None) -> Slot | FreeIn:
+        """Book the best free agent: valid token first, then health, then longest unused."""
+        ...
+
+    async def settle(self, epoch: int, slot: Slot, now: float | None = None) -> None:
+        """The answer has arrived."""
+        ...
+
+    async def withdraw(self, epoch: int, slot: Slot, pause: float, now: float | None = None) -> None:
+        """Nothing was sent and nothing will be; the agent rests for `pause` seconds."""
+        ...
+
+    async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
+        """What the choice should know of the agents from now on."""
+        ...
+
+
+def limits_of(settings: Settings) -> AgentLimits:
+    """The limits of each agent."""
+    return AgentLimits(settings.requests_per_hour, settings.window_seconds, settings.min_request_gap_seconds)
+
+
+def hold_of(settings: Settings) -> float:
+    """How long a booking may stay unanswered: longer than any request can take."""
+    return settings.total_timeout_seconds + DELIVERY_SECONDS

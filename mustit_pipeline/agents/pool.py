@@ -1,0 +1,295 @@
+"""The pool of user agents that a crawl works with: a booked agent with a valid session, or when there will be one."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self, TypeVar
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy import Connection
+
+from mustit_pipeline.agents import judgement, roster
+from mustit_pipeline.agents.judgement import Failure, Outcome
+from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
+from mustit_pipeline.agents.shared_limiter import SharedLimiter
+from mustit_pipeline.agents.tokens import TokenDesk
+from mustit_pipeline.domain.limits import HEALTH_MAX
+from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.session import Session
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import agent_pool
+from mustit_pipeline.store.agents import AgentRow, read_agents
+from mustit_pipeline.store.database import Database
+
+__all__ = ["AgentPool", "Booking", "Outcome", "Wait"]
+
+TICK_SECONDS = 0.5
+NO_AGENTS_SECONDS = 60.0
+TRIAL_SECONDS = 1.0
+MOST_TRIES = 64
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """One request that may be sent now, and no later than `send_before` on this process's monotonic clock."""
+
+    agent_id: UUID
+    user_agent: str
+    session: Session = field(repr=False)
+    booking_id: UUID
+    send_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing may be sent for so many seconds: "limit", "breaker", "host paused", "no agents" or "tokens"."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    slot: Slot
+    token_no: int
+    trial: UUID | None
+
+
+class AgentPool:
+    """Agents, limits, tokens, health and breaker behind two calls: acquire, and settle or throttled."""
+
+    def __init__(
+        self, settings: Settings, database: Database, client: MarketplaceClient, *, redis_url: str | None
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._limiter = SharedLimiter(database, limits_of(settings), hold_of(settings), redis_url)
+        self._desk = TokenDesk(settings, database, client)
+        self._agents: dict[UUID, AgentRow] = {}
+        self._open: dict[UUID, _Open] = {}
+        self._successes: Counter[UUID] = Counter()
+        self._wanted = asyncio.Event()
+        self._ticking: asyncio.Task[None] | None = None
+        self._errands: set[asyncio.Task[Any]] = set()
+
+    @property
+    def counter(self) -> str:
+        """Who counts the requests: `redis`, `postgres`, or `moving`."""
+        return self._limiter.counter
+
+    async def __aenter__(self) -> Self:
+        await self._limiter.start()
+        await self._refresh()
+        self._ticking = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        await self._desk.close()
+        await asyncio.gather(*self._errands, return_exceptions=True)
+        try:
+            await self._flush()
+        finally:
+            await self._limiter.close()
+
+    async def acquire(self) -> Booking | Wait:
+        """An agent with a valid session, booked for one request; or how long to wait before asking again."""
+        wait = self._paused()
+        if wait is not None:
+            return wait
+        open_for = self._seconds_until("breaker_open_until")
+        if open_for is None:
+            return await self._book(None)
+        if open_for > 0:
+            return Wait(open_for, "breaker")
+        trial, hold = uuid4(), hold_of(self._settings)
+        if (self._seconds_until("trial_until") or 0.0) > 0 or not await self._transact(
+            lambda connection: agent_pool.claim_trial(connection, trial, hold)
+        ):
+            await self._limiter.sync()
+            return Wait(TRIAL_SECONDS, "breaker")
+        booked = await self._book(trial)
+        if isinstance(booked, Wait):
+            await self._end_trial(trial, good=None)
+            return Wait(booked.seconds, "breaker" if booked.reason == "limit" else booked.reason)
+        return booked
+
+    async def settle(self, booking: Booking, outcome: Outcome) -> None:
+        """How the request ended. Whatever it was, its slot frees one window from now."""
+        entry = self._open.pop(booking.booking_id, None)
+        if entry is None:
+            return
+        await self._limiter.settle(entry.slot)
+        if outcome is Outcome.SUCCESS:
+            known = self._agents.get(booking.agent_id)
+            if known is None or known.health < HEALTH_MAX:
+                self._successes[booking.agent_id] += 1
+        elif outcome is not Outcome.NOT_SENT:
+            await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no))
+        if entry.trial is not None:
+            undecided = outcome in (Outcome.NOT_SENT, Outcome.UNAUTHORIZED)
+            await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
+
+    async def throttled(self, booking: Booking, retry_after: float | None) -> None:
+        """The request was answered with 429."""
+        entry = self._open.pop(booking.booking_id, None)
+        if entry is None:
+            return
+        await self._throttle(entry.slot, retry_after)
+        if entry.trial is not None:
+            await self._end_trial(entry.trial, good=False)
+
+    async def _book(self, trial: UUID | None) -> Booking | Wait:
+        reason = "limit"
+        for _ in range(MOST_TRIES):
+            wait = self._paused()
+            if wait is not None:
+                return wait
+            slot = await self._limiter.acquire()
+            if isinstance(slot, FreeIn):
+                return Wait(slot.seconds, reason) if slot.seconds is not None else self._no_agents()
+            try:
+                booking = await self._equip(slot, trial)
+            except BaseException:
+                self._errand(self._limiter.withdraw(slot, 0.0))
+                raise
+            if isinstance(booking, Booking):
+                return booking
+            reason = "tokens" if booking else reason
+        return Wait(TICK_SECONDS, reason)
+
+    async def _equip(self, slot: Slot, trial: UUID | None) -> Booking | bool:
+        """The slot with a session; otherwise the slot is given back, and True says that a token was what it lacked."""
+        if slot.agent_id not in self._agents:
+            await self._refresh()
+        user_agent = self._agents[slot.agent_id].user_agent
+        session = self._desk.held(slot.agent_id, slot.token_no, user_agent)
+        token_no = slot.token_no
+        if session is None:
+            issued = self._desk.issued
+            found = await self._desk.obtain(slot.agent_id, user_agent)
+            if not isinstance(found, Session):
+                if found.throttled is not None:
+                    await self._throttle(slot, found.throttled.retry_after)
+                else:
+                    await self._limiter.withdraw(slot, found.seconds)
+                self._wanted.set()
+                return True
+            session, token_no = found, self._desk.number(slot.agent_id)
+            if self._desk.issued != issued:
+                self._wanted.set()
+        send_before = slot.expires - self._settings.total_timeout_seconds
+        if time.monotonic() > send_before - 1.0:
+            # The token took so long that the request could outlive its booking.
+            await self._limiter.withdraw(slot, 0.0)
+            return False
+        self._open[slot.booking_id] = _Open(slot, token_no, trial)
+        return Booking(slot.agent_id, user_agent, session, slot.booking_id, send_before)
+
+    async def _throttle(self, slot: Slot, retry_after: float | None) -> None:
+        booked_ago = time.monotonic() - slot.booked
+        await self._limiter.settle(slot, throttled=True)
+        await self._limiter.sync()
+        self._desk.drop(slot.agent_id)
+        storm = await self._transact(
+            lambda connection: judgement.throttle(connection, self._settings, slot.agent_id, booked_ago, retry_after)
+        )
+        log.warning("the marketplace throttles", agent=str(slot.agent_id), retry_after=retry_after, host=storm)
+        await self._refresh()
+
+    async def _judge_failure(self, failure: Failure) -> None:
+        if failure.outcome is Outcome.UNAUTHORIZED:
+            self._desk.drop(failure.agent_id)
+        good = self._successes.pop(failure.agent_id, 0)
+        await self._transact(
+            lambda connection: judgement.judge(connection, self._settings, {failure.agent_id: good}, [failure])
+        )
+        self._wanted.set()
+
+    async def _end_trial(self, trial: UUID, *, good: bool | None) -> None:
+        cooldown = self._settings.breaker_cooldown_seconds
+        await self._transact(lambda connection: agent_pool.end_trial(connection, trial, good=good, cooldown=cooldown))
+        await self._limiter.sync()
+
+    def _seconds_until(self, moment: str) -> float | None:
+        """Until one of the shared moments, by the database's clock and not older than a tick."""
+        if self._limiter.shared is None:
+            return None
+        pool, read = self._limiter.shared
+        until: datetime | None = getattr(pool, moment)
+        return None if until is None else (until - pool.now).total_seconds() - (time.monotonic() - read)
+
+    def _paused(self) -> Wait | None:
+        seconds = self._seconds_until("paused_until")
+        return Wait(seconds, "host paused") if seconds is not None and seconds > 0 else None
+
+    def _no_agents(self) -> Wait:
+        resting = [row.suspended_until for row in self._agents.values() if row.suspended_until is not None]
+        if not resting or self._limiter.shared is None:
+            return Wait(NO_AGENTS_SECONDS, "no agents")
+        pool, read = self._limiter.shared
+        seconds = (min(resting) - pool.now).total_seconds() - (time.monotonic() - read)
+        return Wait(min(max(seconds, TICK_SECONDS), NO_AGENTS_SECONDS), "no agents")
+
+    async def _refresh(self) -> None:
+        """Learn how the agents stand, let the rested ones back, look at the breaker, and tell the choice."""
+        settings = self._settings
+
+        def read(connection: Connection) -> list[AgentRow]:
+            rows, now = read_agents(connection), agent_pool.read_pool(connection).now
+            if any(row.suspended_until is not None and row.suspended_until <= now for row in rows):
+                roster.recover_suspended(connection, now)
+                rows = read_agents(connection)
+            available = sum(row.status is AgentStatus.AVAILABLE for row in rows)
+            if available < len(rows) * (settings.breaker_min_available + 0.01):
+                agent_pool.read_pool(connection, lock=True)
+                judgement.judge_breaker(connection, settings)
+            return rows
+
+        rows = await self._transact(read)
+        self._agents = {row.agent_id: row for row in rows}
+        await self._limiter.sync()
+        await self._limiter.publish(rows)
+
+    async def _flush(self) -> None:
+        successes, self._successes = self._successes, Counter()
+        if successes:
+            try:
+                await self._transact(lambda connection: judgement.judge(connection, self._settings, successes, []))
+            except BaseException:
+                self._successes += successes
+                raise
+
+    async def _tick(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), TICK_SECONDS)
+            self._wanted.clear()
+            try:
+                await self._flush()
+                await self._refresh()
+            except Exception as error:
+                # The next acquire meets the same fault if it lasts: without a fresh word from PostgreSQL none is given.
+                log.warning("the agent pool could not be refreshed", error=type(error).__name__)
+
+    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _transact(self, work: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with self._database.transaction() as connection:
+                return work(connection)
+
+        return await asyncio.to_thread(run)

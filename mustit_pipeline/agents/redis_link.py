@@ -1,0 +1,115 @@
+"""One pipelined connection to Redis: never reconnected silently, because a new server may have forgotten."""
+
+import asyncio
+import math
+from collections import deque
+from hashlib import sha1
+from typing import Any, Self, cast
+
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
+
+from mustit_pipeline.agents.redis_scripts import SCRIPTS
+
+CALL_SECONDS = 0.5
+CONNECT_SECONDS = 2.0
+# The braces keep all keys in one slot of a Redis cluster.
+PREFIX = "mustit:{agents}:"
+
+
+class RedisLost(Exception):
+    """Redis does not answer, answers too slowly, or with an error."""
+
+
+_DIGESTS = {script: sha1(script.encode(), usedforsecurity=False).hexdigest() for script in SCRIPTS}
+
+
+class RedisLink:
+    """Calls of many tasks go out as they come and are answered in the same order."""
+
+    def __init__(self, pool: ConnectionPool, connection: AbstractConnection, run_id: str) -> None:
+        self._pool = pool
+        self._connection = connection
+        self.run_id = run_id
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._lost: RedisLost | None = None
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        """Connect, learn which server this is, and give it the scripts."""
+        pool = ConnectionPool.from_url(url, protocol=2, socket_timeout=None, socket_connect_timeout=CONNECT_SECONDS)
+        connection = cast(AbstractConnection, pool.make_connection())
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await connection.connect()
+                await connection.send_command("INFO", "server")
+                information = cast(bytes, await connection.read_response()).decode()
+                for script in SCRIPTS:
+                    await connection.send_command("SCRIPT", "LOAD", script)
+                    await connection.read_response()
+        except (RedisError, OSError, TimeoutError) as error:
+            await connection.disconnect(nowait=True)
+            raise RedisLost(f"no connection to Redis ({type(error).__name__})") from None
+        run_id = next(line.removeprefix("run_id:") for line in information.splitlines() if line.startswith("run_id:"))
+        return cls(pool, connection, run_id)
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None
+
+    async def call(self, script: str, *arguments: str | int | float) -> list[Any]:
+        """Run a script; whatever goes wrong, the connection is given up with it."""
+        if self._lost is not None or not self._connection.is_connected:
+            raise self._give_up("the connection to Redis is closed")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        packed = self._connection.pack_command("EVALSHA", _DIGESTS[script], 1, PREFIX, *arguments)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._connection.send_packed_command(packed, check_health=False)
+                return await answer
+        except TimeoutError:
+            raise self._give_up("Redis answers too slowly") from None
+        except (RedisError, OSError) as error:
+            raise self._give_up(f"Redis failed a call ({type(error).__name__})") from None
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        self._give_up("closed")
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        await self._connection.disconnect(nowait=True)
+        await self._pool.aclose()
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                try:
+                    reply = await self._connection.read_response(timeout=math.inf)
+                    failure = None
+                except RedisError as error:
+                    if not self._connection.is_connected:
+                        raise
+                    reply, failure = None, error
+                # A caller that was cancelled has left its place in the queue.
+                answer = self._waiting.popleft()
+                if answer.done():
+                    continue
+                if failure is None:
+                    answer.set_result(reply)
+                else:
+                    answer.set_exception(failure)
+        except (RedisError, OSError) as error:
+            self._give_up(f"the connection to Redis broke ({type(error).__name__})")
+
+    def _give_up(self, why: str) -> RedisLost:
+        if self._lost is None:
+            self._lost = RedisLost(why)
+        while self._waiting:
+            answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(RedisLost(why))
+                answer.exception()
+        return RedisLost(why)

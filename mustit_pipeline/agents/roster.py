@@ -1,0 +1,158 @@
+"""The roster of agents for people and schedules: load, list, block, recover, and the state of the pool."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.agents.builtin import BUILTIN
+from mustit_pipeline.agents.limiter import limits_of
+from mustit_pipeline.domain.errors import ValidationFailed
+from mustit_pipeline.domain.states import AGENT, AgentStatus
+from mustit_pipeline.domain.user_agent import UserAgent
+from mustit_pipeline.domain.values import UserAgentId
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import agent_bookings, agent_pool, agents
+from mustit_pipeline.store.agents import AgentRow
+
+LONGEST_USER_AGENT = 1000
+Circuit = Literal["closed", "open", "half-open"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What came of a list of user agents; rejected ones with the number of their line and why."""
+
+    added: int
+    known: int
+    rejected: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """The pool at one moment."""
+
+    total: int
+    available: int
+    suspended: int
+    blocked: int
+    with_token: int
+    circuit: Circuit
+    circuit_open_until: datetime | None
+    host_paused_until: datetime | None
+    next_recovery_at: datetime | None
+    next_free_at: datetime | None
+    requests_today: int
+    counter: str
+
+
+def ensure_builtin(connection: Connection) -> int:
+    """Add the built-in agents that are missing; says how many."""
+    return agents.insert_agents(connection, [_new(line) for line in BUILTIN])
+
+
+def load(connection: Connection, lines: Iterable[str]) -> LoadReport:
+    """Add user agents, one a line; blank lines and lines that start with # are left out."""
+    wanted: dict[str, UserAgent] = {}
+    rejected: list[tuple[int, str]] = []
+    repeated = 0
+    for number, line in enumerate(lines, start=1):
+        user_agent = line.strip().removeprefix("\ufeff")
+        if not user_agent or user_agent.startswith("#"):
+            continue
+        if user_agent in wanted:
+            repeated += 1
+            continue
+        try:
+            wanted[user_agent] = _new(user_agent)
+        except ValidationFailed as error:
+            rejected.append((number, error.english))
+    added = agents.insert_agents(connection, list(wanted.values()))
+    return LoadReport(added, len(wanted) - added + repeated, tuple(rejected))
+
+
+def list_agents(connection: Connection) -> list[AgentRow]:
+    """Every agent, in the order in which they were added."""
+    return agents.read_agents(connection)
+
+
+def pool_status(connection: Connection, settings: Settings, now: datetime) -> PoolStatus:
+    """How many agents can be used, and what keeps the others."""
+    pool, rows = agent_pool.read_pool(connection), agents.read_agents(connection)
+    resting = [row.suspended_until for row in rows if row.suspended_until is not None]
+    paused = pool.paused_until if pool.paused_until is not None and pool.paused_until > now else None
+    today = connection.execute(
+        text("""
+            SELECT coalesce(sum(requests_today), 0) FROM user_agents
+            WHERE requests_day = (CAST(:now AS timestamptz) AT TIME ZONE 'Asia/Seoul')::date
+        """),
+        {"now": now},
+    ).scalar_one()
+    return PoolStatus(
+        total=len(rows),
+        available=sum(row.status is AgentStatus.AVAILABLE for row in rows),
+        suspended=sum(row.status is AgentStatus.SUSPENDED for row in rows),
+        blocked=sum(row.status is AgentStatus.BLOCKED for row in rows),
+        with_token=sum(row.token_expires_at is not None and row.token_expires_at > now for row in rows),
+        circuit=circuit_of(pool.breaker_open_until, now),
+        circuit_open_until=pool.breaker_open_until,
+        host_paused_until=paused,
+        next_recovery_at=min(resting, default=None),
+        next_free_at=agent_bookings.next_free_at(connection, limits_of(settings)),
+        requests_today=today,
+        counter=pool.counter,
+    )
+
+
+def circuit_of(open_until: datetime | None, now: datetime) -> Circuit:
+    """The breaker in one word."""
+    if open_until is None:
+        return "closed"
+    return "open" if open_until > now else "half-open"
+
+
+def block(connection: Connection, agent_id: UUID) -> AgentRow:
+    """An admin takes an agent out of use."""
+    return _change(connection, agent_id, UserAgent.block, "blocked by an admin")
+
+
+def unblock(connection: Connection, agent_id: UUID) -> AgentRow:
+    """An admin lets an agent work again."""
+    return _change(connection, agent_id, UserAgent.unblock, None)
+
+
+def recover_suspended(connection: Connection, now: datetime) -> int:
+    """Let every agent whose rest is over work again; says how many."""
+    agent_pool.read_pool(connection, lock=True)
+    resting = AGENT.sources("recover")
+    due = [row.agent_id for row in agents.read_agents(connection) if row.status in resting]
+    rested = [agent for agent in agents.lock_agents(connection, due) if agent.is_recoverable(now)]
+    for agent in rested:
+        agent.recover(now)
+    agents.save_agents(connection, rested, None)
+    return len(rested)
+
+
+def _change(
+    connection: Connection, agent_id: UUID, change: Callable[[UserAgent], None], reason: str | None
+) -> AgentRow:
+    agent_pool.read_pool(connection, lock=True)
+    agents.read_agent(connection, agent_id)
+    locked = agents.lock_agents(connection, [agent_id])
+    for agent in locked:
+        change(agent)
+    agents.save_agents(connection, locked, reason)
+    return agents.read_agent(connection, agent_id)
+
+
+def _new(user_agent: str) -> UserAgent:
+    if not user_agent.isascii() or len(user_agent) > LONGEST_USER_AGENT:
+        raise ValidationFailed(
+            "VALIDATION_USER_AGENT",
+            korean=f"User-Agent는 {LONGEST_USER_AGENT}자 이하의 ASCII 문자여야 합니다",
+            english=f"A user agent is ASCII text of at most {LONGEST_USER_AGENT} characters",
+        )
+    return UserAgent(id=UserAgentId.new(), user_agent=user_agent)

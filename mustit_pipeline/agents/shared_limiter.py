@@ -1,0 +1,264 @@
+"""Redis counts while it can, PostgreSQL when it cannot, and never both: the workers hand the counting over together.
+
+A worker books in Redis only while it knows from PostgreSQL, not longer ago than LEASE_SECONDS, that Redis counts. To
+leave Redis, one worker declares the move (a new epoch). Each worker that hears of it writes what it has booked and says
+so; one that stays silent has stopped booking when MOVE_SECONDS have passed, and whatever it may have left unwritten
+counts as used. PostgreSQL counts from then on, until somebody seeds Redis with what PostgreSQL knows.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import Connection
+
+from mustit_pipeline.agents.journal import Journal
+from mustit_pipeline.agents.limiter import FreeIn, Slot
+from mustit_pipeline.agents.postgres_limiter import PostgresLimiter
+from mustit_pipeline.agents.redis_door import RedisDoor
+from mustit_pipeline.agents.redis_limiter import RedisForgot
+from mustit_pipeline.agents.redis_link import RedisLost
+from mustit_pipeline.store import agent_bookings, agent_pool
+from mustit_pipeline.store.agent_bookings import AgentLimits, CountedElsewhere
+from mustit_pipeline.store.agent_pool import PoolRow
+from mustit_pipeline.store.agents import AgentRow, read_agents
+from mustit_pipeline.store.database import Database
+
+LEASE_SECONDS = 2.0
+MOVE_SECONDS = 3.0
+SEEDING_SECONDS = 2.0
+PRUNE_SECONDS = 60.0
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+class SharedLimiter:
+    """Books agents for one process, whoever counts."""
+
+    def __init__(self, database: Database, limits: AgentLimits, hold: float, redis_url: str | None) -> None:
+        self._database = database
+        self._limits = limits
+        self._hold = hold
+        self._door = RedisDoor(redis_url, limits)
+        self._postgres = PostgresLimiter(database, limits)
+        self._journal = Journal()
+        # A silent worker is charged this much per agent, so no worker lets more than this go unwritten.
+        self._most_unwritten = max(1, limits.requests // 10)
+        self.worker_id = uuid4()
+        self._counter, self._epoch = "moving", -1
+        self.shared: tuple[PoolRow, float] | None = None
+        self._confirmed = self._adopted = self._pruned = self._synced = float("-inf")
+        self._turn = asyncio.Lock()
+
+    @property
+    def counter(self) -> str:
+        """Who counts, as far as this process knows: `redis`, `postgres`, or `moving`."""
+        return self._counter
+
+    async def start(self) -> None:
+        """Find out who counts, and let it be Redis if it answers."""
+        await self._door.first_try()
+        await self.sync()
+
+    async def acquire(self) -> Slot | FreeIn:
+        """The best free agent, or when the next one is free."""
+        for _ in range(6):
+            counter, epoch, redis = self._counter, self._epoch, self._door.limiter
+            try:
+                if counter == "postgres":
+                    answer = await self._postgres.acquire(epoch, self._hold)
+                elif counter == "redis" and redis is not None and self._leased():
+                    answer = await redis.acquire(epoch, self._hold)
+                    if (self._counter, self._epoch) != (counter, epoch) or not self._leased():
+                        if isinstance(answer, Slot):
+                            await redis.withdraw(epoch, answer, 0.0)
+                        continue
+                else:
+                    await self.sync()
+                    if self._counter == "moving":
+                        return FreeIn(0.1)
+                    continue
+            except (RedisLost, RedisForgot) as error:
+                if isinstance(error, RedisForgot) and time.monotonic() - self._adopted < SEEDING_SECONDS:
+                    return FreeIn(0.05)
+                await self._leave_redis(epoch, str(error))
+                await self.sync()
+                continue
+            except CountedElsewhere:
+                await self.sync()
+                continue
+            if isinstance(answer, Slot):
+                self._journal.booked(answer, written=counter == "postgres")
+                if self._journal.unwritten(answer.agent_id) >= self._most_unwritten:
+                    await self.sync()
+            return answer
+        return FreeIn(0.1)
+
+    async def settle(self, slot: Slot, *, throttled: bool = False) -> None:
+        """The answer has arrived: the slot frees one window from now."""
+        self._journal.answered(slot, throttled=throttled)
+        redis = self._door.limiter
+        if self._counter == "redis" and redis is not None:
+            try:
+                await redis.settle(self._epoch, slot)
+            except (RedisLost, RedisForgot):
+                log.info("an answer could not be told to Redis; its booking ends when it expires")
+        else:
+            await self.sync()
+
+    async def withdraw(self, slot: Slot, pause: float) -> None:
+        """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
+        redis = self._door.limiter
+        if self._counter == "postgres":
+            await self._postgres.withdraw(self._epoch, slot, pause)
+            self._journal.forget(slot)
+            return
+        self._journal.withdrawn(slot)
+        if self._counter == "redis" and redis is not None:
+            try:
+                await redis.withdraw(self._epoch, slot, pause)
+            except (RedisLost, RedisForgot):
+                log.info("a withdrawn booking could not be told to Redis; it ends when it expires")
+
+    async def publish(self, agents: Sequence[AgentRow]) -> None:
+        """What the choice should know from now on."""
+        redis = self._door.limiter
+        if self._counter == "redis" and redis is not None:
+            try:
+                await redis.publish(self._epoch, agents)
+            except (RedisLost, RedisForgot):
+                log.info("the agents could not be told to Redis; the next call finds out why")
+
+    async def sync(self) -> None:
+        """Write what is due, learn who counts, and do this worker's part of a move."""
+        asked = time.monotonic()
+        async with self._turn:
+            # Somebody else's sync that began after this call was made has done it all.
+            if self._synced > asked:
+                return
+            for _ in range(8):
+                pool = await self._report()
+                if not self._adopt(pool) and not await self._advance(pool):
+                    return
+
+    async def close(self) -> None:
+        """Write everything and leave."""
+        async with self._turn:
+            await self._report()
+            await self._in_transaction(lambda connection: agent_pool.remove_worker(connection, self.worker_id))
+        await self._door.close()
+
+    def _leased(self) -> bool:
+        return time.monotonic() < self._confirmed + LEASE_SECONDS
+
+    async def _report(self) -> PoolRow:
+        started = time.monotonic()
+        due = self._journal.take()
+        records = self._journal.records(due)
+        epoch, reaches = self._epoch, self._door.ready_to_return()
+        pruning = started - self._pruned > PRUNE_SECONDS
+
+        def write(connection: Connection) -> PoolRow:
+            agent_bookings.record(connection, records, self._limits)
+            agent_pool.report_worker(connection, self.worker_id, epoch, reaches_redis=reaches)
+            if pruning:
+                age = self._limits.window + self._hold + PRUNE_SECONDS
+                agent_bookings.prune(connection, age)
+                agent_pool.remove_forgotten_workers(connection, age)
+            return agent_pool.read_pool(connection)
+
+        try:
+            pool = await self._in_transaction(write)
+        except BaseException:
+            self._journal.keep(due)
+            raise
+        self._journal.wrote(due, [record.booking_id for record in records if record.fresh])
+        self._pruned = started if pruning else self._pruned
+        self._synced, self.shared = started, (pool, started)
+        if (pool.counter, pool.epoch) == (self._counter, self._epoch):
+            self._confirmed = started
+        return pool
+
+    def _adopt(self, pool: PoolRow) -> bool:
+        """Go by what PostgreSQL says; True if that is news, which must be reported before anything else."""
+        if (pool.counter, pool.epoch) == (self._counter, self._epoch):
+            return False
+        self._counter, self._epoch, self._adopted = pool.counter, pool.epoch, time.monotonic()
+        return True
+
+    async def _advance(self, pool: PoolRow) -> bool:
+        """Take the next step of a move if there is one to take; True if something has changed."""
+        if pool.counter == "moving":
+            return await self._in_transaction(self._finish_move)
+        if pool.counter == "postgres":
+            return self._door.ready_to_return() and await self._enter_redis()
+        if not await self._door.reach(pool.redis_run_id):
+            await self._leave_redis(pool.epoch, "it cannot be reached, or is not the server that was seeded")
+            return True
+        return False
+
+    async def _leave_redis(self, epoch: int, why: str) -> None:
+        def declare(connection: Connection) -> bool:
+            pool = agent_pool.lock_counter(connection)
+            if pool.counter != "redis" or pool.epoch != epoch:
+                return False
+            agent_pool.set_counter(connection, "moving", epoch + 1, None)
+            return True
+
+        if await self._in_transaction(declare):
+            log.warning("Redis no longer counts requests, PostgreSQL takes over", why=why)
+        self._door.lost_if_broken()
+
+    def _finish_move(self, connection: Connection) -> bool:
+        pool = agent_pool.lock_counter(connection)
+        if pool.counter != "moving":
+            return True
+        agent_pool.remove_forgotten_workers(connection, self._limits.window + self._hold + MOVE_SECONDS)
+        silent = agent_pool.silent_workers(connection, pool.epoch)
+        if silent:
+            if pool.moved_at is not None and pool.now < pool.moved_at + timedelta(seconds=MOVE_SECONDS):
+                return False
+            times = min(self._limits.requests, silent * self._most_unwritten)
+            agent_bookings.assume_used(connection, times, self._hold)
+            agent_pool.remove_silent_workers(connection, pool.epoch)
+        agent_bookings.refree_all(connection, self._limits)
+        agent_pool.set_counter(connection, "postgres", pool.epoch, None)
+        return True
+
+    async def _enter_redis(self) -> bool:
+        redis, run_id = self._door.limiter, self._door.run_id
+        if redis is None:
+            return False
+
+        def declare(
+            connection: Connection,
+        ) -> tuple[int, list[agent_bookings.SeedAgent], list[AgentRow]] | None:
+            pool = agent_pool.lock_counter(connection)
+            if pool.counter != "postgres" or agent_pool.someone_without_redis(connection, 2 * MOVE_SECONDS):
+                return None
+            seed, agents = agent_bookings.read_seed(connection, self._limits), read_agents(connection)
+            agent_pool.set_counter(connection, "redis", pool.epoch + 1, run_id)
+            return pool.epoch + 1, seed, agents
+
+        declared = await self._in_transaction(declare)
+        if declared is None:
+            return False
+        epoch, seed, agents = declared
+        try:
+            await redis.seed(epoch, seed, agents)
+        except (RedisLost, RedisForgot) as error:
+            await self._leave_redis(epoch, str(error))
+        else:
+            log.info("Redis counts requests, seeded from PostgreSQL", epoch=epoch)
+        return True
+
+    async def _in_transaction(self, work: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with self._database.transaction() as connection:
+                return work(connection)
+
+        return await asyncio.to_thread(run)

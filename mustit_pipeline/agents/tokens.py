@@ -1,0 +1,216 @@
+"""Session tokens: issued when missing, renewed ahead of their end, one issue at a time for an agent."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy import Connection
+
+from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
+from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.failures import FetchError, NetworkFailure, Throttled
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.session import Session, issue_session
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import agents
+from mustit_pipeline.store.agents import SealedSession
+from mustit_pipeline.store.database import Database
+
+# Before its end a token is renewed this early, or in the last fifth of a short life.
+RENEW_SECONDS, RENEW_SHARE = 300.0, 0.2
+# This close to its end it is not used any more, or in the last tenth of a short life.
+LAST_SECONDS, LAST_SHARE = 5.0, 0.1
+ISSUES_AT_ONCE = 10
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
+BUSY_SECONDS = 0.25
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NoToken:
+    """No token now; the agent may be asked for again after `seconds`. A 429 is passed on to whoever judges agents."""
+
+    seconds: float
+    throttled: Throttled | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    token_no: int
+    session: Session = field(repr=False)
+    renew_at: float
+    last_use: float
+
+
+class TokenDesk:
+    """The sessions of this process, decrypted only while they are valid."""
+
+    def __init__(self, settings: Settings, database: Database, client: MarketplaceClient) -> None:
+        self._database = database
+        self._client = client
+        self._vault = SessionVault(settings.token_keys())
+        self._lease = settings.total_timeout_seconds + BUSY_SECONDS + 5.0
+        self._held: dict[UUID, _Held] = {}
+        self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
+        self._at_once = asyncio.Semaphore(ISSUES_AT_ONCE)
+        self._failures = 0
+        self._not_before = 0.0
+        self.issued = 0
+
+    def held(self, agent_id: UUID, token_no: int, user_agent: str) -> Session | None:
+        """The session in memory, if it is the agent's present one; close to its end the next one is sent for."""
+        held = self._held.get(agent_id)
+        # A dropped token's number is never used again, so whoever knows of a higher one has the newer session.
+        if held is None or held.token_no < token_no:
+            return None
+        now = time.time()
+        if now >= held.last_use:
+            del self._held[agent_id]
+            return None
+        if now >= held.renew_at and agent_id not in self._issuing and self._pause() <= 0:
+            self._start_issue(agent_id, user_agent)
+        return held.session
+
+    async def obtain(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
+        """The stored session, or a new one."""
+        session = await asyncio.to_thread(self._load, agent_id)
+        if session is not None:
+            return session
+        pause = self._pause()
+        if pause > 0:
+            return NoToken(pause)
+        # Shielded: others may wait for the same token, and the marketplace has been asked already.
+        return await asyncio.shield(self._issuing.get(agent_id) or self._start_issue(agent_id, user_agent))
+
+    def number(self, agent_id: UUID) -> int:
+        """The number of the token in memory."""
+        held = self._held.get(agent_id)
+        return 0 if held is None else held.token_no
+
+    def drop(self, agent_id: UUID) -> None:
+        """Forget what is in memory."""
+        self._held.pop(agent_id, None)
+
+    async def close(self) -> None:
+        """Let running issues end, and forget every session."""
+        await asyncio.gather(*self._issuing.values(), return_exceptions=True)
+        self._held.clear()
+
+    def _pause(self) -> float:
+        return self._not_before - time.monotonic()
+
+    def _start_issue(self, agent_id: UUID, user_agent: str) -> "asyncio.Task[Session | NoToken]":
+        task = asyncio.create_task(self._issue(agent_id, user_agent))
+        self._issuing[agent_id] = task
+        task.add_done_callback(lambda done: self._ended(agent_id, done))
+        return task
+
+    def _ended(self, agent_id: UUID, task: "asyncio.Task[Session | NoToken]") -> None:
+        self._issuing.pop(agent_id, None)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("a token could not be stored", agent=str(agent_id), error=type(task.exception()).__name__)
+
+    async def _issue(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
+        async with self._at_once:
+            # Whoever waited here while others failed does not ask as well.
+            pause = self._pause()
+            if pause > 0:
+                return NoToken(pause)
+            owner = uuid4()
+            token_no = await asyncio.to_thread(self._claim, agent_id, owner)
+            if token_no is None:
+                return NoToken(BUSY_SECONDS)
+            try:
+                session = await issue_session(self._client, user_agent, datetime.now(UTC))
+            except FetchError as error:
+                return await self._failed(agent_id, owner, error)
+            except BaseException:
+                await asyncio.shield(asyncio.to_thread(self._give_back, agent_id, owner))
+                raise
+        self._failures = 0
+        sealed = self._vault.seal(agent_id, token_no, session)
+        if not await asyncio.to_thread(self._store, agent_id, owner, sealed, session.expires_at):
+            return NoToken(BUSY_SECONDS)
+        self.issued += 1
+        self._hold(agent_id, token_no, session)
+        return session
+
+    async def _failed(self, agent_id: UUID, owner: UUID, error: FetchError) -> NoToken:
+        pause = self._pause()
+        # Issues that were under way together fail together: one event.
+        if pause <= 0:
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 20))
+            self._failures += 1
+            self._not_before = time.monotonic() + pause
+        throttled = error if isinstance(error, Throttled) else None
+        # No answer, or one to everybody, says nothing about this agent: an outage must not block the pool.
+        counts = throttled is None and not isinstance(error, NetworkFailure)
+        blocked = await asyncio.to_thread(self._note_failure, agent_id, owner, counts)
+        log.warning("no token was issued", agent=str(agent_id), code=error.code, blocked=blocked, pause=pause)
+        return NoToken(pause, throttled)
+
+    def _hold(self, agent_id: UUID, token_no: int, session: Session) -> None:
+        expires, now = session.expires_at.timestamp(), time.time()
+        life = max(0.0, expires - now)
+        renew_at = expires - min(RENEW_SECONDS, RENEW_SHARE * life)
+        last_use = expires - min(LAST_SECONDS, LAST_SHARE * life)
+        self._held[agent_id] = _Held(token_no, session, renew_at, last_use)
+
+    def _load(self, agent_id: UUID) -> Session | None:
+        with self._database.reading() as connection:
+            stored = agents.read_session(connection, agent_id)
+        if stored is None:
+            return None
+        try:
+            session = self._vault.open(agent_id, stored)
+        except SessionUnreadable as error:
+            log.warning("a stored session is replaced", why=str(error))
+            return None
+        if session.expires_at.timestamp() - time.time() < LAST_SHARE * LAST_SECONDS:
+            return None
+        if self._vault.is_outdated(stored):
+            self._reseal(agent_id, stored, session)
+        self._hold(agent_id, stored.token_no, session)
+        return session
+
+    def _reseal(self, agent_id: UUID, stored: SealedSession, session: Session) -> None:
+        sealed = self._vault.seal(agent_id, stored.token_no, session)
+        with self._database.transaction() as connection:
+            for agent in agents.lock_agents(connection, [agent_id]):
+                agents.store_session(connection, agent_id, sealed, agent, resealed=True)
+
+    def _claim(self, agent_id: UUID, owner: UUID) -> int | None:
+        with self._database.transaction() as connection:
+            return agents.claim_issue(connection, agent_id, owner, self._lease)
+
+    def _give_back(self, agent_id: UUID, owner: UUID) -> None:
+        with self._database.transaction() as connection:
+            agents.release_issue(connection, agent_id, owner)
+
+    def _store(self, agent_id: UUID, owner: UUID, sealed: SealedSession, expires_at: datetime) -> bool:
+        with self._database.transaction() as connection:
+            # An agent that was suspended or blocked meanwhile comes back with another token.
+            for agent in self._mine(connection, agent_id, owner):
+                agent.issued(expires_at)
+                return agents.store_session(connection, agent_id, sealed, agent)
+        return False
+
+    def _note_failure(self, agent_id: UUID, owner: UUID, counts: bool) -> bool:
+        with self._database.transaction() as connection:
+            for agent in self._mine(connection, agent_id, owner):
+                if counts:
+                    agent.issue_failed()
+                    agents.save_agents(connection, [agent], "no token was issued three times in a row")
+                return agent.status is AgentStatus.BLOCKED
+        return False
+
+    @staticmethod
+    def _mine(connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
+        """The agent, locked, if this issue still has the right to change it."""
+        locked = agents.lock_agents(connection, [agent_id])
+        if not agents.release_issue(connection, agent_id, owner):
+            return []
+        return [agent for agent in locked if agent.status is AgentStatus.AVAILABLE]

@@ -1,0 +1,70 @@
+"""Sessions at rest: AES-256-GCM, each bound to its row, its token number and its key."""
+
+import os
+from datetime import datetime
+from uuid import UUID
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from mustit_pipeline.domain.values import Token
+from mustit_pipeline.marketplace.session import Session
+from mustit_pipeline.settings import TokenKey
+from mustit_pipeline.store.agents import SealedSession
+
+NONCE_BYTES = 12
+
+
+class SessionUnreadable(Exception):
+    """A sealed session that no key of ours opens; it never says what was in it."""
+
+
+class SessionVault:
+    """Seals with the first key and opens with any, so that a key can be rotated without losing a session."""
+
+    def __init__(self, keys: TokenKey) -> None:
+        self._current = keys.current
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.keys.items()}
+
+    def seal(self, agent_id: UUID, token_no: int, session: Session) -> SealedSession:
+        """The session as it may be stored in this agent's row, and in no other."""
+        content = orjson.dumps(
+            {
+                "token": session.token.value,
+                "nid": session.nid,
+                "mustit_uid": session.mustit_uid,
+                "expires_at": session.expires_at.isoformat(),
+            }
+        )
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = self._ciphers[self._current].encrypt(nonce, content, _binding(agent_id, token_no, self._current))
+        return SealedSession(token_no, self._current, nonce + sealed)
+
+    def open(self, agent_id: UUID, stored: SealedSession) -> Session:
+        """The session in an agent's row, or SessionUnreadable."""
+        cipher = self._ciphers.get(stored.key_id)
+        if cipher is None:
+            raise SessionUnreadable(
+                f"the session of agent {agent_id} needs the key {stored.key_id!r}, which is not set"
+            )
+        nonce, sealed = stored.sealed[:NONCE_BYTES], stored.sealed[NONCE_BYTES:]
+        try:
+            content = cipher.decrypt(nonce, sealed, _binding(agent_id, stored.token_no, stored.key_id))
+        except (InvalidTag, ValueError):
+            raise SessionUnreadable(f"the session of agent {agent_id} does not open with its key") from None
+        fields = orjson.loads(content)
+        return Session(
+            token=Token(fields["token"]),
+            nid=fields["nid"],
+            mustit_uid=fields["mustit_uid"],
+            expires_at=datetime.fromisoformat(fields["expires_at"]),
+        )
+
+    def is_outdated(self, stored: SealedSession) -> bool:
+        """Whether it is sealed with another key than the one in use."""
+        return stored.key_id != self._current
+
+
+def _binding(agent_id: UUID, token_no: int, key_id: str) -> bytes:
+    return f"mustit user_agents {agent_id} {token_no} {key_id}".encode()

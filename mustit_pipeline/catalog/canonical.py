@@ -1,0 +1,117 @@
+"""The canonical form of what a source says: allow-listed fields, sorted, without anything empty; and its hash."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from mustit_pipeline.catalog.product_data import Document
+from mustit_pipeline.marketplace.models import (
+    BANNERS,
+    DETAIL_INFO,
+    SHIPPING,
+    Category,
+    ListingEntry,
+    ProductDetail,
+    ProductOption,
+)
+
+
+def _filled(**fields: object) -> dict[str, Any]:
+    """Null, missing and empty are the same, so none of them is kept; 0 and False say something."""
+    return {name: value for name, value in fields.items() if value is not None and value not in ("", (), [], {})}
+
+
+def listing_document(entry: ListingEntry) -> Document:
+    """A listing entry without its volatile fields; the order of tags does not count."""
+    return _filled(
+        itemNo=entry.item_no,
+        name=entry.name,
+        brandName=entry.brand_name,
+        price=entry.price,
+        originalPrice=entry.original_price,
+        normalPrice=entry.normal_price,
+        discountRate=entry.discount_rate,
+        appPrice=entry.app_price,
+        appDiscountRate=entry.app_discount_rate,
+        imageUrlList=list(entry.image_urls),
+        tagList=sorted(entry.tags),
+        landingUrl=entry.landing_url,
+    )
+
+
+def detail_document(detail: ProductDetail, previous: Document | None) -> Document:
+    """A detail by module; a module that the product had and now lacks stays as it was."""
+    document: dict[str, Any] = {
+        "info": _filled(
+            sellerNo=detail.seller_no,
+            sellerId=detail.seller_id,
+            itemNo=detail.item_no,
+            itemName=detail.item_name,
+            brandName=detail.brand_name,
+            brandNameKr=detail.brand_name_kr,
+            brandCode=detail.brand_code,
+            headerCategory=_category(detail.header_category),
+            largeCategory=_category(detail.large_category),
+            mediumCategory=_category(detail.medium_category),
+            smallCategory=_category(detail.small_category),
+            normalPrice=detail.normal_price,
+            sellingPrice=detail.selling_price,
+            discountPrice=detail.discount_price,
+            discountRate=detail.discount_rate,
+            stock=detail.stock,
+            isSoldOut=detail.is_sold_out,
+        )
+    }
+    if BANNERS in detail.modules:
+        document["banners"] = _filled(images=list(detail.banner_images))
+    if SHIPPING in detail.modules and detail.shipping is not None:
+        document["shipping"] = _filled(
+            type=detail.shipping.type,
+            fee=detail.shipping.fee,
+            feeType=detail.shipping.fee_type,
+            averageDelivery=detail.shipping.average_delivery,
+            free=detail.shipping.free,
+        )
+    if DETAIL_INFO in detail.modules:
+        document["detailInfo"] = _filled(
+            originCountry=detail.origin_country,
+            itemStatus=detail.item_status,
+            shippingLocation=detail.shipping_location,
+            salesMethod=detail.sales_method,
+            descriptionMarkUp=detail.description_markup,
+            descriptionImages=list(detail.description_images),
+        )
+    return {**(previous or {}), **document}
+
+
+def options_document(options: Iterable[ProductOption]) -> Document:
+    """The options by number; an empty list is a statement too."""
+    return {
+        "options": [
+            _filled(
+                optionNo=option.option_no,
+                color=option.color,
+                size=option.size,
+                stock=option.stock,
+                sizeGuide=option.size_guide,
+                shippingType=option.shipping_type,
+            )
+            for option in sorted(options, key=lambda option: option.option_no)
+        ]
+    }
+
+
+def canonical_json(document: Mapping[str, Any]) -> bytes:
+    """The one text of a document: sorted keys, no spaces."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def content_hash(canonical: bytes) -> str:
+    """The hash that tells whether a document changed; not for security."""
+    return hashlib.md5(canonical, usedforsecurity=False).hexdigest()
+
+
+def _category(category: Category | None) -> dict[str, str] | None:
+    return None if category is None else {"code": category.code, "name": category.name}

@@ -1,0 +1,185 @@
+"""From raw bodies to versions: absorb what each source says, then publish what differs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.catalog import canonical
+from mustit_pipeline.catalog.diff import diff
+from mustit_pipeline.catalog.product_data import Document, Sources, merge
+from mustit_pipeline.domain.product import Product
+from mustit_pipeline.domain.states import LifeCycle, TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline.store import executions, outbox, products, raw
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.products import AbsorbedProduct, NewVersion, StoredProduct, Unpublished
+from mustit_pipeline.store.raw import RawFailure, RawRow
+
+LISTING_PAGES = 2
+PRODUCT_BODIES = 400
+VERSIONS = 500
+
+
+@dataclass(slots=True)
+class ProcessingReport:
+    """What processing made of a seller's raw bodies."""
+
+    bodies: int = 0
+    failed_bodies: int = 0
+    versions: Counter[LifeCycle] = field(default_factory=Counter[LifeCycle])
+    changes: Counter[str] = field(default_factory=Counter[str])
+
+
+def process(
+    database: Database,
+    seller_id: SellerId,
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[ProcessingReport], None] | None = None,
+) -> ProcessingReport:
+    """Process everything that waits for a seller, batch by batch, each in one transaction."""
+    report = ProcessingReport()
+    while True:
+        with database.transaction() as connection:
+            _one_at_a_time(connection, seller_id)
+            bodies = _absorb_batch(connection, seller_id, report)
+            versions = _publish_batch(connection, seller_id, now(), report)
+        if progress is not None:
+            progress(report)
+        if not bodies and not versions:
+            return report
+
+
+def _one_at_a_time(connection: Connection, seller_id: SellerId) -> None:
+    """Two processors of one seller take turns, so that the order of bodies holds; other sellers go on."""
+    query = text("SELECT pg_advisory_xact_lock(hashtextextended('catalog ' || :seller, 0))")
+    connection.execute(query, {"seller": seller_id.value})
+
+
+def _absorb_batch(connection: Connection, seller_id: SellerId, report: ProcessingReport) -> int:
+    rows = raw.pending(connection, seller_id.value, pages=LISTING_PAGES, products=PRODUCT_BODIES)
+    if not rows:
+        return 0
+    statements, failures = _read(rows)
+    stored = products.lock(connection, seller_id.value, [item_no for item_no, _, _ in statements])
+    absorbed: dict[int, _Absorption] = {}
+    for item_no, source, said in statements:
+        if item_no in stored:
+            absorption = absorbed.setdefault(item_no, _Absorption(seller_id.value, stored[item_no]))
+            absorption.take(source, said)
+    products.absorb(connection, [entry.result() for entry in absorbed.values() if entry.changed])
+    failed = {failure.raw_id for failure in failures}
+    raw.mark_processed(connection, [row.raw_id for row in rows if row.raw_id not in failed])
+    raw.mark_failed(connection, failures)
+    report.bodies += len(rows)
+    report.failed_bodies += len(failures)
+    return len(rows)
+
+
+def _read(rows: Iterable[RawRow]) -> tuple[list[tuple[int, TaskType, Any]], list[RawFailure]]:
+    """Parse bodies into (item, source, statement); a body that cannot be read fails alone."""
+    statements: list[tuple[int, TaskType, Any]] = []
+    failures: list[RawFailure] = []
+    for row in rows:
+        try:
+            statements.extend(_statements(row))
+        except MalformedBody as error:
+            failures.append(RawFailure(row.raw_id, error.code, error.english))
+    return statements, failures
+
+
+def _statements(row: RawRow) -> Iterator[tuple[int, TaskType, Any]]:
+    body = row.body.encode()
+    if row.source is TaskType.MINISHOP:
+        for entry in parse_listing(body).entries:
+            yield entry.item_no, row.source, canonical.listing_document(entry)
+    elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
+        yield row.item_no, row.source, parse_detail(body, item_no=row.item_no)
+    elif row.item_no is not None:
+        yield row.item_no, row.source, canonical.options_document(parse_options(body, item_no=row.item_no))
+
+
+class _Absorption:
+    """One product while new statements about it come in."""
+
+    def __init__(self, seller_id: str, stored: StoredProduct) -> None:
+        self._seller_id = seller_id
+        self._stored = stored
+        self._texts: dict[TaskType, str | None] = {
+            TaskType.MINISHOP: stored.listing,
+            TaskType.PRODUCT_DETAIL: stored.detail,
+            TaskType.PRODUCT_OPTION: stored.options,
+        }
+        self.changed = False
+
+    @property
+    def _product(self) -> Product:
+        return self._stored.product
+
+    def take(self, source: TaskType, said: Any) -> None:
+        """Remember a source's statement where it differs from its last one."""
+        if source is TaskType.PRODUCT_DETAIL:
+            previous = self._texts[source]
+            said = canonical.detail_document(said, None if previous is None else orjson.loads(previous))
+        encoded = canonical.canonical_json(said)
+        if self._product.saw(source, canonical.content_hash(encoded)):
+            self._texts[source] = encoded.decode()
+            self.changed = True
+
+    def result(self) -> AbsorbedProduct:
+        """The product with its merged state."""
+        old = _sources(self._stored.listing, self._stored.detail, self._stored.options)
+        listing, detail, options = self._texts.values()
+        previous = None if self._stored.data is None else orjson.loads(self._stored.data)
+        data = merge(self._seller_id, self._product.item_no.value, previous, old, _sources(listing, detail, options))
+        encoded = orjson.dumps(data)
+        return AbsorbedProduct(
+            self._product, listing, detail, options, encoded.decode(), canonical.content_hash(encoded)
+        )
+
+
+def _sources(listing: str | None, detail: str | None, options: str | None) -> Sources:
+    return Sources(_document(listing), _document(detail), _document(options))
+
+
+def _document(encoded: str | None) -> Document | None:
+    return None if encoded is None else orjson.loads(encoded)
+
+
+def _publish_batch(connection: Connection, seller_id: SellerId, now: datetime, report: ProcessingReport) -> int:
+    ready = products.unpublished(connection, seller_id.value, VERSIONS)
+    latest = executions.find_latest(connection, seller_id) if ready else None
+    if latest is None:
+        return 0
+    versions = [_next_version(entry) for entry in ready]
+    products.publish(connection, seller_id.value, latest.execution.id.value, versions)
+    outbox.enqueue(connection, seller_id, versions, now)
+    for version in versions:
+        report.versions[version.life_cycle] += 1
+        report.changes.update(version.change_types)
+    return len(versions)
+
+
+def _next_version(entry: Unpublished) -> NewVersion:
+    product = entry.product
+    known = product.version > 0
+    if product.is_deleted:
+        product.restore()
+        life_cycle = LifeCycle.RESTORED if known else LifeCycle.CREATED
+    else:
+        life_cycle = LifeCycle.UPDATED if known else LifeCycle.CREATED
+    product.publish()
+    changes = (
+        diff(orjson.loads(entry.published_data), orjson.loads(entry.data))
+        if life_cycle is LifeCycle.UPDATED and entry.published_data is not None
+        else []
+    )
+    types = sorted({change.type.value for change in changes})
+    return NewVersion(product, life_cycle, types, [change.as_json() for change in changes], entry.data, entry.data_hash)

@@ -1,0 +1,136 @@
+"""The one productData of a product, merged from what its three sources say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+EMPTY_SHIPPING: Document = {"type": "", "fee": None, "feeType": "", "averageDelivery": "", "free": False}
+CATEGORY_LEVELS = ("header", "large", "medium", "small")
+FIELDS = (
+    "itemNo",
+    "sellerId",
+    "name",
+    "brandName",
+    "brandNameKr",
+    "brandCode",
+    "category",
+    "normalPrice",
+    "sellingPrice",
+    "discountPrice",
+    "discountRate",
+    "stock",
+    "soldOut",
+    "images",
+    "tags",
+    "description",
+    "descriptionImages",
+    "originCountry",
+    "itemStatus",
+    "shipping",
+    "options",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What listing, detail and options said last, in canonical form; None where never seen."""
+
+    listing: Document | None = None
+    detail: Document | None = None
+    options: Document | None = None
+
+
+def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources, new: Sources) -> dict[str, Any]:
+    """The next productData: a source replaces a value only where its own value differs from what it said last time."""
+    data: dict[str, Any] = dict(previous) if previous is not None else _blank(seller_id, item_no)
+    for before, after in (
+        (_from_listing(old.listing), _from_listing(new.listing)),
+        (_from_detail(old.detail), _from_detail(new.detail)),
+        (_from_options(old.options), _from_options(new.options)),
+    ):
+        for field, value in after.items():
+            if field not in before or before[field] != value:
+                data[field] = value
+    data["images"] = _images(new)
+    return {field: data[field] for field in FIELDS}
+
+
+def _blank(seller_id: str, item_no: int) -> dict[str, Any]:
+    blank = dict.fromkeys(FIELDS)
+    blank |= dict.fromkeys(("name", "brandName", "brandNameKr", "description", "originCountry", "itemStatus"), "")
+    return blank | {
+        "itemNo": item_no,
+        "sellerId": seller_id,
+        "category": dict.fromkeys(CATEGORY_LEVELS),
+        "soldOut": False,
+        "images": [],
+        "tags": [],
+        "descriptionImages": [],
+        "shipping": dict(EMPTY_SHIPPING),
+        "options": [],
+    }
+
+
+def _from_listing(listing: Document | None) -> Document:
+    if listing is None:
+        return {}
+    return {
+        "name": listing.get("name", ""),
+        "normalPrice": listing.get("originalPrice"),
+        "discountPrice": listing.get("price"),
+        "tags": listing.get("tagList", []),
+    }
+
+
+def _from_detail(detail: Document | None) -> Document:
+    if detail is None:
+        return {}
+    info: Document = detail["info"]
+    fields: dict[str, Any] = {
+        "name": info.get("itemName", ""),
+        "brandName": info.get("brandName", ""),
+        "brandNameKr": info.get("brandNameKr", ""),
+        "brandCode": info.get("brandCode"),
+        "category": {level: info.get(f"{level}Category") for level in CATEGORY_LEVELS},
+        "normalPrice": info.get("normalPrice"),
+        "sellingPrice": info.get("sellingPrice"),
+        "discountPrice": info.get("discountPrice"),
+        "discountRate": info.get("discountRate"),
+        "stock": info.get("stock"),
+        "soldOut": info.get("isSoldOut", False),
+    }
+    if "shipping" in detail:
+        fields["shipping"] = {**EMPTY_SHIPPING, **detail["shipping"]}
+    if "detailInfo" in detail:
+        text: Document = detail["detailInfo"]
+        fields |= {
+            "description": text.get("descriptionMarkUp", ""),
+            "descriptionImages": text.get("descriptionImages", []),
+            "originCountry": text.get("originCountry", ""),
+            "itemStatus": text.get("itemStatus", ""),
+        }
+    return fields
+
+
+def _from_options(options: Document | None) -> Document:
+    if options is None:
+        return {}
+    return {
+        "options": [
+            {
+                "optionNo": option["optionNo"],
+                "color": option.get("color", ""),
+                "size": option.get("size", ""),
+                "stock": option.get("stock"),
+                "sizeGuide": option.get("sizeGuide", ""),
+            }
+            for option in options["options"]
+        ]
+    }
+
+
+def _images(sources: Sources) -> list[str]:
+    banners: list[str] = (sources.detail or {}).get("banners", {}).get("images", [])
+    return banners or (sources.listing or {}).get("imageUrlList", [])

@@ -1,0 +1,156 @@
+"""The two stretches of a crawl: the sweep of a seller's listing, and the fetching of its products."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mustit_pipeline.agents.pool import AgentPool
+from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
+from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
+from mustit_pipeline.crawling.fetching import Fetcher, SliceEnded
+from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
+from mustit_pipeline.crawling.worker import Progress, Worker, WorkReport, utc_now
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
+from mustit_pipeline.failures import FetchError
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import executions, products, sellers, tasks
+from mustit_pipeline.store.database import Database, addresses
+from mustit_pipeline.store.executions import StoredExecution
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """One seller's open execution, with all it takes to work on it."""
+
+    database: Database
+    settings: Settings
+    stored: StoredExecution
+
+    def sweep(self, seconds: float, progress: Progress | None = None) -> WorkReport:
+        """Count the products, fetch the listing pages, and judge what was not seen."""
+        report = asyncio.run(self._sweep(seconds, progress))
+        self._close_sweep()
+        return report
+
+    def fetch_products(self, types: Sequence[TaskType], seconds: float, progress: Progress | None = None) -> WorkReport:
+        """Fetch details and options, product by product."""
+        return asyncio.run(self._work(types, seconds, progress))
+
+    def plan_known_products(self, types: Sequence[TaskType]) -> int:
+        """Plan a refetch of known products without a sweep; an execution that has a plan keeps it."""
+        with self.database.transaction() as connection:
+            stored = executions.get(connection, self.stored.execution.id, lock=True)
+            if stored.execution.status is not ExecutionStatus.PENDING:
+                return 0
+            items = products.known_items(connection, stored.home.seller_id)
+            wanted = items[: stored.product_limit] if stored.product_limit else items
+            planned = plan_products(Endpoints.from_settings(self.settings), dict.fromkeys(wanted, 1), types)
+            added = tasks.add(connection, stored.home, planned)
+            stored.execution.start(added, utc_now())
+            executions.save(connection, stored.execution)
+            executions.set_sweep(connection, stored.execution.id.value, SweepStatus.INCOMPLETE)
+        return added
+
+    def end(self) -> StoredExecution:
+        """Complete the execution where all of it has ended."""
+        return complete_if_done(self.database, self.stored.execution.id, utc_now())
+
+    def now(self) -> StoredExecution:
+        """The execution as it is now."""
+        return find(self.database, self.stored.execution.id)
+
+    async def _sweep(self, seconds: float, progress: Progress | None) -> WorkReport:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
+            if not self.now().is_planned:
+                fetcher = Fetcher(client, pool, deadline=deadline, retry_base_seconds=self.settings.retry_base_seconds)
+                try:
+                    await self._plan(client, fetcher)
+                except SliceEnded:
+                    return WorkReport(remaining=1)
+            worker = Worker(
+                self.database,
+                self.settings,
+                client,
+                pool,
+                self.stored,
+                seconds=max(0.0, deadline - loop.time()),
+                progress=progress,
+            )
+            return await worker.run([TaskType.MINISHOP])
+
+    async def _plan(self, client: MarketplaceClient, fetcher: Fetcher) -> None:
+        """Ask how many products there are and plan the pages; without an answer the execution fails."""
+        seller_id = self.stored.execution.seller_id
+        try:
+            counted = await fetcher.fetch(client.endpoints.count(seller_id).value, parse_listing)
+        except FetchError as error:
+            self._count_requests(fetcher)
+            give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now())
+            raise
+        count = counted.value.count
+        pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
+        await asyncio.to_thread(self._start, fetcher, count, pages)
+
+    def _start(self, fetcher: Fetcher, count: int, pages: list[tasks.PlannedTask]) -> None:
+        calls = fetcher.counter.drain()
+        now = utc_now()
+        with self.database.transaction() as connection:
+            seller, schedule = sellers.get(connection, self.stored.execution.seller_id, lock=True)
+            stored = executions.get(connection, self.stored.execution.id, lock=True)
+            if stored.is_planned or not stored.execution.is_open:
+                return
+            added = tasks.add(connection, stored.home, pages)
+            if stored.execution.status is ExecutionStatus.PENDING:
+                stored.execution.start(added, now)
+                executions.save(connection, stored.execution)
+            executions.raise_listed(connection, stored.execution.id.value, count)
+            executions.count_requests(
+                connection, stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
+            )
+            seller.count_products(count, now)
+            sellers.save(connection, seller, schedule)
+
+    def _count_requests(self, fetcher: Fetcher) -> None:
+        calls = fetcher.counter.drain()
+        with self.database.transaction() as connection:
+            executions.count_requests(
+                connection, self.stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
+            )
+
+    async def _work(self, types: Sequence[TaskType], seconds: float, progress: Progress | None) -> WorkReport:
+        async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
+            worker = Worker(self.database, self.settings, client, pool, self.stored, seconds=seconds, progress=progress)
+            return await worker.run(types)
+
+    def _pool(self, client: MarketplaceClient) -> AgentPool:
+        return AgentPool(self.settings, self.database, client, redis_url=addresses(self.settings).redis_url)
+
+    def _close_sweep(self) -> SweepJudgement | None:
+        """Once every page has ended, say whether the whole listing was seen, and what its absences mean."""
+        with self.database.transaction() as connection:
+            stored = executions.get(connection, self.stored.execution.id, lock=True)
+            if stored.is_swept or stored.execution.status is not ExecutionStatus.RUNNING:
+                return None
+            pages = tasks.page_outcomes(connection, stored.home)
+            if pages.open:
+                return None
+            seen = products.count_seen(connection, stored.home.seller_id, stored.home.execution_id)
+            whole = stored.product_limit is None and not pages.failed and seen >= (stored.listed_count or 0)
+            status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
+            executions.set_sweep(connection, stored.home.execution_id, status)
+            if not whole:
+                return None
+            judgement = judge_sweep(
+                connection,
+                stored,
+                hold_share=self.settings.deletion_hold_share,
+                sweeps=self.settings.deletion_sweeps,
+            )
+            probes = plan_probes(Endpoints.from_settings(self.settings), judgement.candidates)
+            tasks.add(connection, stored.home, probes)
+        return judgement

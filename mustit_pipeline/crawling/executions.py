@@ -1,0 +1,125 @@
+"""What can be done with a crawl as a whole: open, plan, pause, resume, cancel, end."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.execution import CrawlingScheduleExecution
+from mustit_pipeline.domain.seller import Seller
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.store import executions, sellers, tasks
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.executions import StoredExecution
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The seller's open execution, and whether it was there before."""
+
+    stored: StoredExecution
+    joined: bool
+
+
+def open_or_join(
+    database: Database,
+    seller_id: SellerId,
+    *,
+    triggered_by: str,
+    now: datetime,
+    full_refetch: bool = False,
+    product_limit: int | None = None,
+) -> Opened:
+    """Open an execution for an active seller and restart its interval, or join the one that is open."""
+    with database.transaction() as connection:
+        seller, schedule = sellers.get(connection, seller_id, lock=True)
+        present = executions.find_open(connection, seller_id)
+        if present is not None:
+            return Opened(present, joined=True)
+        _refuse_inactive(seller)
+        schedule.triggered(now)
+        sellers.save(connection, seller, schedule)
+        tasks.ensure_month(connection, now.date().replace(day=1))
+        execution = CrawlingScheduleExecution(id=ExecutionId.new(), seller_id=seller_id, created_at=now)
+        stored = executions.add(
+            connection,
+            execution,
+            schedule.id,
+            triggered_by=triggered_by,
+            full_refetch=full_refetch,
+            product_limit=product_limit,
+        )
+    return Opened(stored, joined=False)
+
+
+def pause(database: Database, execution_id: ExecutionId) -> StoredExecution:
+    """Let no further task of it be taken; those in flight end normally."""
+    with database.transaction() as connection:
+        stored = executions.get(connection, execution_id, lock=True)
+        stored.execution.pause()
+        executions.save(connection, stored.execution)
+    return stored
+
+
+def resume(database: Database, execution_id: ExecutionId) -> StoredExecution:
+    """Go on with a paused or failed execution from what is stored."""
+    with database.transaction() as connection:
+        stored = executions.get(connection, execution_id)
+        seller, _ = sellers.get(connection, stored.execution.seller_id, lock=True)
+        _refuse_inactive(seller)
+        stored = executions.get(connection, execution_id, lock=True)
+        other = executions.find_open(connection, stored.execution.seller_id)
+        if other is not None and other.execution.id != execution_id:
+            raise Conflict(
+                "CONFLICT_EXECUTION_OPEN",
+                korean=f"이미 진행 중인 실행이 있습니다: {other.execution.id}",
+                english=f"Another crawl of this seller is open already: {other.execution.id}",
+            )
+        stored.execution.resume()
+        executions.save(connection, stored.execution)
+    return stored
+
+
+def cancel(database: Database, execution_id: ExecutionId, now: datetime) -> StoredExecution:
+    """End an execution and its open tasks for good."""
+    with database.transaction() as connection:
+        stored = executions.get(connection, execution_id, lock=True)
+        stored.execution.cancel(now)
+        tasks.cancel_open(connection, stored.home)
+        executions.save(connection, stored.execution)
+    return stored
+
+
+def give_up(database: Database, execution_id: ExecutionId, code: str, reason: str, now: datetime) -> None:
+    """No plan could be made: fail the execution with its reason; it can be resumed."""
+    with database.transaction() as connection:
+        stored = executions.get(connection, execution_id, lock=True)
+        if stored.execution.is_open:
+            stored.execution.fail(reason, now, code=code)
+            executions.save(connection, stored.execution)
+
+
+def complete_if_done(database: Database, execution_id: ExecutionId, now: datetime) -> StoredExecution:
+    """Complete a running execution whose tasks have all ended; otherwise leave it to the next slice."""
+    with database.transaction() as connection:
+        stored = executions.get(connection, execution_id, lock=True)
+        if stored.execution.status is ExecutionStatus.RUNNING and stored.is_swept and not stored.execution.remaining:
+            stored.execution.complete(now)
+            executions.save(connection, stored.execution)
+    return stored
+
+
+def find(database: Database, execution_id: ExecutionId) -> StoredExecution:
+    """An execution as it is now."""
+    with database.reading() as connection:
+        return executions.get(connection, execution_id)
+
+
+def _refuse_inactive(seller: Seller) -> None:
+    if not seller.is_active:
+        raise Conflict(
+            "CONFLICT_SELLER_INACTIVE",
+            korean=f"비활성 셀러는 크롤링하지 않습니다: {seller.seller_id}",
+            english=f"The seller {seller.seller_id} is INACTIVE and is not crawled: "
+            f"activate it with `mustit seller activate`",
+        )

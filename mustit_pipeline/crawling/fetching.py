@@ -1,0 +1,115 @@
+"""One fetch with whatever agent is free: it waits, changes agents and repeats until there is a result or a reason."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.failures import FetchError, NetworkFailure, NotFoundAnswer, ServerFailure, Throttled, Unauthorized
+from mustit_pipeline.marketplace.client import MarketplaceClient
+
+T = TypeVar("T")
+
+NETWORK_TRIES = 3
+LONGEST_BACKOFF_SECONDS = 10.0
+
+
+class SliceEnded(Exception):
+    """The time of this run is over before an agent was free."""
+
+
+@dataclass(slots=True)
+class RequestCounter:
+    """The calls that were really made."""
+
+    requests: int = 0
+    throttled: int = 0
+
+    def drain(self) -> "RequestCounter":
+        """What was counted since the last time."""
+        counted = RequestCounter(self.requests, self.throttled)
+        self.requests = self.throttled = 0
+        return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(Generic[T]):
+    """A body and what was read from it."""
+
+    body: bytes
+    value: T
+
+
+class Fetcher:
+    """Fetches for one worker; `deadline` is the loop time at which it stops waiting for agents."""
+
+    def __init__(
+        self, client: MarketplaceClient, pool: AgentPool, *, deadline: float, retry_base_seconds: float
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._deadline = deadline
+        self._retry_base = retry_base_seconds
+        self.counter = RequestCounter()
+
+    async def fetch(self, url: str, read: Callable[[bytes], T], booking: Booking | None = None) -> Fetched[T]:
+        """The body behind a URL, read; a 429 or a lost session costs no try, a broken network one of three."""
+        tries = 0
+        refused = False
+        while True:
+            agent = booking or await self._agent()
+            booking = None
+            try:
+                return await self._attempt(agent, url, read)
+            except Throttled:
+                continue
+            except Unauthorized:
+                if refused:
+                    raise
+                refused = True
+            except NetworkFailure:
+                tries += 1
+                if tries >= NETWORK_TRIES:
+                    raise
+                await asyncio.sleep(backoff_seconds(tries, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random()))
+
+    async def _agent(self) -> Booking:
+        loop = asyncio.get_running_loop()
+        while True:
+            answer = await self._pool.acquire()
+            if not isinstance(answer, Wait):
+                return answer
+            if loop.time() + answer.seconds > self._deadline:
+                raise SliceEnded(answer.reason)
+            await asyncio.sleep(answer.seconds)
+
+    async def _attempt(self, agent: Booking, url: str, read: Callable[[bytes], T]) -> Fetched[T]:
+        self.counter.requests += 1
+        try:
+            answer = await self._client.call(url, agent.session.headers(agent.user_agent))
+            value = read(answer.body)
+        except Throttled as error:
+            self.counter.throttled += 1
+            await self._pool.throttled(agent, error.retry_after)
+            raise
+        except FetchError as error:
+            await self._pool.settle(agent, _outcome(error))
+            raise
+        except BaseException:
+            # Cancelled on the way: the marketplace may have counted it, so it stays counted.
+            await asyncio.shield(self._pool.settle(agent, Outcome.NOT_SENT))
+            raise
+        await self._pool.settle(agent, Outcome.SUCCESS)
+        return Fetched(answer.body, value)
+
+
+def _outcome(error: FetchError) -> Outcome:
+    if isinstance(error, Unauthorized):
+        return Outcome.UNAUTHORIZED
+    if isinstance(error, ServerFailure):
+        return Outcome.SERVER_ERROR
+    # That a product does not exist is a good answer: nothing is wrong with the agent that brought it.
+    return Outcome.SUCCESS if isinstance(error, NotFoundAnswer) else Outcome.FAILED

@@ -1,0 +1,54 @@
+"""Which calls a crawl consists of: its listing pages, then the products that they show."""
+
+from collections.abc import Iterable, Sequence
+
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.store.tasks import PlannedTask
+
+PAGE_PRIORITY = 0
+PROBE_PRIORITY = 5
+NEW_PRODUCT_PRIORITY = 10
+KNOWN_PRODUCT_PRIORITY = 20
+PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
+
+
+def plan_pages(endpoints: Endpoints, seller_id: SellerId, count: int, limit: int | None) -> list[PlannedTask]:
+    """The listing pages that hold so many products, or as many of them as are wanted."""
+    wanted = count if limit is None else min(count, limit)
+    return [
+        PlannedTask(endpoints.listing(seller_id, page_no), PAGE_PRIORITY, page_no=page_no)
+        for page_no in endpoints.page_numbers(wanted)
+    ]
+
+
+def within_limit(endpoints: Endpoints, page_no: int, items: Sequence[int], limit: int | None) -> Sequence[int]:
+    """Those products of a page that a limited crawl still wants."""
+    if limit is None:
+        return items
+    before = (page_no - endpoints.first_page_no) * endpoints.page_size
+    return items[: max(0, limit - before)]
+
+
+def plan_products(
+    endpoints: Endpoints, versions: dict[int, int], types: Iterable[TaskType] = PRODUCT_TYPES
+) -> list[PlannedTask]:
+    """The calls for products, given each one's version; never published ones come first."""
+    kinds = tuple(types)
+    planned: list[PlannedTask] = []
+    for item_no, version in versions.items():
+        priority = KNOWN_PRODUCT_PRIORITY if version else NEW_PRODUCT_PRIORITY
+        item = ItemNo(item_no)
+        if TaskType.PRODUCT_DETAIL in kinds:
+            planned.append(PlannedTask(endpoints.detail(item), priority, item_no=item_no))
+        if TaskType.PRODUCT_OPTION in kinds:
+            planned.append(PlannedTask(endpoints.options(item), priority, item_no=item_no))
+    return planned
+
+
+def plan_probes(endpoints: Endpoints, items: Iterable[int]) -> list[PlannedTask]:
+    """The detail calls that must confirm that products are gone."""
+    return [
+        PlannedTask(endpoints.detail(ItemNo(item_no)), PROBE_PRIORITY, item_no=item_no, probe=True) for item_no in items
+    ]

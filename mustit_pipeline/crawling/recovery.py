@@ -1,0 +1,26 @@
+"""Work that somebody left behind finds its way back by itself."""
+
+from datetime import datetime
+from uuid import UUID
+
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import tasks
+from mustit_pipeline.store.database import Database
+
+BATCH = 500
+
+
+def release_expired(database: Database, settings: Settings, now: datetime, *, execution_id: UUID | None = None) -> int:
+    """Give tasks whose worker fell silent back to the queue; one released too often fails instead."""
+    released = 0
+    while True:
+        with database.transaction() as connection:
+            expired = tasks.take_expired(
+                connection, limit=BATCH, max_retries=settings.task_max_retries, execution_id=execution_id
+            )
+            for leased in expired:
+                leased.task.release(now)
+            tasks.save(connection, [(leased, 0.0) for leased in expired])
+        released += len(expired)
+        if len(expired) < BATCH:
+            return released

@@ -1,0 +1,21 @@
+"""The one composition root."""
+
+import dagster as dg
+
+from mustit_pipeline.defs.assets.change_sets import product_change_sets
+from mustit_pipeline.defs.assets.external import mustit_marketplace, product_server
+from mustit_pipeline.defs.assets.listings import minishop_listings
+from mustit_pipeline.defs.assets.products import products
+from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.schedules import relay_every_5_minutes
+from mustit_pipeline.defs.sensors import due_crawls, seller_partitions, waiting_outbox
+
+defs = dg.Definitions(
+    assets=[mustit_marketplace, minishop_listings, products, product_change_sets, product_server],
+    jobs=[crawl_seller, relay_product_outbox],
+    sensors=[seller_partitions, due_crawls, waiting_outbox],
+    schedules=[relay_every_5_minutes],
+    resources={"pipeline": Pipeline()},
+    executor=dg.in_process_executor,
+)

@@ -1,0 +1,74 @@
+"""From raw bodies to versions, change sets and outbox rows."""
+
+import dagster as dg
+
+from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.metadata import OWNERS, columns
+from mustit_pipeline.defs.partitions import sellers
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import executions
+
+NO_FAILED_TASKS = dg.AssetCheckSpec(
+    "no_failed_tasks",
+    asset="product_change_sets",
+    blocking=True,
+    description="Every task of the crawl succeeded; otherwise the run turns red after the change sets are written.",
+)
+
+
+@dg.asset(
+    deps=["product_details", "product_options"],
+    partitions_def=sellers,
+    group_name="catalog",
+    owners=OWNERS,
+    kinds={"python", "postgres"},
+    code_version="1",
+    check_specs=[NO_FAILED_TASKS],
+    metadata=columns(
+        seller_id=("text", "The seller"),
+        item_no=("bigint", "The product"),
+        version=("integer", "Counts the product's published states"),
+        life_cycle=("text", "CREATED, UPDATED, DELETED or RESTORED"),
+        change_types=("text[]", "What kinds of fields changed"),
+        changes=("jsonb", "Field by field: type, field, old, new"),
+        product_data=("text", "The whole product at this version"),
+    ),
+)
+def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+    """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
+    seller_id = SellerId(context.partition_key)
+    with readable_failures():
+        report = process(pipeline.database, seller_id, now=utc_now)
+        with pipeline.database.reading() as connection:
+            stored = executions.find_latest(connection, seller_id)
+        if stored is None:
+            raise dg.Failure(f"The seller {seller_id} has never been crawled", allow_retries=False)
+        stored = Crawl(pipeline.database, pipeline.settings, stored).end()
+    execution = stored.execution
+    return dg.MaterializeResult(
+        metadata={
+            "execution_id": str(execution.id),
+            "execution_status": execution.status.value,
+            "bodies": report.bodies,
+            "failed_bodies": report.failed_bodies,
+            "versions": sum(report.versions.values()),
+            **{life_cycle.value.lower(): number for life_cycle, number in report.versions.items()},
+            **{f"changed_{kind.lower()}": number for kind, number in report.changes.items()},
+            "remaining": execution.remaining,
+        },
+        check_results=[
+            dg.AssetCheckResult(
+                check_name=NO_FAILED_TASKS.name,
+                passed=execution.failed_tasks == 0,
+                metadata={
+                    "failed": execution.failed_tasks,
+                    "total": execution.total_tasks,
+                    "success_percent": round(execution.success_rate, 2),
+                },
+            )
+        ],
+    )

@@ -1,0 +1,25 @@
+"""The systems at both ends of the lineage, which are not ours."""
+
+import dagster as dg
+
+from mustit_pipeline.defs.metadata import OWNERS
+from mustit_pipeline.defs.partitions import sellers
+
+mustit_marketplace = dg.AssetSpec(
+    "mustit_marketplace",
+    description="The Mustit marketplace (머스트잇): its sellers' minishop listings, product details and options.",
+    group_name="outside",
+    owners=OWNERS,
+    kinds={"http"},
+    partitions_def=sellers,
+)
+
+product_server = dg.AssetSpec(
+    "product_server",
+    deps=["product_change_sets"],
+    description="The external product server: every version of a product, sent once and in order by the relay.",
+    group_name="outside",
+    owners=OWNERS,
+    kinds={"http"},
+    partitions_def=sellers,
+)

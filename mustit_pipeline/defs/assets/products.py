@@ -1,0 +1,59 @@
+"""Details and options of a seller's products: two assets around one worker loop."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.metadata import OWNERS, columns, work_metadata
+from mustit_pipeline.defs.partitions import sellers
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
+from mustit_pipeline.domain.states import TaskType
+
+SOURCES = {"product_details": TaskType.PRODUCT_DETAIL, "product_options": TaskType.PRODUCT_OPTION}
+RAW_COLUMNS = columns(
+    seller_id=("text", "The seller"),
+    item_no=("bigint", "The product"),
+    body=("text", "The marketplace's answer as received"),
+    status=("text", "PENDING, PROCESSED or FAILED"),
+    fetched_at=("timestamptz", "When it was fetched"),
+)
+
+
+def _spec(key: str, description: str) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        key,
+        deps=["minishop_listings"],
+        description=description,
+        skippable=True,
+        group_name="crawl",
+        owners=OWNERS,
+        kinds={"python", "http", "postgres"},
+        code_version="1",
+        metadata=RAW_COLUMNS,
+    )
+
+
+@dg.multi_asset(
+    specs=[
+        _spec("product_details", "The detail page of each product: prices, stock, category, shipping, description."),
+        _spec("product_options", "The options of each product: colour, size, stock. None is a valid answer."),
+    ],
+    partitions_def=sellers,
+    can_subset=True,
+    pool="marketplace",
+)
+def products(
+    context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline
+) -> Iterator[dg.MaterializeResult]:
+    """Fetch details and options product by product; one of them alone refetches just that, for known products."""
+    selected = sorted(key.to_user_string() for key in context.selected_asset_keys)
+    types = [SOURCES[key] for key in selected]
+    with readable_failures():
+        crawl = find_crawl(context, config, pipeline)
+        crawl.plan_known_products(types)
+        report = crawl.fetch_products(types, seconds_left(context, pipeline))
+    stored = crawl.now()
+    for key in selected:
+        yield dg.MaterializeResult(asset_key=key, metadata=work_metadata(report, stored))

@@ -1,0 +1,23 @@
+"""Failures as Dagster sees them: what repeating cannot heal is never repeated."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from mustit_pipeline.domain.errors import DomainError
+from mustit_pipeline.settings import SettingsError
+from mustit_pipeline.store.schema import SchemaMismatch
+
+
+@contextmanager
+def readable_failures() -> Generator[None]:
+    """Turn errors that people can act on into a failure that says just that, and that no retry repeats."""
+    try:
+        yield
+    except DomainError as error:
+        raise dg.Failure(
+            error.english, metadata={"code": error.code, "korean": error.korean}, allow_retries=False
+        ) from None
+    except (SettingsError, SchemaMismatch) as error:
+        raise dg.Failure(str(error), allow_retries=False) from None

@@ -1,0 +1,50 @@
+"""The jobs that runs are made of."""
+
+import dagster as dg
+
+from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.delivery.relay import relay
+
+CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
+
+crawl_seller = dg.define_asset_job(
+    "crawl_seller",
+    selection=dg.AssetSelection.assets(*CRAWL_ASSETS),
+    description="One slice of one seller's crawl: sweep the listing, fetch products, write change sets.",
+    executor_def=dg.in_process_executor,
+)
+
+
+class RelayConfig(dg.Config):
+    """How a relay behaves."""
+
+    patience_seconds: float = 0.0
+
+
+@dg.op(description="Send what waits in the product outbox and record it for each seller.")
+def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline) -> None:
+    with readable_failures():
+        report = relay(pipeline.database, pipeline.settings, patience_seconds=config.patience_seconds)
+    for seller_id, sent in sorted(report.sent_by_seller.items()):
+        context.log_event(
+            dg.AssetMaterialization("product_server", partition=seller_id, metadata={"events_sent": sent})
+        )
+    context.add_output_metadata(
+        {
+            "sent": report.sent,
+            "superseded": report.superseded,
+            "failed": report.failed,
+            "waiting": report.waiting,
+        }
+    )
+    if report.failed:
+        raise dg.Failure(
+            f"{report.failed} events became FAILED: look at them with `mustit outbox list --status FAILED`",
+            allow_retries=False,
+        )
+
+
+@dg.job(description="Sends waiting product events, once each and in order.", executor_def=dg.in_process_executor)
+def relay_product_outbox() -> None:
+    relay_waiting_events()

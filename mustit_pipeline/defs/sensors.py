@@ -1,0 +1,117 @@
+"""What starts by itself: partitions follow the registry, crawls start when due, events go out when they wait."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
+from mustit_pipeline.defs.partitions import SELLERS
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.store import outbox, sellers
+
+CRAWLS_AT_ONCE = 4
+PARTITION_TAG = "dagster/partition"
+ACTIVE = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanges:
+    """What makes the partitions equal to the registry."""
+
+    add: list[str]
+    remove: list[str]
+
+
+def partition_changes(
+    registered: Collection[str], partitions: Collection[str], busy: Collection[str]
+) -> PartitionChanges:
+    """Add what is registered; remove what is not, but never under a run."""
+    add = sorted(set(registered) - set(partitions))
+    remove = sorted(set(partitions) - set(registered) - set(busy))
+    return PartitionChanges(add, remove)
+
+
+def busy_sellers(instance: dg.DagsterInstance) -> set[str]:
+    """Sellers that some unfinished run belongs to."""
+    runs: Sequence[dg.DagsterRun] = instance.get_runs(filters=dg.RunsFilter(statuses=ACTIVE))
+    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags}
+
+
+@dg.sensor(
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Keeps the partitions equal to the registered sellers, in bulk.",
+)
+def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SkipReason:
+    with pipeline.database.reading() as connection:
+        registered = sellers.all_ids(connection)
+    changes = partition_changes(
+        registered, context.instance.get_dynamic_partitions(SELLERS), busy_sellers(context.instance)
+    )
+    if changes.add:
+        context.instance.add_dynamic_partitions(SELLERS, changes.add)
+    for key in changes.remove:
+        context.instance.delete_dynamic_partition(SELLERS, key)
+    return dg.SkipReason(
+        f"{len(registered)} sellers registered; {len(changes.add)} partitions added, {len(changes.remove)} removed"
+    )
+
+
+@dg.sensor(
+    job=crawl_seller,
+    minimum_interval_seconds=15,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
+)
+def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
+    busy = busy_sellers(context.instance)
+    free = CRAWLS_AT_ONCE - len(busy)
+    if free <= 0:
+        return dg.SkipReason(f"all {CRAWLS_AT_ONCE} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
+    slices = next_slices(pipeline.database, busy=busy, free=free, now=utc_now())
+    if not slices:
+        return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running")
+    known = set(context.instance.get_dynamic_partitions(SELLERS))
+    missing = [entry.seller_id for entry in slices if entry.seller_id not in known]
+    if missing:
+        context.instance.add_dynamic_partitions(SELLERS, missing)
+    return dg.SensorResult(
+        run_requests=[
+            dg.RunRequest(
+                run_key=entry.key,
+                partition_key=entry.seller_id,
+                tags={"mustit/execution": str(entry.execution_id), "mustit/slice": str(entry.slice_no)},
+            )
+            for entry in slices
+        ]
+    )
+
+
+@dg.sensor(
+    job=relay_product_outbox,
+    minimum_interval_seconds=15,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Sends product events as soon as they wait; one relay at a time is enough.",
+)
+def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    with pipeline.database.reading() as connection:
+        due_in = outbox.next_due_in(connection)
+    if due_in is None:
+        return dg.SkipReason("no product event waits")
+    if due_in > 0:
+        return dg.SkipReason(f"the next product event is due in {due_in:.0f} s")
+    running = context.instance.get_runs(
+        filters=dg.RunsFilter(job_name=relay_product_outbox.name, statuses=ACTIVE), limit=1
+    )
+    if running:
+        return dg.SkipReason("a relay is running already")
+    return dg.RunRequest()

@@ -1,0 +1,199 @@
+"""Sends what waits in the product outbox: a sliding window of deliveries, settled in small batches."""
+
+import asyncio
+import os
+import random
+import socket
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+import structlog
+
+from mustit_pipeline.delivery.events import event_body, event_type
+from mustit_pipeline.delivery.product_server import Answer, ProductServer, Verdict
+from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import breakers, outbox
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.outbox import ClaimedEvent, Settlement
+
+BREAKER = "product_server"
+BREAKER_THRESHOLD = 5
+BREAKER_COOLDOWN_SECONDS = 30.0
+BATCH = 100
+LEASE_SECONDS = 60.0
+LONGEST_BACKOFF_SECONDS = 300.0
+
+Ended = tuple[ClaimedEvent, Answer | None]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RelayReport:
+    """What a relay did; `waiting` is all that is unsent."""
+
+    sent: int = 0
+    superseded: int = 0
+    failed: int = 0
+    waiting: int = 0
+    sent_by_seller: Counter[str] = field(default_factory=Counter[str])
+
+
+def relay(
+    database: Database,
+    settings: Settings,
+    *,
+    patience_seconds: float = 0.0,
+    progress: Callable[[RelayReport], None] | None = None,
+) -> RelayReport:
+    """Send until nothing is due, waiting out back-offs that are no longer than the caller's patience."""
+    return asyncio.run(_Relay(database, settings, patience_seconds, progress).run())
+
+
+class _Relay:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        patience_seconds: float,
+        progress: Callable[[RelayReport], None] | None,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._patience = patience_seconds
+        self._progress = progress
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._report = RelayReport()
+        self._window = settings.relay_concurrent_sends
+
+    async def run(self) -> RelayReport:
+        async with ProductServer(self._settings, connections=self._window) as server:
+            while True:
+                await self._send_due(server)
+                pause = await asyncio.to_thread(self._pause)
+                if pause is None or pause > self._patience:
+                    break
+                await asyncio.sleep(min(pause, 1.0) + 0.01)
+        with self._database.reading() as connection:
+            counts = outbox.counts(connection)
+        self._report.waiting = counts.waiting + counts.sending
+        return self._report
+
+    async def _send_due(self, server: ProductServer) -> None:
+        """Keep the window full for as long as rows are due; once the server is gone, the rest goes back unsent."""
+        backlog: deque[ClaimedEvent] = deque()
+        flying: set[asyncio.Task[Ended]] = set()
+        ended: list[Ended] = []
+        unreachable = 0
+        more = True
+        while True:
+            if more and len(backlog) < self._window:
+                claimed = await asyncio.to_thread(self._claim)
+                backlog.extend(claimed)
+                more = len(claimed) == BATCH
+            if unreachable >= BREAKER_THRESHOLD:
+                ended.extend((event, None) for event in backlog)
+                backlog.clear()
+                more = False
+            while backlog and len(flying) < self._window:
+                flying.add(asyncio.create_task(self._deliver(server, backlog.popleft())))
+            if flying:
+                done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    event, answer = task.result()
+                    ended.append((event, answer))
+                    gone = answer is not None and answer.verdict is Verdict.UNREACHABLE
+                    unreachable = unreachable + 1 if gone else 0
+            if len(ended) >= self._window or (ended and not flying):
+                await asyncio.to_thread(self._settle, ended)
+                ended = []
+            if not flying and not backlog and not more:
+                return
+
+    def _claim(self) -> list[ClaimedEvent]:
+        """Take due rows; an open breaker lets none through, and one on trial when its cool-down is over."""
+        with self._database.transaction() as connection:
+            outbox.release_expired(connection)
+            trial_in = breakers.open_for(connection, BREAKER)
+            if trial_in is not None and trial_in > 0:
+                return []
+            claimed, superseded = outbox.claim(
+                connection,
+                owner=self._owner,
+                limit=BATCH if trial_in is None else 1,
+                lease_seconds=LEASE_SECONDS,
+                max_retries=self._settings.outbox_max_retries,
+            )
+        self._report.superseded += superseded
+        return claimed
+
+    def _pause(self) -> float | None:
+        """Seconds until it is worth looking again; None where nothing waits."""
+        with self._database.reading() as connection:
+            due_in = outbox.next_due_in(connection)
+            trial_in = breakers.open_for(connection, BREAKER)
+        return None if due_in is None else max(due_in, trial_in or 0.0)
+
+    async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Ended:
+        kind = event_type(event)
+        if kind is None:
+            return event, Answer(Verdict.DONE, None, None)
+        event.outbox.goes_out_as(kind)
+        return event, await server.deliver(event.outbox.idempotency_key, event_body(event, kind))
+
+    def _settle(self, ended: list[Ended]) -> None:
+        if not ended:
+            return
+        settlements = [self._settlement(event, answer) for event, answer in ended]
+        verdicts = [answer.verdict for _, answer in ended if answer is not None]
+        with self._database.transaction() as connection:
+            kept = outbox.settle(connection, settlements)
+            if any(verdict is not Verdict.UNREACHABLE for verdict in verdicts):
+                breakers.succeeded(connection, BREAKER)
+            elif verdicts and breakers.failed(
+                connection,
+                BREAKER,
+                failures=len(verdicts),
+                threshold=BREAKER_THRESHOLD,
+                cooldown=BREAKER_COOLDOWN_SECONDS,
+            ):
+                log.warning("product server unreachable: breaker open", cooldown_seconds=BREAKER_COOLDOWN_SECONDS)
+        self._count(ended, kept)
+
+    def _settlement(self, event: ClaimedEvent, answer: Answer | None) -> Settlement:
+        row = event.outbox
+        at = event.occurred_at
+        if answer is None or answer.verdict is Verdict.UNREACHABLE:
+            # Nobody was there to refuse it: no try is spent.
+            row.release()
+            return Settlement(event, None, delay=0.0 if answer is None else self._backoff(1))
+        if answer.verdict in (Verdict.DONE, Verdict.STALE):
+            row.complete(at)
+            return Settlement(event, answer.status)
+        row.fail(answer.reason or f"HTTP {answer.status}", permanent=answer.verdict is Verdict.REFUSED)
+        if not row.can_retry():
+            return Settlement(event, answer.status)
+        row.retry()
+        return Settlement(event, answer.status, delay=self._backoff(row.retry_count))
+
+    def _backoff(self, attempt: int) -> float:
+        return backoff_seconds(attempt, self._settings.retry_base_seconds, LONGEST_BACKOFF_SECONDS, random.random())
+
+    def _count(self, ended: list[Ended], kept: set[UUID]) -> None:
+        for event, answer in ended:
+            row = event.outbox
+            if answer is None or row.id.value not in kept:
+                continue
+            if row.status is OutboxStatus.COMPLETED and answer.verdict is Verdict.STALE:
+                self._report.superseded += 1
+            elif row.status is OutboxStatus.COMPLETED and answer.status is not None:
+                self._report.sent += 1
+                self._report.sent_by_seller[row.seller_id.value] += 1
+            elif row.status is OutboxStatus.FAILED:
+                self._report.failed += 1
+        if self._progress is not None:
+            self._progress(self._report)

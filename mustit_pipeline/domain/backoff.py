@@ -1,0 +1,11 @@
+"""How long to wait before the next try."""
+
+
+def backoff_seconds(attempt: int, base: float, cap: float, jitter: float) -> float:
+    """The pause after failed attempt 1, 2, …: base doubled each time up to cap, shortened by up to half by jitter."""
+    if attempt < 1:
+        raise ValueError(f"attempts are counted from 1, not {attempt}")
+    if not 0 <= jitter < 1:
+        raise ValueError(f"jitter lies in [0, 1), not {jitter}")
+    # Beyond 2^60 the cap has long been reached, and a float power would overflow.
+    return min(cap, base * 2.0 ** min(attempt - 1, 60)) * (1 - jitter / 2)

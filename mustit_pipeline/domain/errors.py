@@ -1,0 +1,58 @@
+"""What can go wrong, as types: each has a stable code, a Korean and an English message and an HTTP status."""
+
+import re
+from typing import ClassVar
+
+
+class DomainError(Exception):
+    """A rule was broken; raise one of the subclasses, which fix the status and the prefix of the code."""
+
+    prefix: ClassVar[str] = ""
+    status: ClassVar[int] = 500
+
+    def __init__(self, code: str, *, korean: str, english: str) -> None:
+        if not self.prefix or not re.fullmatch(rf"{self.prefix}_[A-Z][A-Z0-9_]*", code):
+            raise ValueError(f"{code!r} is not a code of {type(self).__name__}")
+        self.code = code
+        self.korean = korean
+        self.english = english
+        super().__init__(f"{english} [{code}]")
+
+    def message(self, language: str = "ko") -> str:
+        """The text for people: English where the language is English, otherwise Korean."""
+        return self.english if language.lower().split("-")[0] == "en" else self.korean
+
+
+class ValidationFailed(DomainError):
+    """A value that cannot exist."""
+
+    prefix = "VALIDATION"
+    status = 400
+
+
+class NotFound(DomainError):
+    """Something that was asked for is not there."""
+
+    prefix = "NOT_FOUND"
+    status = 404
+
+
+class Conflict(DomainError):
+    """The request does not fit the present state, and its caller can see why."""
+
+    prefix = "CONFLICT"
+    status = 409
+
+
+class InvariantViolated(DomainError):
+    """A change that the rules of an aggregate forbid."""
+
+    prefix = "INVARIANT"
+    status = 422
+
+
+class ExternalFailure(DomainError):
+    """Somebody else's system failed us."""
+
+    prefix = "EXTERNAL"
+    status = 502

@@ -1,0 +1,145 @@
+"""Messages that must reach somebody else's system, whatever happens in between."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+from urllib.parse import quote
+
+from mustit_pipeline.domain.aggregate import Aggregate
+from mustit_pipeline.domain.errors import InvariantViolated, ValidationFailed
+from mustit_pipeline.domain.limits import OUTBOX_MAX_RETRIES
+from mustit_pipeline.domain.machine import StateMachine
+from mustit_pipeline.domain.states import (
+    PRODUCT_OUTBOX,
+    SCHEDULER_OUTBOX,
+    OutboxStatus,
+    ProductEventType,
+    ScheduleEventType,
+)
+from mustit_pipeline.domain.values import ItemNo, OutboxId, ScheduleId, SellerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outbox(Aggregate):
+    """What both outboxes share: one message, its tries and its end."""
+
+    machine: ClassVar[StateMachine[OutboxStatus]]
+
+    id: OutboxId
+    created_at: datetime
+    status: OutboxStatus = OutboxStatus.WAITING
+    retry_count: int = 0
+    max_retries: int = OUTBOX_MAX_RETRIES
+    permanent: bool = False
+    last_error: str | None = None
+    superseded_by: OutboxId | None = None
+    completed_at: datetime | None = None
+
+    def can_retry(self) -> bool:
+        """Whether this failure is followed by another try."""
+        retryable = self.status in self.machine.sources("retry") and not self.permanent
+        return retryable and self.retry_count < self.max_retries
+
+    def send(self) -> None:
+        """A sender has taken it."""
+        self._set(status=self.machine.move(self.status, "send"))
+
+    def complete(self, at: datetime) -> None:
+        """The other side has it."""
+        self._set(status=self.machine.move(self.status, "complete"), completed_at=at, last_error=None)
+
+    def fail(self, reason: str, *, permanent: bool = False) -> None:
+        """This try failed; a permanent failure would fail again and is never retried by itself."""
+        status = self.machine.move(self.status, "fail")
+        self._set(status=status, retry_count=self.retry_count + 1, last_error=reason, permanent=permanent)
+
+    def retry(self) -> None:
+        """Wait for the next try."""
+        status = self.machine.move(self.status, "retry")
+        if self.permanent:
+            raise InvariantViolated(
+                "INVARIANT_OUTBOX_PERMANENT",
+                korean="영구 실패한 메시지는 수동으로만 다시 보낼 수 있습니다",
+                english="A message that failed permanently can only be replayed by hand",
+            )
+        if not self.can_retry():
+            raise InvariantViolated(
+                "INVARIANT_OUTBOX_RETRIES_EXCEEDED",
+                korean=f"최대 재시도 횟수({self.max_retries})를 초과했습니다",
+                english=f"No retries are left (at most {self.max_retries})",
+            )
+        self._set(status=status)
+
+    def replay(self) -> None:
+        """An admin wants it sent after all: all tries are free again."""
+        self._set(status=self.machine.move(self.status, "retry"), retry_count=0, permanent=False)
+
+    def release(self) -> None:
+        """Its sender is gone; no try is spent."""
+        self._set(status=self.machine.move(self.status, "release"))
+
+    def supersede(self, by: OutboxId, at: datetime) -> None:
+        """A newer message says all that this one would have said."""
+        status = self.machine.move(self.status, "supersede")
+        if by == self.id:
+            raise InvariantViolated(
+                "INVARIANT_OUTBOX_SELF",
+                korean="메시지는 자기 자신으로 대체될 수 없습니다",
+                english="A message cannot be replaced by itself",
+            )
+        self._set(status=status, superseded_by=by, completed_at=at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProductOutbox(Outbox):
+    """One version of one product, on its way to the product server."""
+
+    machine: ClassVar[StateMachine[OutboxStatus]] = PRODUCT_OUTBOX
+
+    seller_id: SellerId
+    item_no: ItemNo
+    version: int
+    event_type: ProductEventType
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for the same version, however often it is sent."""
+        return f"{quote(self.seller_id.value, safe='')}:{self.item_no}:{self.version}"
+
+    def goes_out_as(self, event_type: ProductEventType) -> None:
+        """What the receiver is told depends on what it has: an update of an unknown product creates it."""
+        deletion = ProductEventType.PRODUCT_DELETED
+        if self.status is not OutboxStatus.SENDING or (self.event_type is deletion) != (event_type is deletion):
+            raise InvariantViolated(
+                "INVARIANT_OUTBOX_EVENT_TYPE",
+                korean="전송 중인 메시지만 생성과 수정 사이에서 유형을 바꿀 수 있습니다",
+                english="Only a message being sent changes its type, and never to or from a deletion",
+            )
+        self._set(event_type=event_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SchedulerOutbox(Outbox):
+    """One change of a schedule, on its way to EventBridge."""
+
+    machine: ClassVar[StateMachine[OutboxStatus]] = SCHEDULER_OUTBOX
+
+    schedule_id: ScheduleId
+    event_type: ScheduleEventType
+    payload: str
+
+    def __post_init__(self) -> None:
+        try:
+            json.loads(self.payload, parse_constant=_refuse_constant)
+        except ValueError:
+            raise ValidationFailed(
+                "VALIDATION_OUTBOX_PAYLOAD",
+                korean="Payload는 유효한 JSON 형식이어야 합니다",
+                english="A payload must be valid JSON",
+            ) from None
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity, JSON has no such numbers."""
+    raise ValueError(name)

@@ -1,0 +1,108 @@
+"""A product as the catalog knows it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from mustit_pipeline.domain.aggregate import Aggregate
+from mustit_pipeline.domain.errors import InvariantViolated
+from mustit_pipeline.domain.limits import DELETION_SWEEPS
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
+
+_HASH_OF = {
+    TaskType.MINISHOP: "minishop_data_hash",
+    TaskType.PRODUCT_DETAIL: "detail_data_hash",
+    TaskType.PRODUCT_OPTION: "option_data_hash",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Product(Aggregate):
+    """What each source said last, how many states were published, and whether it is still listed."""
+
+    id: ProductId
+    seller_id: SellerId
+    item_no: ItemNo
+    minishop_data_hash: str | None = None
+    detail_data_hash: str | None = None
+    option_data_hash: str | None = None
+    version: int = 0
+    absent_sweeps: int = 0
+    deleted_at: datetime | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether listing, detail and options have each been seen; seeing that there are no options counts."""
+        return None not in (self.minishop_data_hash, self.detail_data_hash, self.option_data_hash)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it has left the marketplace."""
+        return self.deleted_at is not None
+
+    def changed(self, source: TaskType, data_hash: str) -> bool:
+        """Whether a source says something else than last time."""
+        return getattr(self, _HASH_OF[source]) != data_hash
+
+    def saw(self, source: TaskType, data_hash: str) -> bool:
+        """Remember what a source says, and tell whether that is new."""
+        changed = self.changed(source, data_hash)
+        self._set(**{_HASH_OF[source]: data_hash})
+        return changed
+
+    def publish(self) -> int:
+        """Make the present state the next version, and return its number."""
+        if not self.is_complete:
+            raise InvariantViolated(
+                "INVARIANT_PRODUCT_INCOMPLETE",
+                korean="목록, 상세, 옵션이 모두 수집된 상품만 발행할 수 있습니다",
+                english="A product can only be published once its listing, detail and options have been seen",
+            )
+        self._refuse_deleted()
+        self._set(version=self.version + 1)
+        return self.version
+
+    def seen(self) -> None:
+        """A sweep found it: absences count only in a row."""
+        self._set(absent_sweeps=0)
+
+    def missed_sweep(self) -> None:
+        """A complete sweep did not find it; of a deleted product nothing else is expected."""
+        if not self.is_deleted:
+            self._set(absent_sweeps=self.absent_sweeps + 1)
+
+    def is_deletion_candidate(self, sweeps: int = DELETION_SWEEPS) -> bool:
+        """Whether it has been absent long enough to ask the marketplace for it once more."""
+        return not self.is_deleted and self.absent_sweeps >= sweeps
+
+    def delete(self, at: datetime, *, sweeps: int = DELETION_SWEEPS, approved: bool = False) -> bool:
+        """It is gone, by proof or by an admin's approval; tells whether that is a version to publish."""
+        self._refuse_deleted()
+        if not approved and not self.is_deletion_candidate(sweeps):
+            raise InvariantViolated(
+                "INVARIANT_PRODUCT_NOT_ABSENT",
+                korean=f"전체 수집에서 연속 {sweeps}회 확인되지 않은 상품만 삭제할 수 있습니다",
+                english=f"A product can only be deleted after {sweeps} complete sweeps without it",
+            )
+        # Nobody has ever been told of an unpublished product, so nobody is told that it is gone.
+        published = self.version > 0
+        self._set(deleted_at=at, version=self.version + published)
+        return published
+
+    def restore(self) -> None:
+        """It is back: the same product goes on, and its next version says so."""
+        if not self.is_deleted:
+            raise InvariantViolated(
+                "INVARIANT_PRODUCT_NOT_DELETED",
+                korean="삭제된 상품만 복원할 수 있습니다",
+                english="Only a deleted product can be restored",
+            )
+        self._set(deleted_at=None, absent_sweeps=0)
+
+    def _refuse_deleted(self) -> None:
+        if self.is_deleted:
+            raise InvariantViolated(
+                "INVARIANT_PRODUCT_DELETED",
+                korean="이미 삭제된 상품입니다",
+                english="The product has been deleted",
+            )

@@ -1,0 +1,143 @@
+"""One call to the marketplace that has to be made."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from mustit_pipeline.domain.aggregate import Aggregate
+from mustit_pipeline.domain.errors import InvariantViolated
+from mustit_pipeline.domain.limits import TASK_MAX_RELEASES, TASK_MAX_RETRIES
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
+from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId, TaskId
+
+CANCELLED = "CANCELLED"
+FETCH_FAILED = "FETCH_FAILED"
+RELEASED_TOO_OFTEN = "RELEASED_TOO_OFTEN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CrawlerTask(Aggregate):
+    """A task decides for itself whether it may be tried or handed back again."""
+
+    id: TaskId
+    execution_id: ExecutionId
+    seller_id: SellerId
+    task_type: TaskType
+    # Text, not a RequestUrl: a stored task stays readable after the listing path's setting has changed.
+    request_url: str
+    created_at: datetime
+    item_no: ItemNo | None = None
+    status: TaskStatus = TaskStatus.WAITING
+    retry_count: int = 0
+    release_count: int = 0
+    max_retries: int = TASK_MAX_RETRIES
+    max_releases: int = TASK_MAX_RELEASES
+    permanent: bool = False
+    error_code: str | None = None
+    error_text: str | None = None
+    published_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+    @classmethod
+    def plan(
+        cls,
+        task_id: TaskId,
+        execution_id: ExecutionId,
+        seller_id: SellerId,
+        url: RequestUrl,
+        at: datetime,
+        *,
+        item_no: ItemNo | None = None,
+        max_retries: int = TASK_MAX_RETRIES,
+    ) -> "CrawlerTask":
+        """A new task that nobody has been told of yet."""
+        return cls(
+            id=task_id,
+            execution_id=execution_id,
+            seller_id=seller_id,
+            task_type=url.task_type,
+            request_url=url.value,
+            created_at=at,
+            item_no=item_no,
+            max_retries=max_retries,
+        )
+
+    @property
+    def attempts(self) -> int:
+        """Attempts made so far; one that was handed back does not count."""
+        return self.retry_count + (self.started_at is not None)
+
+    def can_retry(self) -> bool:
+        """Whether this failure is followed by another attempt."""
+        retryable = self.status in TASK.sources("retry") and not self.permanent
+        return retryable and self.retry_count < self.max_retries
+
+    def can_release(self) -> bool:
+        """Whether it may go back to the queue; the last release in a row that is allowed fails it instead."""
+        return self.status in TASK.sources("release") and self.release_count + 1 < self.max_releases
+
+    def publish(self, at: datetime) -> None:
+        """Offer it to the workers."""
+        self._set(status=TASK.move(self.status, "publish"), published_at=at)
+
+    def republish(self, at: datetime) -> None:
+        """Offer it to the workers again, for its next attempt."""
+        self._set(status=TASK.move(self.status, "republish"), published_at=at)
+
+    def start(self, at: datetime) -> None:
+        """A worker has taken it."""
+        self._set(status=TASK.move(self.status, "start"), started_at=at)
+
+    def complete(self, at: datetime) -> None:
+        """Its result is stored."""
+        self._set(status=TASK.move(self.status, "complete"), completed_at=at, release_count=0)
+
+    def fail(self, reason: str, at: datetime, *, code: str = FETCH_FAILED, permanent: bool = False) -> None:
+        """This attempt failed; a permanent failure would fail again and is never retried."""
+        status = TASK.move(self.status, "fail")
+        self._end(status, code, reason, at, permanent=permanent)
+
+    def retry(self) -> None:
+        """Spend a retry and forget the error."""
+        status = TASK.move(self.status, "retry")
+        if self.permanent:
+            raise InvariantViolated(
+                "INVARIANT_TASK_PERMANENT",
+                korean="영구 실패한 작업은 재시도할 수 없습니다",
+                english="A task that failed permanently cannot be retried",
+            )
+        if not self.can_retry():
+            raise InvariantViolated(
+                "INVARIANT_TASK_RETRIES_EXCEEDED",
+                korean=f"재시도 횟수를 초과했습니다 (최대 {self.max_retries}회)",
+                english=f"No retries are left (at most {self.max_retries})",
+            )
+        self._set(
+            status=status,
+            retry_count=self.retry_count + 1,
+            error_code=None,
+            error_text=None,
+            started_at=None,
+            completed_at=None,
+        )
+
+    def release(self, at: datetime) -> None:
+        """Its worker is gone or gave it back: no retry is spent, but too many in a row fail it."""
+        status = TASK.move(self.status, "release")
+        if self.can_release():
+            self._set(status=status, release_count=self.release_count + 1, published_at=at, started_at=None)
+        else:
+            self.exhaust(f"released {self.max_releases} times in a row", at)
+
+    def exhaust(self, reason: str, at: datetime) -> None:
+        """It went round the queue too often without an end: a failed attempt."""
+        self._end(TASK.move(self.status, "exhaust"), RELEASED_TOO_OFTEN, reason, at)
+
+    def cancel(self, at: datetime) -> None:
+        """Its execution was cancelled."""
+        self._end(TASK.move(self.status, "cancel"), CANCELLED, CANCELLED, at, permanent=True)
+
+    def _end(self, status: TaskStatus, code: str, reason: str, at: datetime, *, permanent: bool = False) -> None:
+        self._set(
+            status=status, error_code=code, error_text=reason, completed_at=at, release_count=0, permanent=permanent
+        )

@@ -1,0 +1,126 @@
+"""One user agent of the pool: how healthy it is and whether it may be used."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from mustit_pipeline.domain.aggregate import Aggregate
+from mustit_pipeline.domain.errors import InvariantViolated, ValidationFailed
+from mustit_pipeline.domain.limits import (
+    HEALTH_FAILURE,
+    HEALTH_FLOOR,
+    HEALTH_MAX,
+    HEALTH_MIN,
+    HEALTH_RECOVERED,
+    HEALTH_SERVER_ERROR,
+    HEALTH_SUCCESS,
+    HEALTH_THROTTLED,
+    LONGEST_RETRY_AFTER_SECONDS,
+    SUSPEND_SECONDS,
+    TOKEN_ISSUE_FAILURES,
+)
+from mustit_pipeline.domain.states import AGENT, AgentStatus
+from mustit_pipeline.domain.values import UserAgentId, has_control_characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UserAgent(Aggregate):
+    """An agent judges itself by the answers it gets; it knows of its token only how long it lives."""
+
+    id: UserAgentId
+    user_agent: str
+    status: AgentStatus = AgentStatus.AVAILABLE
+    health: int = HEALTH_MAX
+    suspended_until: datetime | None = None
+    token_expires_at: datetime | None = None
+    issue_failures: int = 0
+
+    def __post_init__(self) -> None:
+        # It is sent in a header: a line break in it would forge another one.
+        if not self.user_agent.strip() or has_control_characters(self.user_agent):
+            raise ValidationFailed(
+                "VALIDATION_USER_AGENT",
+                korean="User-Agent는 비어있거나 제어 문자를 포함할 수 없습니다",
+                english="A user agent cannot be blank or contain control characters",
+            )
+
+    def success(self) -> None:
+        """A good answer."""
+        self._judge(HEALTH_SUCCESS)
+
+    def server_error(self, now: datetime, suspend_seconds: float = SUSPEND_SECONDS) -> None:
+        """A 5xx answer."""
+        self._judge(HEALTH_SERVER_ERROR)
+        self._rest_if_unwell(now, suspend_seconds)
+
+    def failure(self, now: datetime, suspend_seconds: float = SUSPEND_SECONDS) -> None:
+        """Any other failed call."""
+        self._judge(HEALTH_FAILURE)
+        self._rest_if_unwell(now, suspend_seconds)
+
+    def throttled(self, retry_after: float | None, now: datetime, suspend_seconds: float = SUSPEND_SECONDS) -> None:
+        """A 429 answer: rest for as long as we must and the host asks, and come back with another token."""
+        self._judge(HEALTH_THROTTLED)
+        self._set(token_expires_at=None)
+        self._rest(now, max(suspend_seconds, min(retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS)))
+
+    def has_token(self, now: datetime) -> bool:
+        """Whether its token can still be used."""
+        return self.token_expires_at is not None and self.token_expires_at > now
+
+    def issued(self, expires_at: datetime) -> None:
+        """It has a new token."""
+        self._set(token_expires_at=expires_at, issue_failures=0)
+
+    def issue_failed(self) -> None:
+        """No token could be had; the third time in a row blocks it until an admin looks."""
+        self._set(issue_failures=self.issue_failures + 1)
+        if self.issue_failures >= TOKEN_ISSUE_FAILURES and self.status is not AgentStatus.BLOCKED:
+            self.block()
+
+    def is_recoverable(self, now: datetime) -> bool:
+        """Whether it has rested long enough."""
+        rested = self.suspended_until is None or self.suspended_until <= now
+        return self.status in AGENT.sources("recover") and rested
+
+    def recover(self, now: datetime) -> None:
+        """Back to work after its rest, on probation and with a new token."""
+        status = AGENT.move(self.status, "recover")
+        if not self.is_recoverable(now):
+            raise InvariantViolated(
+                "INVARIANT_AGENT_RESTING",
+                korean="정지 시간이 끝난 후에만 복구할 수 있습니다",
+                english="An agent can only be recovered after its suspension has ended",
+            )
+        self._return(status, HEALTH_RECOVERED)
+
+    def return_from_storm(self) -> None:
+        """The host was throttling everybody: back at once, with the health that its 429 had cost."""
+        status = AGENT.move(self.status, "recover")
+        self._return(status, max(HEALTH_FLOOR, min(HEALTH_MAX, self.health - HEALTH_THROTTLED)))
+
+    def block(self) -> None:
+        """Use it no more until an admin unblocks it."""
+        self._set(status=AGENT.move(self.status, "block"), suspended_until=None, token_expires_at=None)
+
+    def unblock(self) -> None:
+        """An admin trusts it again: on probation, with a new token."""
+        self._return(AGENT.move(self.status, "unblock"), HEALTH_RECOVERED)
+
+    def _judge(self, change: int) -> None:
+        self._set(health=max(HEALTH_MIN, min(HEALTH_MAX, self.health + change)))
+
+    def _rest_if_unwell(self, now: datetime, seconds: float) -> None:
+        if self.health < HEALTH_FLOOR:
+            self._rest(now, seconds)
+
+    def _rest(self, now: datetime, seconds: float) -> None:
+        # An answer may arrive after an admin has blocked the agent: it stays blocked.
+        if self.status is AgentStatus.BLOCKED:
+            return
+        until = now + timedelta(seconds=seconds)
+        if self.suspended_until is not None:
+            until = max(until, self.suspended_until)
+        self._set(status=AGENT.move(self.status, "suspend"), suspended_until=until)
+
+    def _return(self, status: AgentStatus, health: int) -> None:
+        self._set(status=status, health=health, suspended_until=None, token_expires_at=None, issue_failures=0)

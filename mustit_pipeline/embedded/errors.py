@@ -1,0 +1,28 @@
+"""The error of the embedded servers, and the end of a log file that explains it."""
+
+from pathlib import Path
+
+TAIL_BYTES = 8192
+TAIL_LINES = 15
+
+
+class EmbeddedError(Exception):
+    """The embedded servers cannot be used; the message says why, to people."""
+
+
+def log_size(log: Path) -> int:
+    """How long a log is now, so that a later tail shows only what came after."""
+    return log.stat().st_size if log.exists() else 0
+
+
+def log_tail(log: Path, start: int = 0) -> str:
+    """The last lines of a log, after its name; `start` leaves out what older runs wrote."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(min(start, size), size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()[-TAIL_LINES:]
+    except OSError:
+        lines = []
+    shown = "\n".join(f"  {line}" for line in lines) or "  (nothing was written)"
+    return f"The end of {log}:\n{shown}"

@@ -1,0 +1,44 @@
+"""What the keeper tells the users: which servers are ready, and where."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mustit_pipeline.embedded.layout import Layout
+
+
+@dataclass(frozen=True)
+class State:
+    """The servers that are ready."""
+
+    keeper_pid: int
+    socket_folder: str
+    postgres_pid: int | None
+    redis_pid: int | None
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def sockets(self) -> Path:
+        return Path(self.socket_folder)
+
+
+def publish(layout: Layout, state: State) -> None:
+    """Replace the state in one step, so that nobody reads a half."""
+    fresh = layout.state.with_name(f"{layout.state.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(asdict(state)))
+    layout.give_to_home_owner(fresh)
+    fresh.replace(layout.state)
+
+
+def withdraw(layout: Layout) -> None:
+    """Say that nothing is ready."""
+    layout.state.unlink(missing_ok=True)
+
+
+def read(layout: Layout) -> State | None:
+    """The state, if one was published; a killed keeper leaves its own behind."""
+    try:
+        return State(**json.loads(layout.state.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

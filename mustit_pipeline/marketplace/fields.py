@@ -1,0 +1,113 @@
+"""Single values out of untrusted JSON objects: each is what it should be, absent, or a WrongValue."""
+
+import re
+from typing import Any
+from unicodedata import normalize
+
+# Whole numbers as people write them: 1,083,000 · 49% · 12.0; ASCII digits, and few enough for 64 bits.
+_NUMBER = re.compile(r"([+-]?(?:[0-9]{1,19}|[0-9]{1,3}(?:,[0-9]{3}){1,6}))(?:\.0{1,9})?[ ]?%?")
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+# Beyond this a float no longer knows its last digit.
+_EXACT = 2**53
+
+
+class WrongValue(Exception):
+    """A field that holds something else than it should."""
+
+
+def clean(value: str) -> str:
+    """NFC, and without NUL, which PostgreSQL cannot store."""
+    if value.isascii():
+        return value if "\x00" not in value else value.replace("\x00", "")
+    return normalize("NFC", value.replace("\x00", ""))
+
+
+def text(data: dict[str, Any], name: str) -> str:
+    value = data.get(name)
+    if value is None:
+        return ""
+    if type(value) is not str:
+        raise WrongValue(f"{name} takes text, not {_kind(value)}")
+    return clean(value)
+
+
+def code(data: dict[str, Any], name: str) -> str:
+    """A code that may arrive as text or as a whole number."""
+    value = data.get(name)
+    if type(value) is int:
+        return str(value)
+    return text(data, name)
+
+
+def texts(data: dict[str, Any], name: str) -> tuple[str, ...]:
+    """A list of texts, without the blank ones."""
+    return tuple(clean(value) for value in items(data, name) if _is_filled(value, name))
+
+
+def number(data: dict[str, Any], name: str) -> int | None:
+    """A whole number, also as text with commas or a percent sign."""
+    value = data.get(name)
+    if value is None:
+        return None
+    if type(value) is str:
+        value = value.strip()
+        if not value:
+            return None
+        match = _NUMBER.fullmatch(value)
+        if match is None:
+            raise WrongValue(f"{name} takes a whole number, not other text")
+        value = int(match[1].replace(",", ""))
+    elif type(value) is float and value.is_integer() and abs(value) <= _EXACT:
+        value = int(value)
+    elif type(value) is not int:
+        raise WrongValue(f"{name} takes a whole number, not {_kind(value)}")
+    if not _SMALLEST <= value <= _LARGEST:
+        raise WrongValue(f"{name} does not fit 64 bits")
+    return value
+
+
+def identity(data: dict[str, Any], name: str) -> int:
+    """A number that must be there and positive."""
+    value = number(data, name)
+    if value is None or value <= 0:
+        raise WrongValue(f"{name} takes a positive number")
+    return value
+
+
+def flag(data: dict[str, Any], name: str) -> bool | None:
+    value = data.get(name)
+    if value is None or type(value) is bool:
+        return value
+    if type(value) is str:
+        lowered = value.strip().lower()
+        if lowered in ("true", "false"):
+            return lowered == "true"
+        if not lowered:
+            return None
+    raise WrongValue(f"{name} takes true or false, not {_kind(value)}")
+
+
+def items(data: dict[str, Any], name: str) -> list[Any]:
+    value = data.get(name)
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise WrongValue(f"{name} takes a list, not {_kind(value)}")
+    return value
+
+
+def mapping(value: Any, name: str) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise WrongValue(f"{name} takes an object, not {_kind(value)}")
+    return value
+
+
+def _is_filled(value: Any, name: str) -> bool:
+    if type(value) is not str:
+        raise WrongValue(f"{name} takes a list of texts, not of {_kind(value)}")
+    return bool(value) and not value.isspace()
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(value), "null")

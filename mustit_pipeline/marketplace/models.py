@@ -1,0 +1,99 @@
+"""What the marketplace says, as typed values: absent text is "", a list (), a number or a category None."""
+
+from dataclasses import dataclass
+
+BANNERS = "ProductBannersModule"
+INFO = "ProductInfoModule"
+SHIPPING = "ShippingModule"
+DETAIL_INFO = "ProductDetailInfoModule"
+
+
+@dataclass(frozen=True, slots=True)
+class ListingEntry:
+    """A product as a seller's listing shows it."""
+
+    item_no: int
+    name: str
+    brand_name: str
+    price: int | None
+    original_price: int | None
+    normal_price: int | None
+    discount_rate: int | None
+    app_price: int | None
+    app_discount_rate: int | None
+    image_urls: tuple[str, ...]
+    tags: tuple[str, ...]
+    landing_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListingPage:
+    """One listing page; `skipped` items could not be read, so a sweep with any is not complete."""
+
+    count: int
+    entries: tuple[ListingEntry, ...]
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One level of a product's category."""
+
+    code: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shipping:
+    """How a product is shipped."""
+
+    type: str
+    fee: int | None
+    fee_type: str
+    average_delivery: str
+    free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProductDetail:
+    """A product's detail page; fields of a module that is not in `modules` say nothing about the product."""
+
+    modules: frozenset[str]
+    seller_no: int | None
+    seller_id: str
+    item_no: int
+    item_name: str
+    brand_name: str
+    brand_name_kr: str
+    brand_code: int | None
+    header_category: Category | None
+    large_category: Category | None
+    medium_category: Category | None
+    small_category: Category | None
+    normal_price: int | None
+    selling_price: int | None
+    discount_price: int | None
+    discount_rate: int | None
+    stock: int | None
+    is_sold_out: bool | None
+    banner_images: tuple[str, ...]
+    shipping: Shipping | None
+    origin_country: str
+    item_status: str
+    shipping_location: str
+    sales_method: str
+    description_markup: str
+    description_images: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProductOption:
+    """One variant of a product that can be bought."""
+
+    option_no: int
+    item_no: int
+    color: str
+    size: str
+    stock: int | None
+    size_guide: str
+    shipping_type: str

@@ -1,0 +1,238 @@
+"""The marketplace's three bodies, from untrusted bytes to typed values; whatever is wrong is a MalformedBody."""
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
+
+from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.marketplace.fields import (
+    WrongValue,
+    clean,
+    code,
+    flag,
+    identity,
+    items,
+    mapping,
+    number,
+    text,
+    texts,
+)
+from mustit_pipeline.marketplace.markup import image_sources
+from mustit_pipeline.marketplace.models import (
+    BANNERS,
+    DETAIL_INFO,
+    INFO,
+    SHIPPING,
+    Category,
+    ListingEntry,
+    ListingPage,
+    ProductDetail,
+    ProductOption,
+    Shipping,
+)
+
+T = TypeVar("T")
+
+_KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
+_NAMED_SECRET = re.compile(
+    r"""(?i)((?:token|authorization|cookie|nid|mustit_uid)["']?\s*[:=]\s*["']?|bearer\s+)[^"'<;,}&]+"""
+)
+_USER_AGENT = re.compile(r"""Mozilla/[^"'<]+""")
+_OPAQUE_RUN = re.compile(r"[A-Za-z0-9_+=~.-]{32,}")
+
+
+def parse_listing(body: bytes) -> ListingPage:
+    """One listing page; an item that cannot be read is skipped and counted, the rest is kept."""
+    return _parse("listing", body, _listing)
+
+
+def parse_detail(body: bytes, item_no: int | None = None) -> ProductDetail:
+    """A product's detail, which must be about `item_no` where that is given."""
+    return _parse("detail", body, lambda document: _detail(document, item_no))
+
+
+def parse_options(body: bytes, item_no: int | None = None) -> tuple[ProductOption, ...]:
+    """A product's options, all of one product (`item_no` where that is given); none is a valid answer."""
+    return _parse("options", body, lambda document: _options(document, item_no))
+
+
+def safe_excerpt(body: bytes) -> str:
+    """The start of a body for people: one line, nothing unprintable, nothing that looks like a secret."""
+    start = body[:800].decode("utf-8", "replace")
+    line = " ".join("".join(char if char.isprintable() else " " for char in start).split())
+    line = _NAMED_SECRET.sub(r"\1…", _USER_AGENT.sub("…", line))
+    return _OPAQUE_RUN.sub("…", line)[:200]
+
+
+def _parse(source: str, body: bytes, read: Callable[[Any], T]) -> T:
+    try:
+        return read(orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
+    except WrongValue as error:
+        reason = str(error)
+    raise MalformedBody(source, reason, safe_excerpt(body))
+
+
+def _listing(document: Any) -> ListingPage:
+    page = mapping(document, "the body")
+    count = number(page, "count")
+    if count is None or count < 0:
+        raise WrongValue("count takes a number from 0 up")
+    listed = page.get("items")
+    if type(listed) is not list:
+        raise WrongValue("items takes a list")
+    # By number, because a product pushed on by a new one may be listed twice; the last one wins.
+    entries: dict[int, ListingEntry] = {}
+    skipped = 0
+    for item in listed:
+        try:
+            entry = _entry(mapping(item, "items"))
+        except WrongValue:
+            skipped += 1
+        else:
+            entries[entry.item_no] = entry
+    if listed and not entries:
+        raise WrongValue(f"none of the {skipped} items can be read")
+    return ListingPage(count, tuple(entries.values()), skipped)
+
+
+def _entry(item: dict[str, Any]) -> ListingEntry:
+    name = text(item, "name")
+    if not name or name.isspace():
+        raise WrongValue("name is missing")
+    return ListingEntry(
+        item_no=identity(item, "itemNo"),
+        name=name,
+        brand_name=text(item, "brandName"),
+        price=number(item, "price"),
+        original_price=number(item, "originalPrice"),
+        normal_price=number(item, "normalPrice"),
+        discount_rate=number(item, "discountRate"),
+        app_price=number(item, "appPrice"),
+        app_discount_rate=number(item, "appDiscountRate"),
+        image_urls=texts(item, "imageUrlList"),
+        tags=_tags(item),
+        landing_url=text(item, "landingUrl"),
+    )
+
+
+def _tags(item: dict[str, Any]) -> tuple[str, ...]:
+    titles = [text(mapping(tag, "tagList"), "title") for tag in items(item, "tagList")]
+    return tuple(title for title in titles if title and not title.isspace())
+
+
+def _detail(document: Any, item_no: int | None) -> ProductDetail:
+    modules = _modules(mapping(document, "the body"))
+    info = modules.get(INFO)
+    if info is None:
+        raise WrongValue(f"{INFO} is missing")
+    found = identity(info, "itemNo")
+    if item_no is not None and found != item_no:
+        raise WrongValue(f"the detail is of item {found}, not of {item_no}")
+    seller_id = text(info, "sellerId")
+    if not seller_id or seller_id.isspace():
+        # Another seller's id proves a deletion; a missing one proves nothing.
+        raise WrongValue("sellerId is missing")
+    shipping = modules.get(SHIPPING)
+    more = modules.get(DETAIL_INFO, {})
+    markup = text(more, "descriptionMarkUp")
+    return ProductDetail(
+        modules=frozenset(modules),
+        seller_no=number(info, "sellerNo"),
+        seller_id=seller_id,
+        item_no=found,
+        item_name=text(info, "itemName"),
+        brand_name=text(info, "brandName"),
+        brand_name_kr=text(info, "brandNameKr"),
+        brand_code=number(info, "brandCode"),
+        header_category=_category(info, "headerCategory"),
+        large_category=_category(info, "largeCategory"),
+        medium_category=_category(info, "mediumCategory"),
+        small_category=_category(info, "smallCategory"),
+        normal_price=number(info, "normalPrice"),
+        selling_price=number(info, "sellingPrice"),
+        discount_price=number(info, "discountPrice"),
+        discount_rate=number(info, "discountRate"),
+        stock=number(info, "stock"),
+        is_sold_out=flag(info, "isSoldOut"),
+        banner_images=texts(modules.get(BANNERS, {}), "images"),
+        shipping=None if shipping is None else _shipping(shipping),
+        origin_country=text(more, "originCountry"),
+        item_status=text(more, "itemStatus"),
+        shipping_location=text(more, "shippingLocation"),
+        sales_method=text(more, "salesMethod"),
+        description_markup=markup,
+        description_images=tuple(map(clean, image_sources(markup))),
+    )
+
+
+def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The known modules that say something, by type; of two with one type the first counts."""
+    listed = document.get("moduleList")
+    if type(listed) is not list:
+        raise WrongValue("moduleList takes a list")
+    found: dict[str, dict[str, Any]] = {}
+    for entry in listed:
+        module = mapping(entry, "moduleList")
+        kind = module.get("type")
+        if type(kind) is not str or kind not in _KNOWN_MODULES or kind in found:
+            continue
+        data = module.get("data")
+        if data is None or type(data) is list:
+            continue
+        data = mapping(data, kind)
+        if kind == SHIPPING:
+            shipments = items(data, "items")
+            if not shipments:
+                continue
+            data = mapping(mapping(shipments[0], "ShippingModule.items").get("data"), "ShippingModule.items.data")
+        found[kind] = data
+    return found
+
+
+def _category(info: dict[str, Any], level: str) -> Category | None:
+    number_or_text, name = code(info, level + "Code"), text(info, level)
+    if not number_or_text.strip() and not name.strip():
+        return None
+    return Category(number_or_text, name)
+
+
+def _shipping(data: dict[str, Any]) -> Shipping:
+    kind, fee, fee_type = text(data, "shippingType"), number(data, "shippingFee"), text(data, "shippingFeeType")
+    average = data.get("averageDeliveryDay")
+    return Shipping(
+        type=kind,
+        fee=fee,
+        fee_type=fee_type,
+        average_delivery="" if average is None else text(mapping(average, "averageDeliveryDay"), "text"),
+        free=fee == 0 or "FREE" in (kind, fee_type),
+    )
+
+
+def _options(document: Any, item_no: int | None) -> tuple[ProductOption, ...]:
+    if type(document) is not list:
+        raise WrongValue("the body takes a list")
+    options: dict[int, ProductOption] = {}
+    for entry in document:
+        option = _option(mapping(entry, "an option"))
+        if item_no is None:
+            item_no = option.item_no
+        elif option.item_no != item_no:
+            raise WrongValue(f"option {option.option_no} is of item {option.item_no}, not of {item_no}")
+        options[option.option_no] = option
+    return tuple(options.values())
+
+
+def _option(data: dict[str, Any]) -> ProductOption:
+    return ProductOption(
+        option_no=identity(data, "optionNo"),
+        item_no=identity(data, "itemNo"),
+        color=text(data, "color"),
+        size=text(data, "size"),
+        stock=number(data, "stock"),
+        size_guide=text(data, "sizeGuide"),
+        shipping_type=text(data, "shippingType"),
+    )

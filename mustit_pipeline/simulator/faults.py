@@ -1,0 +1,168 @@
+"""Faults that can be switched on for a share of the requests; which ones they hit is arithmetic, not luck."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from mustit_pipeline.simulator.control_input import BadInputError, Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong, and for which requests; the endpoint `api` is every one but the session."""
+
+    id: int
+    endpoint: str
+    kind: str
+    share: float
+    agents: float | frozenset[str] | None
+    count: int | None
+    seller_id: str | None
+    item_no: int | None
+    retry_after: str | None
+    seconds: float
+    status: int
+    until: float | None
+
+    def concerns(self, endpoint: str, agent: str, seller_id: str | None, item_no: int | None, seed: int) -> bool:
+        """Whether such a request is in its reach, before the share is looked at."""
+        if self.endpoint not in ("any", endpoint) and not (self.endpoint == "api" and endpoint != "session"):
+            return False
+        if self.seller_id is not None and self.seller_id != seller_id:
+            return False
+        if self.item_no is not None and self.item_no != item_no:
+            return False
+        if isinstance(self.agents, frozenset):
+            return agent in self.agents
+        return self.agents is None or fraction(seed, self.id, agent) < self.agents
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """A kind's endpoints and what its optional values are when not given."""
+
+    endpoints: frozenset[str]
+    seconds: float = 0.0
+    status: int = 0
+    lasts: bool = False
+
+
+def fraction(*parts: object) -> float:
+    """A number from 0 to 1 that depends on nothing but the parts."""
+    digest = blake2b("/".join(map(str, parts)).encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
+
+
+class FaultSwitch:
+    """The faults that are on, asked in the order they were switched on."""
+
+    def __init__(self, seed: int, kinds: Mapping[str, FaultKind], endpoints: Collection[str]) -> None:
+        self._seed = seed
+        self._kinds = kinds
+        self._endpoints = endpoints
+        self._next_id = 1
+        self._on: dict[int, Fault] = {}
+        self._seen: dict[int, int] = {}
+        self._used: dict[int, int] = {}
+
+    def switch_on(self, fields: Fields, now: float) -> Fault:
+        """A new fault as a control call describes it."""
+        kind = fields.choice("kind", self._kinds)
+        default = self._kinds[kind]
+        endpoint = fields.choice("endpoint", ("any", "api", *self._endpoints), default="any")
+        if endpoint not in ("any", "api") and endpoint not in default.endpoints:
+            raise BadInputError(f"{kind} cannot happen to {endpoint}, only to {', '.join(sorted(default.endpoints))}")
+        seconds = fields.number("seconds", minimum=0, maximum=86_400, default=default.seconds)
+        fault = Fault(
+            id=self._next_id,
+            endpoint=endpoint,
+            kind=kind,
+            share=fields.number("share", minimum=0, maximum=1, default=1.0),
+            agents=_agents(fields),
+            count=fields.optional_integer("count", minimum=1),
+            seller_id=fields.text("sellerId", required=False),
+            item_no=fields.optional_integer("itemNo", minimum=1),
+            retry_after=_retry_after(fields),
+            seconds=seconds,
+            status=fields.integer("status", minimum=400, maximum=599, default=default.status),
+            until=now + seconds if default.lasts and seconds else None,
+        )
+        fields.done()
+        self._next_id += 1
+        self._on[fault.id] = fault
+        self._seen[fault.id] = self._used[fault.id] = 0
+        return fault
+
+    def switch_off(self, fault_id: int | None = None) -> bool:
+        """One fault, or all; says whether there was one."""
+        if fault_id is None:
+            self._on.clear()
+            return True
+        return self._on.pop(fault_id, None) is not None
+
+    def choose(self, endpoint: str, agent: str, seller_id: str | None, item_no: int | None, now: float) -> Fault | None:
+        """The fault that this request meets, if any."""
+        for fault in self._on.values():
+            if fault.until is not None and now >= fault.until:
+                continue
+            if endpoint not in self._kinds[fault.kind].endpoints:
+                continue
+            if fault.count is not None and self._used[fault.id] >= fault.count:
+                continue
+            if fault.concerns(endpoint, agent, seller_id, item_no, self._seed) and self._hits(fault):
+                self._used[fault.id] += 1
+                return fault
+        return None
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Every fault with how many requests it has seen and hit."""
+        return [
+            {
+                "id": fault.id,
+                "endpoint": fault.endpoint,
+                "kind": fault.kind,
+                "share": fault.share,
+                "agents": sorted(fault.agents) if isinstance(fault.agents, frozenset) else fault.agents,
+                "count": fault.count,
+                "sellerId": fault.seller_id,
+                "itemNo": fault.item_no,
+                "retryAfter": fault.retry_after,
+                "seconds": fault.seconds,
+                "status": fault.status or None,
+                "seen": self._seen[fault.id],
+                "used": self._used[fault.id],
+            }
+            for fault in self._on.values()
+        ]
+
+    def _hits(self, fault: Fault) -> bool:
+        """Evenly spread: of n requests n·share are hit, and the seed says with which the count starts."""
+        seen = self._seen[fault.id]
+        self._seen[fault.id] = seen + 1
+        every = round(1 / fault.share) if fault.share else 0
+        if every and abs(1 / fault.share - every) < 0.05:
+            return seen % every == int(fraction(self._seed, fault.id) * every)
+        phase = fraction(self._seed, fault.id)
+        return int((seen + 1) * fault.share + phase) > int(seen * fault.share + phase)
+
+
+def _agents(fields: Fields) -> float | frozenset[str] | None:
+    value = fields.any("agents")
+    if isinstance(value, list):
+        if not all(isinstance(agent, str) for agent in value):
+            raise BadInputError("agents must be a list of User-Agent texts, or a share from 0 to 1")
+        return frozenset(value)
+    return None if value is None else fields.number("agents", minimum=0, maximum=1, default=1)
+
+
+def _retry_after(fields: Fields) -> str | None:
+    """Absent means one second; null or an empty text means that the header is missing."""
+    if "retryAfter" not in fields:
+        return "1"
+    value = fields.any("retryAfter")
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | int) or isinstance(value, bool) or not str(value).isprintable():
+        raise BadInputError(f"retryAfter must be a text, not {value!r}")
+    return str(value)

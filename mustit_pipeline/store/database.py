@@ -1,0 +1,94 @@
+"""The way to PostgreSQL: addresses, engine and the check that code and schema fit together."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy.exc import OperationalError
+
+from mustit_pipeline import embedded
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import schema
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the servers are; `redis_url` is None where PostgreSQL does it alone."""
+
+    database_url: URL
+    dagster_database_url: URL
+    redis_url: str | None
+
+
+class DatabaseUnreachable(Exception):
+    """PostgreSQL does not answer; the message says where it was looked for and never holds a password."""
+
+
+def addresses(settings: Settings) -> Addresses:
+    """The addresses in force; starts the embedded servers where none is configured."""
+    if settings.embedded:
+        servers = embedded.attach(settings.home, redis=settings.embedded_redis)
+        business, dagster = make_url(servers.database_url), make_url(servers.dagster_database_url)
+        redis_url = servers.redis_url if settings.embedded_redis else settings.redis_url
+    else:
+        business = make_url(settings.database_url or "").set(drivername="postgresql+psycopg")
+        # dagster-postgres listens with psycopg2; SQLAlchemy alone would take psycopg 3 and fail on NOTIFY.
+        dagster = make_url(settings.dagster_database_url or "").set(drivername="postgresql+psycopg2")
+        redis_url = settings.redis_url
+    return Addresses(business, dagster, None if redis_url == "off" else redis_url)
+
+
+class Database:
+    """One engine; every use case opens its transactions here."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @contextmanager
+    def transaction(self) -> Generator[Connection]:
+        """A transaction that commits at the end and rolls back on any error. Nothing external belongs inside."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """One consistent snapshot, never written to."""
+        with self.engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self.engine.dispose()
+
+
+def make_engine(url: URL) -> Engine:
+    """An engine for one process: 10 to 50 connections, UTC, and a clear name in pg_stat_activity."""
+    return create_engine(
+        url,
+        pool_size=10,
+        max_overflow=40,
+        pool_pre_ping=True,
+        connect_args={"application_name": "mustit", "options": "-c timezone=UTC", "connect_timeout": 10},
+    )
+
+
+def open_database(settings: Settings, *, check_schema: bool = True) -> Database:
+    """Connect, and refuse a schema that this code was not made for."""
+    url = addresses(settings).database_url
+    database = Database(make_engine(url))
+    try:
+        with database.reading() as connection:
+            if check_schema:
+                schema.require_current(connection)
+    except OperationalError as error:
+        database.close()
+        reason = str(error.orig).strip().splitlines()[-1]
+        raise DatabaseUnreachable(
+            f"PostgreSQL does not answer at {url.render_as_string(hide_password=True)}: {reason}. "
+            "Check MUSTIT_DATABASE_URL, or unset it to use the embedded server"
+        ) from None
+    except BaseException:
+        database.close()
+        raise
+    return database

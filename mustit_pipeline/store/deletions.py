@@ -1,0 +1,65 @@
+"""What the deletion guard needs to know: who was absent from a sweep, and which deletions are held back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A complete sweep against what was live before it."""
+
+    live: int
+    absent: list[int]
+
+
+_ABSENCE = text("""
+    SELECT count(*) AS live,
+           coalesce(array_agg(item_no ORDER BY item_no)
+                    FILTER (WHERE last_seen_execution_id IS DISTINCT FROM :execution_id), '{}') AS absent
+    FROM products
+    WHERE seller_id = :seller_id AND deleted_at IS NULL AND created_at < :since
+""")
+
+_MISSED = text("""
+    UPDATE products SET absent_sweeps = absent_sweeps + 1, updated_at = now()
+    WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[])) AND deleted_at IS NULL
+    RETURNING item_no, absent_sweeps
+""")
+
+_HOLD = text("""
+    INSERT INTO deletion_holds (seller_id, execution_id, status, live_count, item_nos)
+    VALUES (:seller_id, :execution_id, 'OPEN', :live, CAST(:items AS bigint[]))
+    ON CONFLICT (seller_id) WHERE status = 'OPEN'
+    DO UPDATE SET execution_id = excluded.execution_id, live_count = excluded.live_count, item_nos = excluded.item_nos
+    RETURNING hold_id
+""")
+
+
+def absence(connection: Connection, seller_id: str, execution_id: UUID, since: object) -> Absence:
+    """Who was live before the execution began, and which of them its sweep did not see."""
+    values = {"seller_id": seller_id, "execution_id": execution_id, "since": since}
+    row = connection.execute(_ABSENCE, values).one()
+    return Absence(row.live, list(row.absent))
+
+
+def count_missed(connection: Connection, seller_id: str, items: Sequence[int]) -> dict[int, int]:
+    """Count one more absence of these products; returns how often each has been absent in a row."""
+    rows = connection.execute(_MISSED, {"seller_id": seller_id, "items": list(items)})
+    return {row.item_no: row.absent_sweeps for row in rows}
+
+
+def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Absence) -> UUID:
+    """Open the seller's hold, or bring the open one up to date."""
+    values = {"seller_id": seller_id, "execution_id": execution_id, "live": absent.live, "items": absent.absent}
+    return connection.execute(_HOLD, values).scalar_one()
+
+
+def close_hold(connection: Connection, seller_id: str) -> None:
+    """A sweep under the share ends the hold: what is absent goes the normal way."""
+    query = text("""
+        UPDATE deletion_holds SET status = 'CLOSED', closed_at = now() WHERE seller_id = :seller_id AND status = 'OPEN'
+    """)
+    connection.execute(query, {"seller_id": seller_id})

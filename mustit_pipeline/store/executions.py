@@ -1,0 +1,217 @@
+"""Executions: one open one per seller, counted exactly, kept for ever."""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, func, insert, select, text, update
+
+from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.execution import OPEN_STATES, CrawlingScheduleExecution
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
+from mustit_pipeline.domain.values import ExecutionId, ScheduleId, SellerId
+from mustit_pipeline.store.tables import crawling_schedule_executions as executions
+from mustit_pipeline.store.tasks import TaskHome
+
+
+@dataclass(frozen=True, slots=True)
+class StoredExecution:
+    """An execution with what was asked of it and what it has come to."""
+
+    execution: CrawlingScheduleExecution
+    task_month: date
+    triggered_by: str
+    full_refetch: bool
+    product_limit: int | None
+    requests: int
+    throttled: int
+    listed_count: int | None
+    sweep_status: SweepStatus
+    slice_no: int
+    updated_at: datetime
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is known what there is to fetch; one that failed before that is planned when it is resumed."""
+        return self.listed_count is not None or self.is_swept
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether the sweep of the listing has ended, complete or not."""
+        return self.sweep_status is not SweepStatus.PENDING
+
+    @property
+    def home(self) -> TaskHome:
+        """Where its tasks live."""
+        return TaskHome(self.execution.id.value, self.execution.seller_id.value, self.task_month)
+
+
+def add(
+    connection: Connection,
+    execution: CrawlingScheduleExecution,
+    schedule_id: ScheduleId,
+    *,
+    triggered_by: str,
+    full_refetch: bool,
+    product_limit: int | None,
+) -> StoredExecution:
+    """Store a new execution; the seller's row must be locked, so that there is no other open one."""
+    month = execution.created_at.date().replace(day=1)
+    row = connection.execute(
+        insert(executions)
+        .values(
+            execution_id=execution.id.value,
+            seller_id=execution.seller_id.value,
+            schedule_id=schedule_id.value,
+            status=execution.status.value,
+            triggered_by=triggered_by,
+            task_month=month,
+            full_refetch=full_refetch,
+            product_limit=product_limit,
+            sweep_status=SweepStatus.PENDING.value,
+            created_at=execution.created_at,
+        )
+        .returning(executions)
+    ).one()
+    return _stored(row)
+
+
+def get(connection: Connection, execution_id: ExecutionId, *, lock: bool = False) -> StoredExecution:
+    """One execution; locked against other changes where asked."""
+    query = select(executions).where(executions.c.execution_id == execution_id.value)
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
+    if row is None:
+        raise NotFound(
+            "NOT_FOUND_EXECUTION",
+            korean=f"실행을 찾을 수 없습니다: {execution_id}",
+            english=f"There is no execution {execution_id}",
+        )
+    return _stored(row)
+
+
+def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> StoredExecution | None:
+    """The seller's open execution, if there is one."""
+    query = select(executions).where(
+        executions.c.seller_id == seller_id.value, executions.c.status.in_([state.value for state in OPEN_STATES])
+    )
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
+    """The seller's newest execution, ended or not."""
+    query = (
+        select(executions)
+        .where(executions.c.seller_id == seller_id.value)
+        .order_by(executions.c.created_at.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def save(connection: Connection, execution: CrawlingScheduleExecution) -> None:
+    """Write back its state; its counters belong to the tasks, which keep them exact."""
+    connection.execute(
+        update(executions)
+        .where(executions.c.execution_id == execution.id.value)
+        .values(
+            status=execution.status.value,
+            started_at=execution.started_at,
+            ended_at=execution.ended_at,
+            error_code=execution.error_code,
+            error_text=execution.error_text,
+            updated_at=text("now()"),
+        )
+    )
+
+
+def count_requests(connection: Connection, execution_id: UUID, *, requests: int, throttled: int) -> None:
+    """Add the calls that were made for it."""
+    if requests or throttled:
+        connection.execute(
+            update(executions)
+            .where(executions.c.execution_id == execution_id)
+            .values(requests=executions.c.requests + requests, throttled=executions.c.throttled + throttled)
+        )
+
+
+def raise_listed(connection: Connection, execution_id: UUID, count: int) -> None:
+    """Remember the largest number of products that an answer of this sweep spoke of: the safe one to judge by."""
+    connection.execute(
+        update(executions)
+        .where(executions.c.execution_id == execution_id)
+        .values(listed_count=func.greatest(func.coalesce(executions.c.listed_count, 0), count))
+    )
+
+
+def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus) -> None:
+    """Remember whether the listing was seen as a whole."""
+    connection.execute(
+        update(executions).where(executions.c.execution_id == execution_id).values(sweep_status=status.value)
+    )
+
+
+def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID, int]:
+    """Begin another slice of each: numbers that no earlier slice of theirs has had."""
+    rows = connection.execute(
+        update(executions)
+        .where(executions.c.execution_id.in_(execution_ids))
+        .values(slice_no=executions.c.slice_no + 1)
+        .returning(executions.c.execution_id, executions.c.slice_no)
+    )
+    return {row.execution_id: row.slice_no for row in rows}
+
+
+def workable(connection: Connection, limit: int) -> list[tuple[UUID, str]]:
+    """Executions that a run could work on now, oldest first."""
+    query = (
+        select(executions.c.execution_id, executions.c.seller_id)
+        .where(executions.c.status.in_([ExecutionStatus.PENDING.value, ExecutionStatus.RUNNING.value]))
+        .order_by(executions.c.created_at)
+        .limit(limit)
+    )
+    return [(row.execution_id, row.seller_id) for row in connection.execute(query)]
+
+
+def changes_by_type(connection: Connection, execution_id: UUID) -> dict[str, int]:
+    """How many products an execution created, deleted or restored, and how many fields it saw change, by type."""
+    query = text("""
+        SELECT kind, count(*) AS n FROM (
+            SELECT life_cycle AS kind FROM product_change_sets
+            WHERE execution_id = :execution_id AND life_cycle <> 'UPDATED'
+            UNION ALL
+            SELECT unnest(change_types) FROM product_change_sets
+            WHERE execution_id = :execution_id AND life_cycle = 'UPDATED'
+        ) AS changes GROUP BY kind ORDER BY kind
+    """)
+    return {row.kind: row.n for row in connection.execute(query, {"execution_id": execution_id})}
+
+
+def _stored(row: Row[tuple[object, ...]]) -> StoredExecution:
+    execution = CrawlingScheduleExecution(
+        id=ExecutionId(row.execution_id),
+        seller_id=SellerId(row.seller_id),
+        created_at=row.created_at,
+        status=ExecutionStatus(row.status),
+        total_tasks=row.total_tasks,
+        completed_tasks=row.completed_tasks,
+        failed_tasks=row.failed_tasks,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        error_code=row.error_code,
+        error_text=row.error_text,
+    )
+    return StoredExecution(
+        execution,
+        row.task_month,
+        row.triggered_by,
+        row.full_refetch,
+        row.product_limit,
+        row.requests,
+        row.throttled,
+        row.listed_count,
+        SweepStatus(row.sweep_status),
+        row.slice_no,
+        row.updated_at,
+    )

@@ -1,0 +1,269 @@
+"""The product outbox: written with its version, claimed for a time, settled only by whoever holds the claim."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.outbox import ProductOutbox
+from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
+from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.store.products import NewVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedEvent:
+    """A row in our hands, with the state to send and the state that the product server is known to have."""
+
+    outbox: ProductOutbox
+    event_id: UUID
+    occurred_at: datetime
+    lease_no: int
+    attempts: int
+    life_cycle: LifeCycle
+    product_data: str | None
+    changes: str
+    delivered_version: int
+    delivered_data: str | None
+    # Whether an older version may have arrived: somebody at least tried to send it.
+    tried_before: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one claimed row goes on, and in how many seconds it may be tried again."""
+
+    event: ClaimedEvent
+    http_status: int | None
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxCounts:
+    """How many rows there are in each state."""
+
+    waiting: int
+    sending: int
+    completed: int
+    failed: int
+
+
+_ENQUEUE = text("""
+    INSERT INTO product_outbox (seller_id, item_no, version, event_type, idempotency_key, status, occurred_at)
+    SELECT :seller_id, e.item_no, e.version, e.event_type, e.key, :waiting, :at
+    FROM unnest(CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:types AS text[]), CAST(:keys AS text[]))
+         AS e(item_no, version, event_type, key)
+    ORDER BY e.item_no
+""")
+
+_SUPERSEDE = text("""
+    UPDATE product_outbox older
+    SET status = 'COMPLETED', superseded_by = newer.outbox_id, completed_at = now()
+    FROM product_outbox newer
+    WHERE older.seller_id = :seller_id AND older.item_no = ANY(CAST(:items AS bigint[]))
+      AND older.status IN ('WAITING', 'FAILED')
+      AND newer.seller_id = older.seller_id AND newer.item_no = older.item_no AND newer.version > older.version
+      AND NOT EXISTS (SELECT FROM product_outbox newest
+                      WHERE newest.seller_id = newer.seller_id AND newest.item_no = newer.item_no
+                        AND newest.version > newer.version)
+    RETURNING older.outbox_id
+""")
+
+# A row is sent only while no other version of its product is in flight; the unique index says so too.
+_CLAIM = text("""
+    WITH due AS (
+        SELECT o.outbox_id FROM product_outbox o
+        WHERE o.status = 'WAITING' AND o.next_attempt_at <= now()
+          AND NOT EXISTS (SELECT FROM product_outbox f
+                          WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status = 'SENDING')
+        ORDER BY o.next_attempt_at LIMIT :limit
+        FOR UPDATE OF o SKIP LOCKED
+    ), newest AS (
+        SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
+        LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
+                           WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
+                           ORDER BY w.version DESC LIMIT 1) n ON true
+    )
+    UPDATE product_outbox o
+    SET status = CASE WHEN n.newer IS NULL THEN 'SENDING' ELSE 'COMPLETED' END,
+        superseded_by = n.newer,
+        completed_at = CASE WHEN n.newer IS NULL THEN NULL ELSE now() END,
+        lease_owner = CASE WHEN n.newer IS NULL THEN CAST(:owner AS text) END,
+        lease_no = o.lease_no + 1,
+        attempts = o.attempts + CASE WHEN n.newer IS NULL THEN 1 ELSE 0 END,
+        lease_expires_at = CASE WHEN n.newer IS NULL THEN now() + make_interval(secs => :lease_seconds) END
+    FROM newest n WHERE o.outbox_id = n.outbox_id
+    RETURNING o.outbox_id, o.status
+""")
+
+_CLAIMED = text("""
+    SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
+           d.product_data AS delivered_data,
+           EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
+                   AND a.version < o.version AND a.attempts > 0) AS tried_before
+    FROM product_outbox o
+    JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
+    JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
+    LEFT JOIN product_change_sets d
+           ON d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version = p.delivered_version
+    WHERE o.outbox_id = ANY(CAST(:ids AS uuid[]))
+    ORDER BY o.created_at, o.item_no
+""")
+
+_SETTLE = text("""
+    UPDATE product_outbox o
+    SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
+        event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
+        next_attempt_at = now() + make_interval(secs => s.delay),
+        completed_at = CASE WHEN s.status = 'COMPLETED' THEN now() END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
+                CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
+                CAST(:types AS text[]), CAST(:delays AS float8[]))
+         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay)
+    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status = 'SENDING'
+    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
+""")
+
+_DELIVERED = text("""
+    UPDATE products p SET delivered_version = d.version
+    FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
+         AS d(seller_id, item_no, version)
+    WHERE p.seller_id = d.seller_id AND p.item_no = d.item_no AND p.delivered_version < d.version
+""")
+
+_COUNTS = text("""
+    SELECT count(*) FILTER (WHERE status = 'WAITING') AS waiting, count(*) FILTER (WHERE status = 'SENDING') AS sending,
+           count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+           count(*) FILTER (WHERE status = 'FAILED') AS failed
+    FROM product_outbox
+""")
+
+
+def enqueue(connection: Connection, seller_id: SellerId, versions: Sequence[NewVersion], at: datetime) -> None:
+    """One row per version; older versions that nobody is sending are superseded."""
+    if not versions:
+        return
+    rows = [
+        ProductOutbox(
+            id=OutboxId.new(),
+            created_at=at,
+            seller_id=seller_id,
+            item_no=v.product.item_no,
+            version=v.product.version,
+            event_type=_event_type(v.life_cycle),
+        )
+        for v in versions
+    ]
+    values = {
+        "seller_id": seller_id.value,
+        "waiting": OutboxStatus.WAITING.value,
+        "at": at,
+        "items": [row.item_no.value for row in rows],
+        "versions": [row.version for row in rows],
+        "types": [row.event_type.value for row in rows],
+        "keys": [row.idempotency_key for row in rows],
+    }
+    connection.execute(_ENQUEUE, values)
+    connection.execute(_SUPERSEDE, {"seller_id": seller_id.value, "items": values["items"]})
+
+
+def claim(
+    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int
+) -> tuple[list[ClaimedEvent], int]:
+    """Take due rows to send; returns them and how many turned out to be superseded."""
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
+    rows = connection.execute(_CLAIM, values).all()
+    mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
+    claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []
+    return claimed, len(rows) - len(mine)
+
+
+def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUID]:
+    """Write rows back; returns those whose claim still was ours."""
+    if not settlements:
+        return set()
+    rows = [s.event.outbox for s in settlements]
+    values = {
+        "ids": [row.id.value for row in rows],
+        "lease_nos": [s.event.lease_no for s in settlements],
+        "statuses": [row.status.value for row in rows],
+        "retry_counts": [row.retry_count for row in rows],
+        "http_statuses": [s.http_status for s in settlements],
+        "errors": [row.last_error for row in rows],
+        "types": [row.event_type.value for row in rows],
+        "delays": [s.delay for s in settlements],
+    }
+    written = connection.execute(_SETTLE, values).all()
+    done = [row for row in written if row.status == OutboxStatus.COMPLETED]
+    if done:
+        connection.execute(
+            _DELIVERED,
+            {
+                "sellers": [row.seller_id for row in done],
+                "items": [row.item_no for row in done],
+                "versions": [row.version for row in done],
+            },
+        )
+    return {row.outbox_id for row in written}
+
+
+def release_expired(connection: Connection) -> int:
+    """Rows whose sender is gone wait again; no try is spent."""
+    query = text("""
+        UPDATE product_outbox SET status = 'WAITING', lease_owner = NULL, lease_expires_at = NULL
+        WHERE status = 'SENDING' AND lease_expires_at < now() RETURNING 1
+    """)
+    return len(connection.execute(query).all())
+
+
+def counts(connection: Connection) -> OutboxCounts:
+    """How many rows there are in each state."""
+    row = connection.execute(_COUNTS).one()
+    return OutboxCounts(row.waiting, row.sending, row.completed, row.failed)
+
+
+def next_due_in(connection: Connection) -> float | None:
+    """Seconds until the next waiting row is due; None where nothing waits."""
+    query = text("""
+        SELECT extract(epoch FROM min(next_attempt_at) - now()) FROM product_outbox WHERE status = 'WAITING'
+    """)
+    seconds = connection.execute(query).scalar_one()
+    return None if seconds is None else max(0.0, float(seconds))
+
+
+def _event_type(life_cycle: LifeCycle) -> ProductEventType:
+    if life_cycle is LifeCycle.DELETED:
+        return ProductEventType.PRODUCT_DELETED
+    if life_cycle is LifeCycle.UPDATED:
+        return ProductEventType.PRODUCT_UPDATED
+    return ProductEventType.PRODUCT_CREATED
+
+
+def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
+    outbox = ProductOutbox(
+        id=OutboxId(row.outbox_id),
+        created_at=row.created_at,
+        status=OutboxStatus(row.status),
+        retry_count=row.retry_count,
+        max_retries=max_retries,
+        last_error=row.last_error,
+        seller_id=SellerId(row.seller_id),
+        item_no=ItemNo(row.item_no),
+        version=row.version,
+        event_type=ProductEventType(row.event_type),
+    )
+    return ClaimedEvent(
+        outbox,
+        row.event_id,
+        row.occurred_at,
+        row.lease_no,
+        row.attempts,
+        LifeCycle(row.life_cycle),
+        row.product_data,
+        row.changes,
+        row.delivered_version,
+        row.delivered_data,
+        row.tried_before,
+    )

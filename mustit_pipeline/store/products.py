@@ -1,0 +1,230 @@
+"""Products: seen on listings, filled from three sources, published as versions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.product import Product
+from mustit_pipeline.domain.states import LifeCycle
+from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProduct:
+    """A product with what its sources said last, as canonical texts."""
+
+    product: Product
+    listing: str | None
+    detail: str | None
+    options: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AbsorbedProduct:
+    """A product after new bodies were read."""
+
+    product: Product
+    listing: str | None
+    detail: str | None
+    options: str | None
+    data: str
+    data_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """A product whose merged state differs from its newest version."""
+
+    product: Product
+    data: str
+    data_hash: str
+    published_data: str | None
+    was_deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version on its way into the history and the outbox."""
+
+    product: Product
+    life_cycle: LifeCycle
+    change_types: list[str]
+    changes: list[dict[str, object]]
+    data: str | None
+    data_hash: str | None
+
+
+_SIGHT = text("""
+    INSERT INTO products (seller_id, item_no, last_seen_execution_id, last_seen_at)
+    SELECT :seller_id, item_no, :execution_id, now() FROM unnest(CAST(:items AS bigint[])) AS item_no ORDER BY item_no
+    ON CONFLICT (seller_id, item_no) DO UPDATE
+        SET last_seen_execution_id = excluded.last_seen_execution_id, last_seen_at = excluded.last_seen_at,
+            absent_sweeps = 0
+    RETURNING item_no, version
+""")
+
+_LOCK = text("""
+    SELECT * FROM products
+    WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+    ORDER BY item_no FOR NO KEY UPDATE
+""")
+
+_ABSORB = text("""
+    UPDATE products p
+    SET minishop_data_hash = a.minishop_hash, detail_data_hash = a.detail_hash, option_data_hash = a.option_hash,
+        minishop_data = a.listing, detail_data = a.detail, option_data = a.options, data = a.data,
+        data_hash = a.data_hash, updated_at = now()
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:minishop_hashes AS text[]), CAST(:detail_hashes AS text[]),
+                CAST(:option_hashes AS text[]), CAST(:listings AS text[]), CAST(:details AS text[]),
+                CAST(:options AS text[]), CAST(:datas AS text[]), CAST(:data_hashes AS text[]))
+         AS a(id, minishop_hash, detail_hash, option_hash, listing, detail, options, data, data_hash)
+    WHERE p.product_id = a.id
+""")
+
+# What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
+# version of a product. A deleted product that has been seen since is back.
+_UNPUBLISHED = text("""
+    SELECT p.*, c.product_data AS published_data
+    FROM products p
+    LEFT JOIN product_change_sets c
+           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
+    WHERE p.seller_id = :seller_id AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
+      AND (p.deleted_at IS NULL OR p.last_seen_at > p.deleted_at)
+      AND NOT EXISTS (
+          SELECT FROM crawler_tasks t JOIN crawling_schedule_executions e USING (execution_id)
+          WHERE e.seller_id = p.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
+            AND t.task_month = e.task_month AND t.item_no = p.item_no
+            AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))
+      AND NOT EXISTS (SELECT FROM product_raw_data r
+                      WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING')
+      AND NOT EXISTS (SELECT FROM product_raw_data r
+                      WHERE r.seller_id = p.seller_id AND r.source = 'MINISHOP' AND r.status = 'PENDING')
+    ORDER BY p.item_no LIMIT :limit
+    FOR NO KEY UPDATE OF p
+""")
+
+_VERSIONS = text("""
+    INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
+                                     execution_id)
+    SELECT :seller_id, v.item_no, v.version, v.life_cycle,
+           ARRAY(SELECT jsonb_array_elements_text(v.types)), v.changes, v.data, :execution_id
+    FROM unnest(CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:life_cycles AS text[]),
+                CAST(:types AS jsonb[]), CAST(:changes AS jsonb[]), CAST(:datas AS text[]))
+         AS v(item_no, version, life_cycle, types, changes, data)
+""")
+
+_PUBLISHED = text("""
+    UPDATE products p
+    SET version = v.version, published_hash = v.data_hash, deleted_at = v.deleted_at, absent_sweeps = 0,
+        updated_at = now()
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:hashes AS text[]),
+                CAST(:deleted AS timestamptz[])) AS v(id, version, data_hash, deleted_at)
+    WHERE p.product_id = v.id
+""")
+
+
+def sight(connection: Connection, seller_id: str, execution_id: UUID, item_nos: Sequence[int]) -> dict[int, int]:
+    """A listing shows these products: make or touch their rows, and tell each one's version (0: never published)."""
+    values = {"seller_id": seller_id, "execution_id": execution_id, "items": sorted(set(item_nos))}
+    return {row.item_no: row.version for row in connection.execute(_SIGHT, values)}
+
+
+def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> int:
+    """How many different products a sweep has seen."""
+    query = text("SELECT count(*) FROM products WHERE seller_id = :seller AND last_seen_execution_id = :execution")
+    return connection.execute(query, {"seller": seller_id, "execution": execution_id}).scalar_one()
+
+
+def known_items(connection: Connection, seller_id: str) -> list[int]:
+    """The products of a seller that have not been deleted."""
+    query = text("SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL ORDER BY item_no")
+    return list(connection.execute(query, {"seller": seller_id}).scalars())
+
+
+def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, StoredProduct]:
+    """The products to absorb bodies into, held until the transaction ends."""
+    rows = connection.execute(_LOCK, {"seller_id": seller_id, "items": sorted(set(item_nos))})
+    return {
+        row.item_no: StoredProduct(_product(row), row.minishop_data, row.detail_data, row.option_data, row.data)
+        for row in rows
+    }
+
+
+def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
+    """Store what the sources now say and the state merged from it."""
+    if not absorbed:
+        return
+    values = {
+        "ids": [a.product.id.value for a in absorbed],
+        "minishop_hashes": [a.product.minishop_data_hash for a in absorbed],
+        "detail_hashes": [a.product.detail_data_hash for a in absorbed],
+        "option_hashes": [a.product.option_data_hash for a in absorbed],
+        "listings": [a.listing for a in absorbed],
+        "details": [a.detail for a in absorbed],
+        "options": [a.options for a in absorbed],
+        "datas": [a.data for a in absorbed],
+        "data_hashes": [a.data_hash for a in absorbed],
+    }
+    connection.execute(_ABSORB, values)
+
+
+def unpublished(connection: Connection, seller_id: str, limit: int) -> list[Unpublished]:
+    """Complete products whose planned fetches have ended and whose state is not the published one."""
+    rows = connection.execute(_UNPUBLISHED, {"seller_id": seller_id, "limit": limit})
+    return [
+        Unpublished(_product(row), row.data, row.data_hash, row.published_data, row.deleted_at is not None)
+        for row in rows
+    ]
+
+
+def publish(connection: Connection, seller_id: str, execution_id: UUID, versions: Sequence[NewVersion]) -> None:
+    """Write versions into the history and onto their products; their outbox rows belong to the same transaction."""
+    if not versions:
+        return
+    connection.execute(
+        _VERSIONS,
+        {
+            "seller_id": seller_id,
+            "execution_id": execution_id,
+            "items": [v.product.item_no.value for v in versions],
+            "versions": [v.product.version for v in versions],
+            "life_cycles": [v.life_cycle.value for v in versions],
+            "types": [orjson.dumps(v.change_types).decode() for v in versions],
+            "changes": [orjson.dumps(v.changes).decode() for v in versions],
+            "datas": [v.data for v in versions],
+        },
+    )
+    store_states(connection, [(v.product, v.data_hash) for v in versions])
+
+
+def store_states(connection: Connection, states: Sequence[tuple[Product, str | None]]) -> None:
+    """Write version, published hash and deletion back."""
+    deleted: list[datetime | None] = [product.deleted_at for product, _ in states]
+    connection.execute(
+        _PUBLISHED,
+        {
+            "ids": [product.id.value for product, _ in states],
+            "versions": [product.version for product, _ in states],
+            "hashes": [data_hash for _, data_hash in states],
+            "deleted": deleted,
+        },
+    )
+
+
+def _product(row: Row[tuple[object, ...]]) -> Product:
+    return Product(
+        id=ProductId(row.product_id),
+        seller_id=SellerId(row.seller_id),
+        item_no=ItemNo(row.item_no),
+        minishop_data_hash=row.minishop_data_hash,
+        detail_data_hash=row.detail_data_hash,
+        option_data_hash=row.option_data_hash,
+        version=row.version,
+        absent_sweeps=row.absent_sweeps,
+        deleted_at=row.deleted_at,
+    )

@@ -1,0 +1,131 @@
+"""Raw marketplace bodies: stored with their task, processed once, kept for replay."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.states import RAW, RawStatus, TaskType
+
+
+@dataclass(frozen=True, slots=True)
+class NewRaw:
+    """A body as fetched, on its way into the table."""
+
+    seller_id: str
+    execution_id: UUID
+    task_id: UUID
+    source: TaskType
+    item_no: int | None
+    page_no: int | None
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """A body that waits to be processed."""
+
+    raw_id: int
+    execution_id: UUID
+    source: TaskType
+    item_no: int | None
+    body: str
+    fetched_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RawFailure:
+    """Why a body could not be processed."""
+
+    raw_id: int
+    code: str
+    reason: str
+
+
+_COPY = "COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, status) FROM STDIN"
+
+# Listings first, then the rest as fetched: the one place where the order of processing is decided. While a listing
+# page waits, nothing but listing pages is taken.
+_PENDING = text("""
+    WITH listings AS (
+        SELECT raw_id FROM product_raw_data
+        WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
+        ORDER BY raw_id LIMIT :pages
+    ), others AS (
+        SELECT raw_id FROM product_raw_data
+        WHERE seller_id = :seller_id AND status = 'PENDING' AND source <> 'MINISHOP'
+          AND NOT EXISTS (SELECT FROM listings)
+        ORDER BY raw_id LIMIT :products
+    )
+    SELECT raw_id, execution_id, source, item_no, body, fetched_at FROM product_raw_data
+    WHERE raw_id IN (SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others)
+    ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
+""")
+
+_PROCESSED = text("""
+    UPDATE product_raw_data SET status = :target, processed_at = now(), attempts = attempts + 1,
+           error_code = NULL, error_text = NULL
+    WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = ANY(CAST(:sources AS text[]))
+""")
+
+_FAILED = text("""
+    UPDATE product_raw_data r SET status = :target, processed_at = now(), attempts = attempts + 1,
+           error_code = f.code, error_text = f.reason
+    FROM unnest(CAST(:ids AS bigint[]), CAST(:codes AS text[]), CAST(:reasons AS text[])) AS f(raw_id, code, reason)
+    WHERE r.raw_id = f.raw_id AND r.status = ANY(CAST(:sources AS text[]))
+""")
+
+
+def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
+    """Store bodies by COPY, inside the transaction that completes their tasks."""
+    if not rows:
+        return
+    cursor = connection.connection.cursor()
+    with cursor.copy(_COPY) as copy:
+        for row in rows:
+            copy.write_row(
+                (
+                    row.seller_id,
+                    row.execution_id,
+                    row.task_id,
+                    row.source.value,
+                    row.item_no,
+                    row.page_no,
+                    row.body,
+                    RawStatus.PENDING.value,
+                )
+            )
+    cursor.close()
+
+
+def pending(connection: Connection, seller_id: str, *, pages: int, products: int) -> list[RawRow]:
+    """The next bodies of a seller to process, in processing order."""
+    rows = connection.execute(_PENDING, {"seller_id": seller_id, "pages": pages, "products": products})
+    return [RawRow(r.raw_id, r.execution_id, TaskType(r.source), r.item_no, r.body, r.fetched_at) for r in rows]
+
+
+def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:
+    """These bodies are in the catalog."""
+    _move(connection, _PROCESSED, "process", {"ids": list(raw_ids)})
+
+
+def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
+    """These bodies could not be read; they keep their reason and can be replayed."""
+    _move(
+        connection,
+        _FAILED,
+        "fail",
+        {
+            "ids": [failure.raw_id for failure in failures],
+            "codes": [failure.code for failure in failures],
+            "reasons": [failure.reason for failure in failures],
+        },
+    )
+
+
+def _move(connection: Connection, statement: object, move: str, values: dict[str, object]) -> None:
+    if values["ids"]:
+        sources = [status.value for status in RAW.sources(move)]
+        connection.execute(statement, values | {"target": RAW.target(move).value, "sources": sources})  # pyright: ignore

@@ -1,0 +1,157 @@
+"""Errors: their classes, and the list of codes that clients may rely on."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from mustit_pipeline import domain
+from mustit_pipeline.domain.errors import (
+    Conflict,
+    DomainError,
+    ExternalFailure,
+    InvariantViolated,
+    NotFound,
+    ValidationFailed,
+)
+
+CLASSES = [
+    (ValidationFailed, "VALIDATION", 400),
+    (NotFound, "NOT_FOUND", 404),
+    (Conflict, "CONFLICT", 409),
+    (InvariantViolated, "INVARIANT", 422),
+    (ExternalFailure, "EXTERNAL", 502),
+]
+
+# Clients branch on these: adding one is free, renaming or removing one breaks somebody.
+STABLE_CODES = {
+    "CONFLICT_AGENT_ALREADY_BLOCKED",
+    "CONFLICT_AGENT_NOT_BLOCKED",
+    "CONFLICT_EXECUTION_CANCEL",
+    "CONFLICT_EXECUTION_PAUSE",
+    "CONFLICT_EXECUTION_RESUME",
+    "CONFLICT_SCHEDULE_ALREADY_ACTIVE",
+    "CONFLICT_SCHEDULE_ALREADY_FAILED",
+    "CONFLICT_SCHEDULE_ALREADY_INACTIVE",
+    "CONFLICT_SELLER_ALREADY_ACTIVE",
+    "CONFLICT_SELLER_ALREADY_INACTIVE",
+    "INVARIANT_AGENT_RECOVER",
+    "INVARIANT_AGENT_RESTING",
+    "INVARIANT_AGENT_SUSPEND",
+    "INVARIANT_EXECUTION_CLOSED",
+    "INVARIANT_EXECUTION_COMPLETE",
+    "INVARIANT_EXECUTION_FAIL",
+    "INVARIANT_EXECUTION_OUTCOMES",
+    "INVARIANT_EXECUTION_START",
+    "INVARIANT_EXECUTION_UNFINISHED",
+    "INVARIANT_OUTBOX_COMPLETE",
+    "INVARIANT_OUTBOX_EVENT_TYPE",
+    "INVARIANT_OUTBOX_FAIL",
+    "INVARIANT_OUTBOX_PERMANENT",
+    "INVARIANT_OUTBOX_RELEASE",
+    "INVARIANT_OUTBOX_RETRIES_EXCEEDED",
+    "INVARIANT_OUTBOX_RETRY",
+    "INVARIANT_OUTBOX_SELF",
+    "INVARIANT_OUTBOX_SEND",
+    "INVARIANT_OUTBOX_SUPERSEDE",
+    "INVARIANT_PRODUCT_DELETED",
+    "INVARIANT_PRODUCT_INCOMPLETE",
+    "INVARIANT_PRODUCT_NOT_ABSENT",
+    "INVARIANT_PRODUCT_NOT_DELETED",
+    "INVARIANT_RAW_FAIL",
+    "INVARIANT_RAW_PROCESS",
+    "INVARIANT_RAW_REPLAY",
+    "INVARIANT_RAW_RETRY",
+    "INVARIANT_SCHEDULE_INTERVAL",
+    "INVARIANT_TASK_CANCEL",
+    "INVARIANT_TASK_COMPLETE",
+    "INVARIANT_TASK_EXHAUST",
+    "INVARIANT_TASK_FAIL",
+    "INVARIANT_TASK_PERMANENT",
+    "INVARIANT_TASK_PUBLISH",
+    "INVARIANT_TASK_RELEASE",
+    "INVARIANT_TASK_REPUBLISH",
+    "INVARIANT_TASK_RETRIES_EXCEEDED",
+    "INVARIANT_TASK_RETRY",
+    "INVARIANT_TASK_START",
+    "VALIDATION_EXECUTION_COUNT",
+    "VALIDATION_INTERVAL_DAYS",
+    "VALIDATION_INTERVAL_FORMAT",
+    "VALIDATION_INTERVAL_HOURS",
+    "VALIDATION_ITEM_NO_LARGE",
+    "VALIDATION_ITEM_NO_POSITIVE",
+    "VALIDATION_OUTBOX_PAYLOAD",
+    "VALIDATION_REQUEST_URL_BLANK",
+    "VALIDATION_REQUEST_URL_MINISHOP",
+    "VALIDATION_REQUEST_URL_PRODUCT_DETAIL",
+    "VALIDATION_REQUEST_URL_PRODUCT_OPTION",
+    "VALIDATION_SELLER_ID_BLANK",
+    "VALIDATION_SELLER_ID_CHARACTERS",
+    "VALIDATION_SELLER_ID_LENGTH",
+    "VALIDATION_SELLER_NAME",
+    "VALIDATION_SELLER_PRODUCT_COUNT",
+    "VALIDATION_TOKEN_BLANK",
+    "VALIDATION_TOKEN_CHARACTERS",
+    "VALIDATION_USER_AGENT",
+    "VALIDATION_UUID",
+}
+
+CODE = re.compile(r"(?:VALIDATION|NOT_FOUND|CONFLICT|INVARIANT|EXTERNAL)_[A-Z0-9_]+")
+SOURCES = sorted(Path(domain.__path__[0]).glob("*.py"))
+
+
+def nodes() -> list[ast.AST]:
+    return [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+def literal_text(node: ast.expr) -> str:
+    """The fixed part of a string or f-string."""
+    values = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str))
+
+
+def test_the_codes_of_the_domain_are_the_stable_ones() -> None:
+    constants = {n.value for n in nodes() if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    assert {text for text in constants if CODE.fullmatch(text)} == STABLE_CODES
+
+
+def test_every_inline_error_has_a_korean_and_an_english_text() -> None:
+    classes = {cls.__name__ for cls, _, _ in CLASSES}
+    raised = [n for n in nodes() if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in classes]
+    assert len(raised) >= 20
+    for call in raised:
+        texts = {keyword.arg: literal_text(keyword.value) for keyword in call.keywords}
+        assert re.search("[가-힣]", texts["korean"]), ast.unparse(call)
+        assert re.search("[a-z]", texts["english"]), ast.unparse(call)
+        assert not re.search("[가-힣]", texts["english"]), ast.unparse(call)
+
+
+@pytest.mark.parametrize(("cls", "prefix", "status"), CLASSES)
+def test_an_error_carries_code_status_and_both_messages(cls: type[DomainError], prefix: str, status: int) -> None:
+    error = cls(f"{prefix}_SELLER", korean="셀러", english="Seller")
+    assert (error.code, error.status, error.korean, error.english) == (f"{prefix}_SELLER", status, "셀러", "Seller")
+    assert str(error) == f"Seller [{prefix}_SELLER]"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("ko", "셀러"), ("en", "Seller"), ("en-US", "Seller"), ("EN", "Seller"), ("fr", "셀러"), ("", "셀러")],
+)
+def test_the_message_is_korean_unless_english_is_asked_for(language: str, text: str) -> None:
+    error = NotFound("NOT_FOUND_SELLER", korean="셀러", english="Seller")
+    assert error.message(language) == text
+    assert error.message() == "셀러"
+
+
+@pytest.mark.parametrize(("cls", "prefix", "_status"), CLASSES)
+def test_a_code_of_another_class_is_refused(cls: type[DomainError], prefix: str, _status: int) -> None:
+    others = [other for _, other, _ in CLASSES if other != prefix]
+    for code in [*(f"{other}_SELLER" for other in others), prefix, f"{prefix}_", f"{prefix}_seller", ""]:
+        with pytest.raises(ValueError, match="is not a code of"):
+            cls(code, korean="셀러", english="Seller")
+
+
+def test_the_base_class_is_never_raised_itself() -> None:
+    with pytest.raises(ValueError, match="is not a code of DomainError"):
+        DomainError("_SELLER", korean="셀러", english="Seller")

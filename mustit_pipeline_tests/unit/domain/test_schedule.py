@@ -1,0 +1,131 @@
+"""Schedules: when a crawl is due, and what the outside scheduler is told."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustit_pipeline.domain.errors import DomainError
+from mustit_pipeline.domain.schedule import CrawlingSchedule, ScheduleEvent, rule_name
+from mustit_pipeline.domain.states import ScheduleEventType, ScheduleStatus
+from mustit_pipeline.domain.values import CrawlingInterval, ScheduleId, SellerId
+from mustit_pipeline_tests.unit.domain.builders import DMONT, ID, LATER, T0, schedule
+
+REGISTERED = ScheduleEventType.SCHEDULE_REGISTERED
+UPDATED = ScheduleEventType.SCHEDULE_UPDATED
+DEACTIVATED = ScheduleEventType.SCHEDULE_DEACTIVATED
+A_B_SHA256 = "c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65"
+
+
+def test_registration_is_due_at_once_and_announced_once() -> None:
+    registered = CrawlingSchedule.register(ScheduleId(ID), DMONT, CrawlingInterval.days(7), T0)
+    assert registered.is_due(T0)
+    expected = ScheduleEvent(REGISTERED, ScheduleId(ID), DMONT, "mustit-crawler-dmont", "rate(7 days)", T0)
+    assert registered.pull_events() == (expected,)
+    assert registered.pull_events() == ()
+
+
+def test_a_loaded_schedule_announces_nothing() -> None:
+    assert schedule().pull_events() == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "change", "event"),
+    [
+        (ScheduleStatus.ACTIVE, lambda s: s.change_interval(CrawlingInterval.hours(6), LATER), UPDATED),
+        (ScheduleStatus.ACTIVE, lambda s: s.deactivate(LATER), DEACTIVATED),
+        (ScheduleStatus.FAILED, lambda s: s.deactivate(LATER), DEACTIVATED),
+        (ScheduleStatus.INACTIVE, lambda s: s.activate(LATER), REGISTERED),
+        (ScheduleStatus.FAILED, lambda s: s.activate(LATER), REGISTERED),
+    ],
+)
+def test_a_change_is_announced(status: ScheduleStatus, change, event: ScheduleEventType) -> None:
+    changed = schedule(status=status)
+    change(changed)
+    (announced,) = changed.pull_events()
+    assert (announced.event_type, announced.occurred_at, announced.expression) == (event, LATER, changed.expression)
+
+
+def test_a_failed_schedule_has_nothing_more_to_announce() -> None:
+    failed = schedule()
+    failed.fail()
+    assert failed.pull_events() == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [
+        (ScheduleStatus.ACTIVE, lambda s: s.activate(LATER)),
+        (ScheduleStatus.INACTIVE, lambda s: s.deactivate(LATER)),
+        (ScheduleStatus.INACTIVE, lambda s: s.change_interval(CrawlingInterval.days(2), LATER)),
+    ],
+)
+def test_a_refused_change_is_neither_announced_nor_kept(status: ScheduleStatus, change) -> None:
+    refused = schedule(status=status)
+    with pytest.raises(DomainError):
+        change(refused)
+    assert refused.pull_events() == ()
+    assert refused.interval == CrawlingInterval.DEFAULT
+
+
+@pytest.mark.parametrize("status", ScheduleStatus)
+def test_only_an_active_schedule_is_ever_due(status: ScheduleStatus) -> None:
+    assert schedule(status=status).is_due(LATER) is (status is ScheduleStatus.ACTIVE)
+
+
+def test_a_schedule_is_due_from_its_time_on() -> None:
+    waiting = schedule(next_due_at=T0)
+    assert not waiting.is_due(T0 - timedelta(microseconds=1))
+    assert waiting.is_due(T0)
+
+
+def test_missed_times_are_caught_up_once() -> None:
+    late = schedule(interval=CrawlingInterval.hours(6), next_due_at=T0)
+    after_outage = T0 + timedelta(days=10)
+    assert late.is_due(after_outage)
+    late.triggered(after_outage)
+    assert late.next_due_at == after_outage + timedelta(hours=6)
+    assert late.last_triggered_at == after_outage
+    assert not late.is_due(after_outage + timedelta(hours=5, minutes=59))
+
+
+def test_a_new_interval_counts_from_the_last_crawl() -> None:
+    running = schedule()
+    running.triggered(T0)
+    running.change_interval(CrawlingInterval.hours(6), LATER)
+    assert running.next_due_at == T0 + timedelta(hours=6)
+    running.change_interval(CrawlingInterval.days(30), LATER)
+    assert running.next_due_at == T0 + timedelta(days=30)
+
+
+def test_a_new_interval_does_not_delay_the_first_crawl() -> None:
+    fresh = schedule(next_due_at=T0)
+    fresh.change_interval(CrawlingInterval.days(30), T0)
+    assert fresh.is_due(T0)
+
+
+@pytest.mark.parametrize("seller", ["dmont", "A.b-c_9", "x" * 49])
+def test_an_id_that_fits_is_part_of_the_rule_name(seller: str) -> None:
+    assert rule_name(SellerId(seller)) == f"mustit-crawler-{seller}"
+
+
+@pytest.mark.parametrize("seller", ["디몬트", "a b", "a/b", "x" * 50])
+def test_an_id_that_does_not_fit_is_replaced_by_its_hash(seller: str) -> None:
+    name = rule_name(SellerId(seller))
+    assert re.fullmatch(r"mustit-crawler-[0-9a-f]{49}", name)
+    assert name == rule_name(SellerId(seller))
+
+
+def test_the_hash_of_a_rule_name_is_sha_256() -> None:
+    assert rule_name(SellerId("a b")) == "mustit-crawler-" + A_B_SHA256[:49]
+
+
+@given(st.text(min_size=1, max_size=200))
+def test_every_seller_has_a_valid_rule_name(text: str) -> None:
+    try:
+        seller = SellerId(text)
+    except DomainError:
+        return
+    assert re.fullmatch(r"[.\-_A-Za-z0-9]{1,64}", rule_name(seller))

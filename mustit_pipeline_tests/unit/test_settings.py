@@ -1,0 +1,230 @@
+"""Settings: every wrong value is refused in words, and secrets stay secret."""
+
+import base64
+import fcntl
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mustit_pipeline.settings import Settings, SettingsError, TokenKey, load_settings, simulated_world_file
+
+KEY = base64.b64encode(b"k" * 32).decode()
+OTHER_KEY = base64.b64encode(b"o" * 32).decode()
+EXTERNAL = {
+    "DATABASE_URL": "postgresql://u:p@127.0.0.1/mustit",
+    "DAGSTER_DATABASE_URL": "postgresql://u:p@127.0.0.1/dagster",
+    "TOKEN_KEY": KEY,
+    "JWT_SECRET": "j" * 32,
+}
+ACCEPTS_ANY_TEXT = {"product_server_token"}
+# Field, wrong value, and a part of what the message must say that it takes.
+WRONG = [
+    ("home", "~no-such-account/x", "folder"),
+    ("database_url", "mysql://u:hunter2@h/d", "postgresql://"),
+    ("dagster_database_url", "sqlite:///hunter2", "postgresql://"),
+    ("dagster_port", "70000", "65535"),
+    ("dagster_port", "0", "greater than or equal to 1"),
+    ("api_port", "http", "valid integer"),
+    ("redis_url", "http://:hunter2@h", "redis://host:6379/0"),
+    ("base_url", "ftp://u:hunter2@h", "'http' or 'https'"),
+    ("base_url", "http://", "valid URL"),
+    ("listing_path", "api/listing", "absolute path"),
+    ("listing_path", "/api/listing/", "absolute path"),
+    ("listing_path", "/api/listing?x=1", "without a query"),
+    ("listing_path", "/api/listing#x", "without a query"),
+    ("first_page_no", "2", "less than or equal to 1"),
+    ("page_size", "0", "greater than or equal to 1"),
+    ("connect_timeout_seconds", "0", "greater than 0"),
+    ("read_timeout_seconds", "soon", "valid number"),
+    ("total_timeout_seconds", "nan", "finite number"),
+    ("max_body_bytes", "1", "greater than or equal to 1024"),
+    ("product_server_url", "product-server:hunter2", "'http' or 'https'"),
+    ("token_key", "hunter2", "32 bytes in base64"),
+    ("token_key", "비밀hunter2", "32 bytes in base64"),
+    ("token_key", f"{KEY},:{OTHER_KEY}", "kid:key"),
+    ("token_key", f"a:{KEY},a:{OTHER_KEY}", "twice"),
+    ("jwt_secret", "hunter2", "at least 32 characters"),
+    ("requests_per_hour", "0", "greater than or equal to 1"),
+    ("window_seconds", "inf", "finite number"),
+    ("min_request_gap_seconds", "-1", "greater than or equal to 0"),
+    ("max_concurrent_requests", "1001", "less than or equal to 1000"),
+    ("suspend_seconds", "-1", "greater than 0"),
+    ("breaker_min_available", "20%", "valid number"),
+    ("breaker_cooldown_seconds", "0", "greater than 0"),
+    ("task_max_retries", "-1", "greater than or equal to 0"),
+    ("relay_concurrent_sends", "0", "greater than or equal to 1"),
+    ("outbox_max_retries", "51", "less than or equal to 50"),
+    ("retry_base_seconds", "0", "greater than 0"),
+    ("lease_seconds", "0", "greater than 0"),
+    ("crawl_slice_seconds", "0", "greater than 0"),
+    ("deletion_hold_share", "1.1", "less than or equal to 1"),
+    ("deletion_sweeps", "0", "greater than or equal to 1"),
+    ("recrawl", "nothing", "'everything'"),
+    ("trigger", "cron", "'dagster' or 'eventbridge'"),
+    ("task_transport", "kafka", "'postgres' or 'sqs'"),
+    ("aws_endpoint_url", "localhost", "valid URL"),
+    ("lake_uri", "gs://bucket", "s3://"),
+]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in list(os.environ):
+        if name.startswith("MUSTIT_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    load_settings.cache_clear()
+    yield
+    load_settings.cache_clear()
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return monkeypatch
+
+
+def load(environment: pytest.MonkeyPatch, **values: str) -> Settings:
+    for name, value in values.items():
+        environment.setenv(f"MUSTIT_{name}", value)
+    load_settings.cache_clear()
+    return load_settings()
+
+
+@pytest.mark.parametrize(("field", "value", "takes"), WRONG)
+def test_a_wrong_value_names_its_variable_and_what_it_takes(
+    environment: pytest.MonkeyPatch, field: str, value: str, takes: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(environment, **{field.upper(): value})
+    text = str(refused.value)
+    assert f"MUSTIT_{field.upper()}: " in text
+    assert takes in text
+    assert "\n" not in text
+    for secret in ("hunter2", KEY, OTHER_KEY):
+        assert secret not in text
+    assert refused.value.__cause__ is None
+
+
+def test_a_wrong_value_is_listed_here_for_every_field() -> None:
+    assert {field for field, _, _ in WRONG} | ACCEPTS_ANY_TEXT == set(Settings.model_fields)
+
+
+def test_all_wrong_values_are_named_at_once(environment: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(environment, API_PORT="x", PAGE_SIZE="y")
+    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == ["MUSTIT_API_PORT", "MUSTIT_PAGE_SIZE"]
+
+
+def test_the_documented_defaults_hold_and_an_empty_variable_counts_as_unset(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = load(environment, PAGE_SIZE="", TOKEN_KEY="", DATABASE_URL="")
+    assert (found.home, found.page_size, found.first_page_no) == (tmp_path / ".mustit", 500, 0)
+    assert (found.requests_per_hour, found.window_seconds, found.min_request_gap_seconds) == (80, 3600, 1.0)
+    assert (found.max_concurrent_requests, found.crawl_slice_seconds) == (100, 600)
+    assert (found.task_max_retries, found.outbox_max_retries, found.deletion_sweeps) == (2, 5, 2)
+    assert found.base_url == "https://m.web.mustit.co.kr"
+    assert found.listing_segment == "/searchmini-shop-search"
+    assert found.embedded
+    assert found.embedded_redis
+
+
+def test_secrets_are_not_shown_by_the_settings_either(environment: pytest.MonkeyPatch) -> None:
+    shown = repr(load(environment, TOKEN_KEY=KEY, JWT_SECRET="j" * 32, PRODUCT_SERVER_TOKEN="hunter2"))
+    for secret in (KEY, "j" * 32, "hunter2"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("missing", ["DAGSTER_DATABASE_URL", "TOKEN_KEY", "JWT_SECRET"])
+def test_with_a_database_of_its_own_the_secrets_are_required(environment: pytest.MonkeyPatch, missing: str) -> None:
+    with pytest.raises(SettingsError, match=f"MUSTIT_DATABASE_URL set, MUSTIT_{missing} must be set too"):
+        load(environment, **{name: value for name, value in EXTERNAL.items() if name != missing})
+
+
+def test_with_a_database_of_its_own_nothing_is_embedded_or_made(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = load(environment, **EXTERNAL)
+    assert not found.embedded
+    assert not found.embedded_redis
+    assert found.token_keys().keys == {"k0": b"k" * 32}
+    assert not (tmp_path / ".mustit").exists()
+
+
+def test_a_dagster_database_alone_is_refused(environment: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="set both or neither"):
+        load(environment, DAGSTER_DATABASE_URL=EXTERNAL["DAGSTER_DATABASE_URL"])
+
+
+def test_the_first_of_several_token_keys_encrypts_and_all_decrypt() -> None:
+    keys = TokenKey(f"new:{KEY}, old:{OTHER_KEY}")
+    assert keys.current == "new"
+    assert keys.keys == {"new": b"k" * 32, "old": b"o" * 32}
+
+
+def test_a_token_key_is_made_once_for_its_owner_only(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        made = load(environment).token_keys()
+    finally:
+        os.umask(previous)
+    file = tmp_path / ".mustit" / "secrets" / "token_key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert load(environment).token_keys().keys == made.keys
+    assert [path.name for path in file.parent.iterdir()] == ["token_key"]
+
+
+def test_processes_that_start_at_once_agree_on_the_token_key(tmp_path: Path) -> None:
+    code = "import sys; from mustit_pipeline.settings import load_settings; settings = load_settings();"
+    code += "print(flush=True); sys.stdin.readline(); print(settings.token_keys().keys['k0'].hex())"
+    variables = {**os.environ, "MUSTIT_HOME": str(tmp_path / "home"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    pipe = subprocess.PIPE
+    racers = [
+        subprocess.Popen([sys.executable, "-c", code], env=variables, stdin=pipe, stdout=pipe, text=True)
+        for _ in range(3)
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "\n"
+    keys = {racer.communicate("\n")[0] for racer in _released_together(racers)}
+    assert len(keys) == 1
+    assert len(bytes.fromhex(keys.pop())) == 32
+
+
+def _released_together(racers: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("\n")
+        racer.stdin.flush()
+    return racers
+
+
+def test_a_damaged_token_key_file_is_named_but_not_shown(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / ".mustit" / "secrets"
+    folder.mkdir(parents=True)
+    (folder / "token_key").write_text("hunter2")
+    with pytest.raises(SettingsError, match=r"secrets/token_key.*32 bytes in base64") as refused:
+        load(environment).token_keys()
+    assert "hunter2" not in str(refused.value)
+
+
+def test_the_simulated_world_counts_only_while_somebody_holds_it_and_the_environment_wins(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = simulated_world_file(tmp_path / ".mustit")
+    file.parent.mkdir(parents=True)
+    announced = {"base_url": "http://127.0.0.1:1", "product_server_url": "http://127.0.0.1:2"}
+    file.write_text(json.dumps(announced))
+    assert load(environment).base_url == "https://m.web.mustit.co.kr"
+    with file.open() as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert load(environment).base_url == announced["base_url"]
+        found = load(environment, BASE_URL="http://127.0.0.1:3/")
+        assert (found.base_url, found.product_server_url) == ("http://127.0.0.1:3", announced["product_server_url"])
