@@ -20,6 +20,10 @@ class RedisForgot(Exception):
     """Redis does not hold the counts of this epoch: it was flushed, restarted or seeded by somebody else."""
 
 
+class RedisDamaged(RedisForgot):
+    """Redis holds the epoch but not all of its counts: something was evicted or deleted."""
+
+
 def _micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
@@ -90,4 +94,6 @@ class RedisLimiter:
 def _checked(answer: list[Any]) -> list[Any]:
     if answer[0] == b"forgot":
         raise RedisForgot("Redis does not hold these counts")
+    if answer[0] == b"damaged":
+        raise RedisDamaged("Redis has lost a part of its counts")
     return answer

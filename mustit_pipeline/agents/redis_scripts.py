@@ -2,6 +2,7 @@
 
 Keys under one prefix: `epoch` (whose counts these are), `ids`, `waiting` (agents by the time they are free), `ready`
 (free agents by rank), `a:<id>` (an agent's facts and its open booking) and `e:<id>` (when its last answers arrived).
+A script that does not find its epoch's counts says `forgot`, one that finds them incomplete `damaged`.
 Times are microseconds. Numbers go to Redis as they are: Lua's own conversion to text keeps only 14 digits.
 """
 
@@ -62,7 +63,7 @@ local hold, booking = tonumber(ARGV[6]), ARGV[7]
 for _, id in ipairs(call('ZRANGEBYSCORE', p .. 'waiting', '-inf', now)) do
   local a = p .. 'a:' .. id
   local h = call('HMGET', a, 'health', 'token', 'used', 'n', 'b', 'x')
-  if not h[4] then return {'forgot'} end
+  if not h[4] then return {'damaged'} end
   if h[5] and h[5] ~= '' then
     local n = record(p .. 'e:' .. id, tonumber(h[4]), tonumber(h[6]))
     call('HSET', a, 'b', '', 'n', n)
@@ -81,7 +82,7 @@ while true do
   local a, e = p .. 'a:' .. id, p .. 'e:' .. id
   local h = call('HMGET', a, 'health', 'token', 'used', 'n', 'no')
   local n = tonumber(h[4])
-  if not n or call('LLEN', e) ~= n then return {'forgot'} end
+  if not n or call('LLEN', e) ~= n then return {'damaged'} end
   if tonumber(best[2]) < 2 ^ 47 and tonumber(h[2]) <= now then
     call('ZADD', p .. 'ready', rank(tonumber(h[1]), 0, tonumber(h[3])), id)
   else
@@ -104,7 +105,7 @@ local id, booking, sent, pause = ARGV[6], ARGV[7], ARGV[8] == '1', tonumber(ARGV
 local a, e = p .. 'a:' .. id, p .. 'e:' .. id
 local h = call('HMGET', a, 'n', 'b', 'x', 'on')
 local n = tonumber(h[1])
-if not n or call('LLEN', e) ~= n then return {'forgot'} end
+if not n or call('LLEN', e) ~= n then return {'damaged'} end
 local open = h[2] ~= '' and tonumber(h[3]) or nil
 if h[2] == booking then
   open = nil
@@ -135,7 +136,7 @@ for i = 6, #ARGV, 6 do
   local h = call('HMGET', a, 'rev', 'n', 'b', 'x', 'used')
   local n = tonumber(h[2] or 0)
   if not h[2] then
-    if call('SADD', p .. 'ids', id) == 0 then return {'forgot'} end
+    if call('SADD', p .. 'ids', id) == 0 then return {'damaged'} end
     call('HSET', a, 'n', 0, 'b', '', 'x', 0, 'used', 0)
   end
   if not h[1] or tonumber(revision) > tonumber(h[1]) then

@@ -83,7 +83,8 @@ class SharedLimiter:
                         return FreeIn(0.1)
                     continue
             except (RedisLost, RedisForgot) as error:
-                if isinstance(error, RedisForgot) and time.monotonic() - self._adopted < SEEDING_SECONDS:
+                # Right after a hand-over the seed may still be on its way.
+                if type(error) is RedisForgot and time.monotonic() - self._adopted < SEEDING_SECONDS:
                     return FreeIn(0.05)
                 await self._leave_redis(epoch, str(error))
                 await self.sync()

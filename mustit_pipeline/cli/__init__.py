@@ -1,1 +1,5 @@
-def main() -> None: ...
+"""The `mustit` command."""
+
+from mustit_pipeline.cli.app import main
+
+__all__ = ["main"]

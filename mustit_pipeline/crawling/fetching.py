@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -60,7 +61,7 @@ class Fetcher:
         tries = 0
         refused = False
         while True:
-            agent = booking or await self._agent()
+            agent = await self._agent() if booking is None else await self._still_good(booking)
             booking = None
             try:
                 return await self._attempt(agent, url, read)
@@ -86,6 +87,13 @@ class Fetcher:
                 raise SliceEnded(answer.reason)
             await asyncio.sleep(answer.seconds)
 
+    async def _still_good(self, booking: Booking) -> Booking:
+        """A booking that was not used in time would be counted in another window than the marketplace's."""
+        if time.monotonic() < booking.send_before:
+            return booking
+        await self._pool.settle(booking, Outcome.NOT_SENT)
+        return await self._agent()
+
     async def _attempt(self, agent: Booking, url: str, read: Callable[[bytes], T]) -> Fetched[T]:
         self.counter.requests += 1
         try:
@@ -100,7 +108,7 @@ class Fetcher:
             raise
         except BaseException:
             # Cancelled on the way: the marketplace may have counted it, so it stays counted.
-            await asyncio.shield(self._pool.settle(agent, Outcome.NOT_SENT))
+            await asyncio.shield(self._pool.settle(agent, Outcome.FAILED))
             raise
         await self._pool.settle(agent, Outcome.SUCCESS)
         return Fetched(answer.body, value)

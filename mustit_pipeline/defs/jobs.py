@@ -23,28 +23,36 @@ class RelayConfig(dg.Config):
 
 
 @dg.op(description="Send what waits in the product outbox and record it for each seller.")
-def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline) -> None:
+def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline) -> dict[str, int]:
     with readable_failures():
         report = relay(pipeline.database, pipeline.settings, patience_seconds=config.patience_seconds)
     for seller_id, sent in sorted(report.sent_by_seller.items()):
         context.log_event(
             dg.AssetMaterialization("product_server", partition=seller_id, metadata={"events_sent": sent})
         )
-    context.add_output_metadata(
-        {
-            "sent": report.sent,
-            "superseded": report.superseded,
-            "failed": report.failed,
-            "waiting": report.waiting,
-        }
-    )
-    if report.failed:
+    totals = {
+        "sent": report.sent,
+        "superseded": report.superseded,
+        "failed": report.failed,
+        "waiting": report.waiting,
+    }
+    context.add_output_metadata(totals)
+    return totals
+
+
+@dg.op(description="Turn the run red where an event became FAILED; everything else has been sent by then.")
+def refuse_failed_events(totals: dict[str, int]) -> None:
+    if totals["failed"]:
         raise dg.Failure(
-            f"{report.failed} events became FAILED: look at them with `mustit outbox list --status FAILED`",
+            f"{totals['failed']} events became FAILED: look at them with `mustit outbox list --status FAILED`",
             allow_retries=False,
         )
 
 
-@dg.job(description="Sends waiting product events, once each and in order.", executor_def=dg.in_process_executor)
+@dg.job(
+    description="Sends waiting product events, once each and in order.",
+    executor_def=dg.in_process_executor,
+    resource_defs={"io_manager": dg.mem_io_manager},
+)
 def relay_product_outbox() -> None:
-    relay_waiting_events()
+    refuse_failed_events(relay_waiting_events())

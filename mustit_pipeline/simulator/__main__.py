@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from mustit_pipeline.simulator.control_input import Fields
 from mustit_pipeline.simulator.effects import Effects
 from mustit_pipeline.simulator.journal import JournalError
 from mustit_pipeline.simulator.limits import Limits
@@ -35,18 +36,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_marketplace(options: argparse.Namespace, state: Path) -> None:
-    limits = Limits(
-        options.requests_per_window, options.window_seconds, options.min_gap_seconds, options.gap_tolerance_seconds
+    given = Fields(
+        {
+            "requestsPerWindow": options.requests_per_window,
+            "windowSeconds": options.window_seconds,
+            "minGapSeconds": options.min_gap_seconds,
+            "gapToleranceSeconds": options.gap_tolerance_seconds,
+            "latencyMs": options.latency_ms,
+            "firstPageNo": options.first_page_no,
+            "noise": options.noise,
+            "tokenSeconds": options.token_seconds,
+            "tokenCookie": options.token_cookie,
+        }
     )
-    settings = MarketplaceSettings(
-        limits=limits,
-        latency_ms=options.latency_ms,
-        first_page_no=options.first_page_no,
-        noise=options.noise,
-        token_seconds=options.token_seconds,
-        token_cookie=options.token_cookie,
-        listing_path=options.listing_path,
-    )
+    settings = MarketplaceSettings(listing_path=options.listing_path).patched(given)
     world = World(state / "marketplace.jsonl", options.seed)
     for seller_id, products in options.sellers:
         if seller_id not in world.sellers:
@@ -71,9 +74,18 @@ def _run_product_server(options: argparse.Namespace, state: Path) -> None:
 def _state_folder(given: Path | None) -> Path:
     if given is not None:
         return given
-    from mustit_pipeline.settings import load_settings
+    from mustit_pipeline.settings import SettingsError, load_settings
 
-    return load_settings().home / "simulator"
+    try:
+        return load_settings().home / "simulator"
+    except SettingsError as error:
+        raise ValueError(str(error)) from error
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to 65535")
+    return int(text)
 
 
 def _sellers(text: str) -> list[tuple[str, int]]:
@@ -96,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for server in (marketplace, product_server):
         server.add_argument("--host", default="127.0.0.1")
-        server.add_argument("--port", type=int, default=0, help="0 takes a free one")
+        server.add_argument("--port", type=_port, default=0, help="0 takes a free one")
         server.add_argument("--state", type=Path, help="folder of the journal; MUSTIT_HOME/simulator without it")
         server.add_argument("--seed", type=int, help="which world; a stored one keeps its own")
         server.add_argument("--watch-stdin", action="store_true", help="end when stdin ends")

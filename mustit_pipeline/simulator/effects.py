@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Effects:
     def __init__(self, journal_path: Path) -> None:
         self.held: dict[Key, Held] = {}
         self.log: list[dict[str, Any]] = []
-        self._applied: dict[str, tuple[str, bytes | None]] = {}
+        self._applied: dict[str, bytes] = {}
         self.contradictions = 0
         self.updates_of_unknown = 0
         self._journal = Journal(journal_path)
@@ -60,7 +61,7 @@ class Effects:
         """Apply the event unless it is a repetition or older than what is held."""
         data = None if event.product_data is None else _canonical(event.product_data)
         if event.key in self._applied:
-            if self._applied[event.key] != (event.event_type, data):
+            if self._applied[event.key] != _fingerprint(event.event_type, data):
                 self.contradictions += 1
             return Outcome.REPEATED
         held = self.held.get((event.seller_id, event.item_no))
@@ -94,8 +95,12 @@ class Effects:
         data = record.pop("productData")
         kept = None if data is None else _canonical(data)
         self.held[record["sellerId"], record["itemNo"]] = Held(record["version"], kept)
-        self._applied[record["key"]] = (record["eventType"], kept)
+        self._applied[record["key"]] = _fingerprint(record["eventType"], kept)
         self.log.append(record)
+
+
+def _fingerprint(event_type: str, data: bytes | None) -> bytes:
+    return blake2b(event_type.encode() + (data or b""), digest_size=16).digest()
 
 
 def _canonical(data: dict[str, Any]) -> bytes:

@@ -46,11 +46,17 @@ class Journal:
         os.ftruncate(self._descriptor, whole)
 
     def append(self, *records: dict[str, Any]) -> None:
-        """Write the records with one system call; they outlive this process from here on."""
+        """Hand the records to the operating system: from here on they outlive this process."""
         data = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in records)
-        written = os.write(self._descriptor, data)
-        while written < len(data):
-            written += os.write(self._descriptor, data[written:])
+        before = os.fstat(self._descriptor).st_size
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+        except OSError:
+            # Half a line in the middle of the file would make all that follows unreadable.
+            os.ftruncate(self._descriptor, before)
+            raise
         self.count += len(records)
 
     def close(self) -> None:

@@ -4,12 +4,13 @@ import asyncio
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
 from hashlib import blake2b
 from math import ceil
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -27,6 +28,9 @@ from mustit_pipeline.simulator.options_body import options_body
 from mustit_pipeline.simulator.tokens import Tokens
 from mustit_pipeline.simulator.world import World
 
+T = TypeVar("T")
+
+_STEP = 20
 _DETAIL = re.compile(r"/mustit-api/facade-api/v1/item/([0-9]{1,15})/detail/top")
 _OPTIONS = re.compile(r"/mustit-api/legacy-api/v1/auction_products/([0-9]{1,15})/options")
 _PAGE = "<!doctype html><html lang='ko'><head><title>머스트잇</title></head><body></body></html>".encode()
@@ -112,11 +116,20 @@ class Marketplace:
         fault = self.faults.choose(call.endpoint, agent, call.seller_id, call.item_no, now)
         if self.settings.latency_ms:
             await asyncio.sleep(self.settings.latency_ms / 1000)
+        if call.endpoint == "listing":
+            await self._made_ready(call)
         usual = partial(self._answer, call, agent, headers.get("Authorization", ""), fault)
         if fault is None:
             return usual().response()
         self.audit.fault(agent, fault.kind)
         return await faulty(request, fault, usual)
+
+    async def _made_ready(self, call: Call) -> None:
+        """Meet the products of a page for the first time a few at a time: a busy loop would see arrivals late."""
+        seller = self.world.sellers.get(call.seller_id or "")
+        if seller is not None:
+            async for number in in_small_steps(seller.page(call.page_no * call.page_size, call.page_size)):
+                self.world.product(number)
 
     def _answer(self, call: Call, agent: str, authorization: str, fault: Fault | None) -> Answer:
         if call.endpoint == "session":
@@ -187,6 +200,14 @@ class Marketplace:
             return
         del self._due_shifts[seller_id]
         self.world.shift(seller_id, count)
+
+
+async def in_small_steps(numbers: Iterable[T]) -> AsyncIterator[T]:
+    """The same numbers, letting the server see to other requests every now and then."""
+    for place, number in enumerate(numbers, 1):
+        yield number
+        if place % _STEP == 0:
+            await asyncio.sleep(0)
 
 
 def _whole(asked: dict[str, str], name: str, minimum: int) -> int:

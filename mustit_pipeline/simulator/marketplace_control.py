@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from mustit_pipeline.simulator.audit import Audit
 from mustit_pipeline.simulator.control_input import (
     BadInputError,
     Fields,
@@ -11,7 +12,7 @@ from mustit_pipeline.simulator.control_input import (
     json_fields,
 )
 from mustit_pipeline.simulator.faults import FaultSwitch
-from mustit_pipeline.simulator.marketplace import Marketplace
+from mustit_pipeline.simulator.marketplace import Marketplace, in_small_steps
 from mustit_pipeline.simulator.mutation import KINDS
 from mustit_pipeline.simulator.product_data import is_number
 from mustit_pipeline.simulator.truth import product_data
@@ -20,7 +21,7 @@ from mustit_pipeline.simulator.world import MissingError
 Payload = dict[str, Any] | list[Any]
 
 
-def control_marketplace(
+async def control_marketplace(
     marketplace: Marketplace, method: str, path: Sequence[str], query: dict[str, str], body: bytes
 ) -> Payload:
     """Do what the call asks and return what it answers."""
@@ -30,11 +31,14 @@ def control_marketplace(
             return _sellers(marketplace)
         case ("POST", "sellers"):
             return _add_seller(marketplace, json_fields(body))
+        case ("POST", "products", "random-changes"):
+            return await _random_changes(marketplace, json_fields(body))
         case ("POST", "products", action) if action in _ACTIONS:
             return _ACTIONS[action](marketplace, json_fields(body))
         case ("GET", "products", seller_id):
             world = marketplace.world
-            return [product_data(world.product(number)) for number in reversed(world.seller(seller_id).order)]
+            numbers = world.seller(seller_id).order[::-1]
+            return [product_data(world.product(number)) async for number in in_small_steps(numbers)]
         case ("GET", "products", seller_id, number):
             return _one_product(marketplace, seller_id, number)
         case (_, "faults", *rest):
@@ -44,15 +48,23 @@ def control_marketplace(
         case ("PATCH", "settings"):
             marketplace.settings = marketplace.settings.patched(json_fields(body))
             return marketplace.settings.as_json()
-        case ("GET", "audit"):
-            return marketplace.audit.as_json()
-        case ("GET", "audit", "urls"):
-            return marketplace.audit.urls
-        case ("POST", "audit", "reset"):
-            marketplace.audit.reset()
-            return {}
+        case (_, "audit", *rest):
+            return _audit(marketplace.audit, method, rest)
         case _:
             raise UnknownPathError(f"no control call {method} /_control/{'/'.join(path)}")
+
+
+def _audit(audit: Audit, method: str, path: Sequence[str]) -> Payload:
+    match (method, *path):
+        case ("GET",):
+            return audit.as_json()
+        case ("GET", "urls"):
+            return audit.urls
+        case ("POST", "reset"):
+            audit.reset()
+            return {}
+        case _:
+            raise UnknownPathError(f"no control call {method} /_control/audit/{'/'.join(path)}")
 
 
 def control_faults(faults: FaultSwitch, method: str, path: Sequence[str], body: bytes) -> Payload:
@@ -113,14 +125,15 @@ def _change(marketplace: Marketplace, fields: Fields) -> Payload:
     return {"sellerId": seller_id, "itemNo": number, "kind": None, "changes": changes}
 
 
-def _random_changes(marketplace: Marketplace, fields: Fields) -> Payload:
+async def _random_changes(marketplace: Marketplace, fields: Fields) -> Payload:
     seller_id, count = fields.seller_id(), fields.integer("count", minimum=1)
     kinds = fields.list_of("kinds", lambda kind: kind in KINDS, " or ".join(KINDS)) or KINDS
     fields.done()
     chosen = marketplace.world.choose(seller_id, count)
     return {
         "changes": [
-            _changed(marketplace, seller_id, number, kinds[place % len(kinds)]) for place, number in enumerate(chosen)
+            _changed(marketplace, seller_id, number, kinds[place % len(kinds)])
+            async for place, number in in_small_steps(enumerate(chosen))
         ]
     }
 
@@ -162,7 +175,6 @@ def _shift(marketplace: Marketplace, fields: Fields) -> Payload:
 _ACTIONS = {
     "add": _add,
     "change": _change,
-    "random-changes": _random_changes,
     "remove": _remove,
     "restore": _restore,
     "shift": _shift,

@@ -31,9 +31,6 @@ FAULTS: Mapping[str, FaultKind] = {
     "token_refused": FaultKind(API, status=401),
 }
 
-# These need the world, so the marketplace itself makes the wrong body.
-WRONG_CONTENT = frozenset({"wrong_seller", "count_zero"})
-
 _MAINTENANCE = "<!doctype html><html><body><h1>서비스 점검 중입니다</h1></body></html>".encode()
 
 

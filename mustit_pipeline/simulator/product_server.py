@@ -26,6 +26,7 @@ FAULTS: Mapping[str, FaultKind] = {
     "drop_before": FaultKind(_ALL),
     "drop_after": FaultKind(_EVENTS),
     "slow": FaultKind(_ALL, seconds=2.0),
+    "late": FaultKind(_EVENTS, seconds=2.0),
     "down": FaultKind(_ALL, lasts=True),
 }
 _EVENTS_PATH = "/api/v1/product-events"
@@ -40,6 +41,7 @@ class ProductServer:
         self.faults = FaultSwitch(seed, FAULTS, ("events", "products"))
         self._token = token
         self._open: Counter[str] = Counter()
+        self._late: set[asyncio.Task[Answer]] = set()
         self.reset_audit()
 
     def reset_audit(self) -> None:
@@ -62,7 +64,7 @@ class ProductServer:
         else:
             return error_answer(404, f"no call {request.method} {path}").response()
         self._requests[endpoint] += 1
-        product = self._product_named(request, path)
+        product = _product_named(request, path)
         self._began(product)
         try:
             response = await self._serve(request, endpoint, path)
@@ -82,6 +84,8 @@ class ProductServer:
             before = await self._before(request, fault)
             if before is not None:
                 return before
+        if fault is not None and fault.kind == "late":
+            return (await self._later(request, path, body, fault.seconds)).response()
         answer = self._answer(request, path, body)
         if fault is not None and fault.kind == "timeout_after":
             return await hang(request, fault.seconds)
@@ -101,6 +105,18 @@ class ProductServer:
         if fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
         return None
+
+    async def _later(self, request: web.BaseRequest, path: str, body: bytes, seconds: float) -> Answer:
+        """Apply the event after a while, whether or not the caller is still waiting for it."""
+
+        async def work() -> Answer:
+            await asyncio.sleep(seconds)
+            return self._answer(request, path, body)
+
+        task = asyncio.create_task(work())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        return await asyncio.shield(task)
 
     def _answer(self, request: web.BaseRequest, path: str, body: bytes) -> Answer:
         given = request.headers.get("Authorization", "")
@@ -129,14 +145,11 @@ class ProductServer:
             return error_answer(404, "no such product")
         return Answer(200, b'{"version":%d,"productData":%b}' % (held.version, held.data))
 
-    def _product_named(self, request: web.BaseRequest, path: str) -> str:
-        """Versions of one product share this name; the audit counts how many of them are open at once."""
-        return request.headers.get("Idempotency-Key", path).rpartition(":")[0]
-
     def _began(self, product: str) -> None:
         self._open[product] += 1
         self._most_open = max(self._most_open, self._open.total())
-        self._most_open_per_key = max(self._most_open_per_key, self._open[product])
+        if product:
+            self._most_open_per_key = max(self._most_open_per_key, self._open[product])
 
     def audit(self) -> dict[str, Any]:
         """What the server saw."""
@@ -153,7 +166,7 @@ class ProductServer:
             "updatesOfUnknown": self.effects.updates_of_unknown,
         }
 
-    def control(self, method: str, path: Sequence[str], query: dict[str, str], body: bytes) -> Payload:
+    async def control(self, method: str, path: Sequence[str], query: dict[str, str], body: bytes) -> Payload:
         """The control API."""
         match (method, *path):
             case ("GET", "state"):
@@ -171,6 +184,11 @@ class ProductServer:
                 return {}
             case _:
                 raise UnknownPathError(f"no control call {method} /_control/{'/'.join(path)}")
+
+
+def _product_named(request: web.BaseRequest, path: str) -> str:
+    """All versions of one product share this name; reads, of which there may be many at once, have none."""
+    return request.headers.get("Idempotency-Key", "").rpartition(":")[0] if path == _EVENTS_PATH else ""
 
 
 def _concerned(request: web.BaseRequest, path: str) -> tuple[str | None, int | None]:

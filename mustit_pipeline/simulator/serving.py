@@ -15,7 +15,7 @@ from mustit_pipeline.simulator.product_data import ProductDataError
 from mustit_pipeline.simulator.world import ExistsError, MissingError
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-Control = Callable[[str, Sequence[str], dict[str, str], bytes], Any]
+Control = Callable[[str, Sequence[str], dict[str, str], bytes], Awaitable[Any]]
 
 _CONTROL = "/_control/"
 _GRACE_SECONDS = 0.2
@@ -27,7 +27,7 @@ async def serve(handler: Handler, control: Control, host: str, port: int, *, wat
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         path, _, query = request.raw_path.partition("?")
         if path.startswith(_CONTROL):
-            return _controlled(control, request.method, path, query, await request.read()).response()
+            return (await _controlled(control, request.method, path, query, await request.read())).response()
         return await handler(request)
 
     # Without the cancellation a caller that gave up would stay "in flight" until its slow answer is ready.
@@ -45,10 +45,10 @@ async def serve(handler: Handler, control: Control, host: str, port: int, *, wat
         await runner.cleanup()
 
 
-def _controlled(control: Control, method: str, path: str, query: str, body: bytes) -> Answer:
+async def _controlled(control: Control, method: str, path: str, query: str, body: bytes) -> Answer:
     try:
         segments = [decoded(segment) for segment in path.removeprefix(_CONTROL).split("/")]
-        return json_answer(200, control(method, segments, query_parameters(query), body))
+        return json_answer(200, await control(method, segments, query_parameters(query), body))
     except (BadInputError, ProductDataError) as error:
         return error_answer(400, str(error))
     except (UnknownPathError, MissingError) as error:

@@ -110,6 +110,25 @@ def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution 
     return None if row is None else _stored(row)
 
 
+def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> list[StoredExecution]:
+    """The newest executions, of one seller or of all."""
+    query = select(executions).order_by(executions.c.created_at.desc()).limit(limit)
+    if seller_id is not None:
+        query = query.where(executions.c.seller_id == seller_id.value)
+    return [_stored(row) for row in connection.execute(query)]
+
+
+def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:
+    """Why tasks of an execution failed: how many, the code, and one example."""
+    query = text("""
+        SELECT count(*) AS tasks, error_code AS code, min(error_text) AS example FROM crawler_tasks
+        WHERE task_month = :task_month AND execution_id = :execution_id AND status = 'FAILED'
+        GROUP BY error_code ORDER BY count(*) DESC
+    """)
+    values = {"task_month": stored.task_month, "execution_id": stored.execution.id.value}
+    return [dict(row) for row in connection.execute(query, values).mappings()]
+
+
 def save(connection: Connection, execution: CrawlingScheduleExecution) -> None:
     """Write back its state; its counters belong to the tasks, which keep them exact."""
     connection.execute(

@@ -41,13 +41,14 @@ def test_a_storm_hits_every_agent_until_it_is_over(
     control: MarketplaceControl, visitor: Visitor, item_no: int, marketplace: RunningSimulator
 ) -> None:
     visitor.log_in()
-    control.fault("storm", "api", seconds=0.6)
-    started = time.monotonic()
+    control.fault("storm", "api")
     with Visitor(marketplace.url, "second agent") as other:
         assert other.log_in().status_code == 200
         assert other.detail(item_no).status_code == 429
     assert visitor.listing(SELLER).status_code == 429
-    time.sleep(max(0.0, started + 0.6 - time.monotonic()))
+    control.clear_faults()
+    control.fault("storm", "api", seconds=0.1)
+    time.sleep(0.1)
     assert visitor.detail(item_no).status_code == 200
 
 
@@ -79,7 +80,7 @@ def test_a_caller_that_gave_up_is_no_longer_in_flight(
     control: MarketplaceControl, visitor: Visitor, item_no: int, marketplace: RunningSimulator
 ) -> None:
     control.fault("slow", "detail", count=1, seconds=60)
-    with Visitor(marketplace.url, "impatient", timeout=0.2) as impatient:
+    with Visitor(marketplace.url, "impatient", timeout=1.0) as impatient:
         with pytest.raises(httpx.ReadTimeout):
             impatient.detail(item_no)
         deadline = time.monotonic() + 5

@@ -65,3 +65,22 @@ def test_a_stopped_server_can_be_started_again_at_the_same_address(tmp_path: Pat
         running.restart()
         assert running.url == url
         assert httpx.get(url, trust_env=False, verify=False).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--requests-per-window", "0"], "requestsPerWindow must be a whole number from 1"),
+        (["--sellers", "a"], "'a' is not id:count"),
+        (["--port", "99999"], "is not a port: 0 to 65535"),
+    ],
+)
+def test_wrong_arguments_end_with_a_sentence_and_not_with_a_trace(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    command = [sys.executable, "-m", "mustit_pipeline.simulator", "marketplace", "--state", str(tmp_path), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert ended.returncode in (1, 2)
+    assert reason in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""

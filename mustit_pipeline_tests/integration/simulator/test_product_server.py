@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -223,7 +224,7 @@ def test_with_a_token_every_caller_must_show_it(tmp_path: Path) -> None:
 def test_a_send_without_an_answer_may_or_may_not_have_been_applied(
     sender: Sender, server_control: ProductServerControl, kind: str, applied: bool
 ) -> None:
-    sender.http.timeout = 0.4
+    sender.http.timeout = 1.0
     server_control.fault(kind, "events")
     with pytest.raises((httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError)):
         sender.send()
@@ -248,6 +249,30 @@ def test_errors_and_delays_can_be_switched_on_for_a_share(sender: Sender, server
     assert time.monotonic() - started >= 0.2
     with pytest.raises(ControlError, match="cannot happen to products"):
         server_control.fault("drop_after", "products")
+
+
+def test_a_late_event_is_applied_although_its_sender_has_given_up(
+    sender: Sender, server_control: ProductServerControl
+) -> None:
+    sender.http.timeout = 0.3
+    server_control.fault("late", seconds=1.3, count=1)
+    with pytest.raises(httpx.ReadTimeout):
+        sender.send(1)
+    assert sender.effects(server_control) == []
+    sender.http.timeout = 10
+    assert sender.send(2).status_code == 200
+    deadline = time.monotonic() + 5
+    while server_control.audit()["stale"] == 0:
+        assert time.monotonic() < deadline, "the late event was never judged"
+        time.sleep(0.02)
+    assert [effect.version for effect in sender.effects(server_control)] == [2]
+
+
+def test_two_events_of_one_product_at_once_are_seen(sender: Sender, server_control: ProductServerControl) -> None:
+    server_control.fault("slow", seconds=0.8)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(sender.send, (1, 2)))
+    assert server_control.audit()["maxInFlightPerProduct"] == 2
 
 
 def test_state_and_log_outlive_a_kill_and_a_line_torn_by_it(tmp_path: Path) -> None:

@@ -1,0 +1,222 @@
+"""`mustit doctor`: what is wrong, and how to mend it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import httpx
+import redis
+import typer
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
+from mustit_pipeline.cli.output import Json, out, print_json, print_table
+from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.embedded import EmbeddedError
+from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.store import agents, outbox, schema
+from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
+
+KEY_SAMPLE = 200
+TIMEOUT_SECONDS = 5.0
+
+
+class Health(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; what is wrong comes with its remedy."""
+
+    subject: str
+    health: Health
+    detail: str
+    remedy: str = ""
+
+
+def doctor(as_json: Json = False) -> None:
+    """Look at everything that the pipeline needs; exit 1 where something is wrong.
+
+    Example: `mustit doctor --json`
+    """
+    findings = list(examine())
+    if as_json:
+        print_json(
+            [{"subject": f.subject, "health": f.health.value, "detail": f.detail, "remedy": f.remedy} for f in findings]
+        )
+    else:
+        colour = {Health.OK: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
+        print_table(
+            "mustit doctor",
+            ["", "what", "found", "how to mend it"],
+            [(f"[{colour[f.health]}]{f.health}[/]", f.subject, f.detail, f.remedy) for f in findings],
+        )
+        problems = sum(finding.health is Health.PROBLEM for finding in findings)
+        out.print("Everything is well." if not problems else f"{problems} problems.", highlight=False)
+    raise typer.Exit(1 if any(finding.health is Health.PROBLEM for finding in findings) else 0)
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding, in the order in which things depend on each other."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        yield Finding("settings", Health.PROBLEM, str(error), "Correct the variable and try again.")
+        return
+    yield Finding("settings", Health.OK, f"MUSTIT_HOME is {settings.home}")
+    database = None
+    try:
+        database = open_database(settings, check_schema=False)
+    except (DatabaseUnreachable, EmbeddedError) as error:
+        yield Finding("PostgreSQL", Health.PROBLEM, str(error), _database_remedy(settings))
+    if database is not None:
+        try:
+            yield from _database(settings, database)
+        finally:
+            database.close()
+    yield _marketplace(settings)
+    yield _product_server(settings)
+
+
+def _database(settings: Settings, database: Database) -> Iterator[Finding]:
+    kind = "embedded" if settings.embedded else "configured"
+    with database.reading() as connection:
+        found = schema.status(connection)
+    yield Finding("PostgreSQL", Health.OK, f"{kind}, answers")
+    try:
+        with database.reading() as connection:
+            schema.require_current(connection)
+        yield Finding("schema", Health.OK, found.expected)
+    except schema.SchemaMismatch as error:
+        remedy = "Install the newer mustit_pipeline." if "newer" in str(error) else "Run `mustit db upgrade`."
+        yield Finding("schema", Health.PROBLEM, str(error), remedy)
+    else:
+        yield _token_key(settings, database)
+        yield _agents(settings, database)
+        yield _outbox(database)
+    yield _redis(settings)
+    yield _daemon(settings)
+
+
+def _database_remedy(settings: Settings) -> str:
+    if settings.embedded:
+        return "Read the log named here; `mustit` starts PostgreSQL by itself once the cause is gone."
+    return "Start PostgreSQL, or correct MUSTIT_DATABASE_URL."
+
+
+def _token_key(settings: Settings, database: Database) -> Finding:
+    """Whether the key in force opens what is stored."""
+    vault = SessionVault(settings.token_keys())
+    with database.reading() as connection:
+        ids = [row.agent_id for row in agents.read_agents(connection)][:KEY_SAMPLE]
+        sealed = [(agent_id, agents.read_session(connection, agent_id)) for agent_id in ids]
+    tokens = [(agent_id, session) for agent_id, session in sealed if session is not None]
+    wrong = 0
+    for agent_id, session in tokens:
+        try:
+            vault.open(agent_id, session)
+        except SessionUnreadable:
+            wrong += 1
+    if wrong:
+        return Finding(
+            "token key",
+            Health.PROBLEM,
+            f"{wrong} of {len(tokens)} stored tokens do not open with this key",
+            "Put the old key back into MUSTIT_TOKEN_KEY (new:key,old:key); otherwise new tokens are issued one by one.",
+        )
+    return Finding("token key", Health.OK, f"opens {len(tokens)} stored tokens")
+
+
+def _agents(settings: Settings, database: Database) -> Finding:
+    with database.reading() as connection:
+        pool = roster.pool_status(connection, settings, utc_now())
+    detail = (
+        f"{pool.available} of {pool.total} available, {pool.suspended} suspended, {pool.blocked} blocked, "
+        f"circuit {pool.circuit}"
+    )
+    if not pool.total:
+        return Finding("user agents", Health.PROBLEM, detail, "Run `mustit db upgrade` to add the built-in ones.")
+    if pool.circuit != "closed" or not pool.available:
+        return Finding("user agents", Health.WARNING, detail, "It mends itself; blocked agents are unblocked by hand.")
+    return Finding("user agents", Health.OK, detail)
+
+
+def _outbox(database: Database) -> Finding:
+    with database.reading() as connection:
+        counts = outbox.counts(connection)
+    detail = f"{counts.waiting} waiting, {counts.sending} in flight, {counts.failed} failed"
+    if counts.failed:
+        return Finding("outbox", Health.WARNING, detail, "Look at them, mend the cause and replay them.")
+    return Finding("outbox", Health.OK, detail)
+
+
+def _redis(settings: Settings) -> Finding:
+    url = addresses(settings).redis_url
+    if url is None:
+        return Finding("Redis", Health.OK, "off: PostgreSQL counts the limits alone")
+    try:
+        with redis.Redis.from_url(url, socket_timeout=TIMEOUT_SECONDS) as client:
+            client.ping()
+    except redis.RedisError as error:
+        return Finding(
+            "Redis", Health.WARNING, f"does not answer: {error}", "Start it; until then PostgreSQL counts the limits."
+        )
+    return Finding("Redis", Health.OK, "answers")
+
+
+def _daemon(settings: Settings) -> Finding:
+    with dagster_instance(settings) as instance:
+        statuses = instance.get_daemon_statuses()
+    silent = sorted(name for name, status in statuses.items() if status.required and not status.healthy)
+    if silent:
+        return Finding(
+            "Dagster daemon",
+            Health.PROBLEM,
+            f"not running: {', '.join(silent).lower()}",
+            "Start it with `mustit up` (or `dagster-daemon run`); nothing is crawled by itself until then.",
+        )
+    return Finding("Dagster daemon", Health.OK, "running")
+
+
+def _marketplace(settings: Settings) -> Finding:
+    answer = _ask(settings.base_url + "/")
+    if isinstance(answer, str):
+        return Finding("marketplace", Health.PROBLEM, f"{settings.base_url}: {answer}", "Check MUSTIT_BASE_URL.")
+    if answer.status_code >= 500:
+        detail = f"{settings.base_url} answers {answer.status_code}"
+        return Finding("marketplace", Health.PROBLEM, detail, "Wait for it, or check MUSTIT_BASE_URL.")
+    if "token" not in answer.cookies:
+        detail = f"{settings.base_url} answers {answer.status_code} but gives no token cookie"
+        return Finding("marketplace", Health.PROBLEM, detail, "Check that MUSTIT_BASE_URL is the marketplace.")
+    return Finding("marketplace", Health.OK, f"{settings.base_url} answers and issues tokens")
+
+
+def _product_server(settings: Settings) -> Finding:
+    if settings.product_server_url is None:
+        remedy = "Set MUSTIT_PRODUCT_SERVER_URL, or run `mustit up` to have one simulated."
+        return Finding("product server", Health.PROBLEM, "no address is set", remedy)
+    token = settings.product_server_token
+    headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
+    answer = _ask(f"{settings.product_server_url}/api/v1/products/mustit-doctor/1", headers)
+    if isinstance(answer, str):
+        detail = f"{settings.product_server_url}: {answer}"
+        return Finding("product server", Health.PROBLEM, detail, "Start it, or check MUSTIT_PRODUCT_SERVER_URL.")
+    if answer.status_code in (401, 403):
+        detail = f"refuses our key with {answer.status_code}"
+        return Finding("product server", Health.PROBLEM, detail, "Check MUSTIT_PRODUCT_SERVER_TOKEN.")
+    if answer.status_code >= 500:
+        detail = f"{settings.product_server_url} answers {answer.status_code}"
+        return Finding("product server", Health.PROBLEM, detail, "Look at its own logs; events wait until it is back.")
+    return Finding("product server", Health.OK, f"{settings.product_server_url} answers")
+
+
+def _ask(url: str, headers: dict[str, str] | None = None) -> httpx.Response | str:
+    """An answer, or why there is none."""
+    try:
+        return httpx.get(url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"cannot be reached ({error})"

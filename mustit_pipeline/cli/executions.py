@@ -1,0 +1,116 @@
+"""`mustit execution`: what crawls are doing, and how to steer them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.store import executions
+from mustit_pipeline.store.executions import StoredExecution
+
+app = typer.Typer(help="Crawls: what they are doing, and how to steer them.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The execution's id.")]
+
+
+@app.command("list", epilog="Example: `mustit execution list --seller dmont`")
+def show_all(
+    seller: Annotated[str | None, typer.Option("--seller", help="Only this seller's.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List executions, newest first."""
+    with runtime() as ground, ground.database.reading() as connection:
+        found = executions.newest(connection, None if seller is None else SellerId(seller), limit)
+    if as_json:
+        print_json([_document(stored) for stored in found])
+        return
+    print_table(
+        f"{len(found)} executions",
+        ["execution", "seller", "status", "tasks", "failed", "progress", "requests", "started", "ended"],
+        [
+            (
+                stored.execution.id,
+                stored.execution.seller_id,
+                stored.execution.status,
+                stored.execution.total_tasks,
+                stored.execution.failed_tasks,
+                f"{stored.execution.progress_rate:.0f} %",
+                stored.requests,
+                local(stored.execution.started_at),
+                local(stored.execution.ended_at),
+            )
+            for stored in found
+        ],
+    )
+
+
+@app.command("show", epilog="Example: `mustit execution show 0b6f…`")
+def show(execution_id: Id, as_json: Json = False) -> None:
+    """Show one execution, with its failures by reason."""
+    with runtime() as ground, ground.database.reading() as connection:
+        stored = executions.get(connection, ExecutionId(execution_id))
+        changes = executions.changes_by_type(connection, stored.execution.id.value)
+        failures = executions.failures_by_reason(connection, stored)
+    document = _document(stored) | {"changes": changes, "failures": failures}
+    if as_json:
+        print_json(document)
+        return
+    print_fields({name: value for name, value in document.items() if name != "failures"})
+    if failures:
+        print_table("Failures", ["tasks", "code", "example"], [tuple(failure.values()) for failure in failures])
+
+
+@app.command("pause", epilog="Example: `mustit execution pause 0b6f…`")
+def pause(execution_id: Id, as_json: Json = False) -> None:
+    """Let no further task of a running execution be taken."""
+    with runtime() as ground:
+        _say(crawls.pause(ground.database, ExecutionId(execution_id)), as_json)
+
+
+@app.command("resume", epilog="Example: `mustit execution resume 0b6f…`")
+def resume(execution_id: Id, as_json: Json = False) -> None:
+    """Go on with a paused or failed execution from what is stored."""
+    with runtime() as ground:
+        _say(crawls.resume(ground.database, ExecutionId(execution_id)), as_json)
+
+
+@app.command("cancel", epilog="Example: `mustit execution cancel 0b6f…`")
+def cancel(execution_id: Id, as_json: Json = False) -> None:
+    """End an execution and its open tasks for good."""
+    with runtime() as ground:
+        _say(crawls.cancel(ground.database, ExecutionId(execution_id), utc_now()), as_json)
+
+
+def _say(stored: StoredExecution, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(stored))
+    else:
+        out.print(f"{stored.execution.id} is {stored.execution.status}.", highlight=False)
+
+
+def _document(stored: StoredExecution) -> dict[str, Any]:
+    execution = stored.execution
+    return {
+        "executionId": str(execution.id),
+        "sellerId": execution.seller_id.value,
+        "status": execution.status.value,
+        "triggeredBy": stored.triggered_by,
+        "totalTasks": execution.total_tasks,
+        "completedTasks": execution.completed_tasks,
+        "failedTasks": execution.failed_tasks,
+        "progressRate": round(execution.progress_rate, 2),
+        "successRate": round(execution.success_rate, 2),
+        "requests": stored.requests,
+        "throttled": stored.throttled,
+        "listedCount": stored.listed_count,
+        "sweep": stored.sweep_status.value,
+        "createdAt": execution.created_at.isoformat(),
+        "startedAt": execution.started_at.isoformat() if execution.started_at else None,
+        "endedAt": execution.ended_at.isoformat() if execution.ended_at else None,
+        "error": execution.error_text,
+    }

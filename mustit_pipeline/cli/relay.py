@@ -1,0 +1,74 @@
+"""`mustit relay`: send what waits, through the same Dagster job that the daemon runs."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.runtime import Runtime, dagster_instance, runtime
+from mustit_pipeline.store import outbox
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+PATIENCE_SECONDS = 60.0
+
+
+class RelayFailed(Exception):
+    """The relay could not run; the message says why."""
+
+
+def relay(as_json: Json = False) -> None:
+    """Send waiting product events until nothing is due; back-offs of up to a minute are waited out.
+
+    Example: `mustit relay --json`
+    """
+    with runtime() as ground, dagster_instance(ground.settings) as instance:
+        report = run_relay(ground, instance, quiet=as_json)
+    if as_json:
+        print_json(report)
+    else:
+        out.print(
+            f"sent {report['sent']}, superseded {report['superseded']}, failed {report['failed']}, "
+            f"waiting {report['waiting']}",
+            highlight=False,
+        )
+    raise typer.Exit(1 if report["failed"] else 0)
+
+
+def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = False) -> dict[str, Any]:
+    """Run the relay job; returns sent, superseded, failed and waiting."""
+    from mustit_pipeline.definitions import defs
+
+    with ground.database.reading() as connection:
+        start = outbox.counts(connection)
+
+    def look() -> tuple[int, int | None]:
+        with ground.database.reading() as connection:
+            now = outbox.counts(connection)
+        return now.completed - start.completed, start.waiting + start.sending
+
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    with watched("relaying", look, quiet=quiet):
+        result = defs.get_job_def("relay_product_outbox").execute_in_process(
+            instance=instance,
+            raise_on_error=False,
+            run_config={
+                "ops": {"relay_waiting_events": {"config": {"patience_seconds": PATIENCE_SECONDS}}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+        )
+    if not any(event.is_step_success and event.step_key == "relay_waiting_events" for event in result.all_events):
+        raise RelayFailed(_reason(result))
+    return result.output_for_node("relay_waiting_events")
+
+
+def _reason(result: "dg.ExecuteInProcessResult") -> str:
+    """Why the relay could not even try."""
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error is not None:
+            error = event.step_failure_data.error
+            return (error.cause or error).message.strip()
+    return "the relay did not run"

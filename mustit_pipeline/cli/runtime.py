@@ -1,0 +1,102 @@
+"""What a command runs on: settings, the upgraded database, and Dagster's instance, each opened when first needed."""
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.store import schema
+from mustit_pipeline.store.database import Database, addresses, open_database
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One command's ground."""
+
+    settings: Settings
+    database: Database
+
+
+@contextmanager
+def runtime() -> Generator[Runtime]:
+    """Open the database; the embedded one is brought up to date first, another one must be so already."""
+    settings = load_settings()
+    if settings.embedded:
+        upgrade(settings)
+    database = open_database(settings)
+    try:
+        yield Runtime(settings, database)
+    finally:
+        database.close()
+
+
+def upgrade(settings: Settings) -> schema.SchemaStatus:
+    """Bring the schema up to date and add the built-in user agents; returns where the database stood before."""
+    database = open_database(settings, check_schema=False)
+    try:
+        with database.reading() as connection:
+            before = schema.status(connection)
+            if before.is_current:
+                return before
+        with database.transaction() as connection:
+            before = _upgrade(connection)
+    finally:
+        database.close()
+    return before
+
+
+def _upgrade(connection: Connection) -> schema.SchemaStatus:
+    before = schema.upgrade(connection)
+    roster.ensure_builtin(connection)
+    return before
+
+
+def dagster_environment(settings: Settings) -> dict[str, str]:
+    """What a Dagster process needs in its environment, with DAGSTER_HOME made ready."""
+    given = os.environ.get("DAGSTER_HOME")
+    home = Path(given) if given else settings.home / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
+    target = home / "dagster.yaml"
+    if given is None or not target.exists():
+        if not (ROOT / "dagster.yaml").exists():
+            raise SettingsError(f"DAGSTER_HOME is not set and there is no dagster.yaml in {ROOT}")
+        fresh = target.with_suffix(f".{os.getpid()}")
+        shutil.copyfile(ROOT / "dagster.yaml", fresh)
+        fresh.replace(target)
+    url = addresses(settings).dagster_database_url
+    return {
+        "DAGSTER_HOME": str(home),
+        "DAGSTER_STORAGE_URL": url.render_as_string(hide_password=False),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+        "MUSTIT_HOME": str(settings.home),
+    }
+
+
+@contextmanager
+def dagster_instance(settings: Settings) -> Generator["dg.DagsterInstance"]:
+    """Dagster's instance, with its storage in our PostgreSQL."""
+    os.environ.update(dagster_environment(settings))
+    import dagster as dg
+
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
+    """Make a seller a partition at once; the sensor only reconciles."""
+    from mustit_pipeline.defs.partitions import SELLERS
+
+    if not instance.has_dynamic_partition(SELLERS, seller_id):
+        instance.add_dynamic_partitions(SELLERS, [seller_id])

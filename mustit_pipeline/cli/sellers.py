@@ -1,0 +1,132 @@
+"""`mustit seller`: who is crawled, and how often."""
+
+from typing import Annotated, Any
+
+import typer
+
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
+from mustit_pipeline.cli.runtime import dagster_instance, ensure_partition, runtime
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.seller import Seller
+from mustit_pipeline.domain.states import SellerStatus
+from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.store import sellers
+from mustit_pipeline.store.sellers import SellerOverview
+
+app = typer.Typer(help="Sellers: who is crawled, and how often.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The seller's id on the marketplace.")]
+
+
+@app.command("add", epilog='Example: `mustit seller add dmont --name "D.MONT" --interval 6h`')
+def add(
+    seller_id: Id,
+    name: Annotated[str, typer.Option("--name", help="How people call the seller.")],
+    interval: Annotated[str, typer.Option("--interval", help="1d to 30d, or 1h to 23h.")] = "1d",
+    as_json: Json = False,
+) -> None:
+    """Register a seller; its first crawl is due at once."""
+    seller_key, every = SellerId(seller_id), CrawlingInterval.parse(interval)
+    with runtime() as ground:
+        seller = registry.register(ground.database, seller_key, name, every, utc_now())
+        with dagster_instance(ground.settings) as instance:
+            ensure_partition(instance, seller.seller_id.value)
+    _say(seller, f"Registered {seller.seller_id}, crawled every {seller.interval}.", as_json)
+
+
+@app.command("list", epilog="Example: `mustit seller list --status ACTIVE`")
+def show_all(
+    status: Annotated[SellerStatus | None, typer.Option("--status", help="Only these.")] = None, as_json: Json = False
+) -> None:
+    """List the sellers."""
+    with runtime() as ground, ground.database.reading() as connection:
+        found = sellers.overview(connection, status)
+    if as_json:
+        print_json([_overview(entry) for entry in found])
+        return
+    print_table(
+        f"{len(found)} sellers",
+        ["id", "name", "status", "interval", "products", "complete", "next crawl"],
+        [
+            (
+                entry.seller.seller_id,
+                entry.seller.name,
+                entry.seller.status,
+                entry.seller.interval,
+                entry.seller.total_product_count,
+                entry.complete_products,
+                local(entry.next_due_at),
+            )
+            for entry in found
+        ],
+    )
+
+
+@app.command("show", epilog="Example: `mustit seller show dmont`")
+def show(seller_id: Id, as_json: Json = False) -> None:
+    """Show one seller."""
+    with runtime() as ground, ground.database.reading() as connection:
+        sellers.get(connection, SellerId(seller_id))
+        [entry] = sellers.overview(connection, seller_id=SellerId(seller_id))
+    if as_json:
+        print_json(_overview(entry))
+    else:
+        print_fields(_overview(entry))
+
+
+@app.command("set-interval", epilog="Example: `mustit seller set-interval dmont 7d`")
+def set_interval(
+    seller_id: Id,
+    interval: Annotated[str, typer.Argument(metavar="INTERVAL", help="1d to 30d, or 1h to 23h.")],
+    as_json: Json = False,
+) -> None:
+    """Crawl a seller at another interval."""
+    every = CrawlingInterval.parse(interval)
+    with runtime() as ground:
+        seller = registry.change_interval(ground.database, SellerId(seller_id), every, utc_now())
+    _say(seller, f"{seller.seller_id} is crawled every {seller.interval} now.", as_json)
+
+
+@app.command("activate", epilog="Example: `mustit seller activate dmont`")
+def activate(seller_id: Id, as_json: Json = False) -> None:
+    """Crawl a seller again."""
+    with runtime() as ground:
+        seller = registry.activate(ground.database, SellerId(seller_id), utc_now())
+    _say(seller, f"{seller.seller_id} is ACTIVE.", as_json)
+
+
+@app.command("deactivate", epilog="Example: `mustit seller deactivate dmont`")
+def deactivate(seller_id: Id, as_json: Json = False) -> None:
+    """Crawl a seller no more; a crawl that is under way is cancelled."""
+    with runtime() as ground:
+        seller = registry.deactivate(ground.database, SellerId(seller_id), utc_now())
+    _say(seller, f"{seller.seller_id} is INACTIVE.", as_json)
+
+
+def _say(seller: Seller, text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(seller))
+    else:
+        out.print(text, markup=False, highlight=False)
+
+
+def _document(seller: Seller) -> dict[str, Any]:
+    return {
+        "sellerId": seller.seller_id.value,
+        "name": seller.name,
+        "status": seller.status.value,
+        "interval": str(seller.interval),
+        "totalProductCount": seller.total_product_count,
+        "createdAt": seller.created_at.isoformat(),
+        "updatedAt": seller.updated_at.isoformat(),
+    }
+
+
+def _overview(entry: SellerOverview) -> dict[str, Any]:
+    last = entry.last_triggered_at
+    return _document(entry.seller) | {
+        "completeProducts": entry.complete_products,
+        "nextDueAt": entry.next_due_at.isoformat(),
+        "lastTriggeredAt": None if last is None else last.isoformat(),
+    }

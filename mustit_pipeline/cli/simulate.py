@@ -1,0 +1,51 @@
+"""`mustit simulate`: the marketplace or the product server as a real HTTP server, for trying things out."""
+
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+
+from mustit_pipeline.cli.output import err
+from mustit_pipeline.settings import load_settings
+
+app = typer.Typer(help="Simulated servers with switchable faults, for trying things out.", no_args_is_help=True)
+
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 takes any free port.")]
+
+
+@app.command("marketplace", epilog='Example: `mustit simulate marketplace --port 9001 --sellers "dmont:120"`')
+def marketplace(
+    port: Port = 0,
+    sellers: Annotated[str, typer.Option("--sellers", help="Sellers to make: id:products,id:products")] = "",
+    seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same world.")] = 1,
+) -> None:
+    """Run a simulated marketplace until Ctrl-C; its world is kept under MUSTIT_HOME."""
+    settings = load_settings()
+    arguments = [
+        *("--requests-per-window", str(settings.requests_per_hour), "--window-seconds", str(settings.window_seconds)),
+        *("--min-gap-seconds", str(settings.min_request_gap_seconds), "--seed", str(seed)),
+        *("--first-page-no", str(settings.first_page_no), "--listing-path", settings.listing_path),
+    ]
+    if sellers:
+        arguments.append(f"--sellers={sellers}")
+    _run("marketplace", port, arguments)
+
+
+@app.command("product-server", epilog="Example: `mustit simulate product-server --port 9002`")
+def product_server(port: Port = 0) -> None:
+    """Run a simulated product server until Ctrl-C; its state is kept under MUSTIT_HOME."""
+    _run("product-server", port, [])
+
+
+def _run(server: str, port: int, arguments: list[str]) -> None:
+    state = load_settings().home / "simulator"
+    err.print(f"Simulated {server}; control API under /_control/, state in {state}. Ctrl-C ends it.", highlight=False)
+    command = [sys.executable, "-m", "mustit_pipeline.simulator", server, "--port", str(port), "--state", str(state)]
+    with subprocess.Popen([*command, *arguments]) as process:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            code = process.wait()
+    raise typer.Exit(0 if code in (0, -15, -2) else 1)

@@ -1,0 +1,177 @@
+"""`mustit up`: everything on one machine, until Ctrl-C."""
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import httpx
+
+from mustit_pipeline import embedded
+from mustit_pipeline.cli.demo import SELLERS
+from mustit_pipeline.cli.output import err, out
+from mustit_pipeline.cli.runtime import (
+    ROOT,
+    Runtime,
+    dagster_environment,
+    dagster_instance,
+    ensure_partition,
+    runtime,
+)
+from mustit_pipeline.cli.supervisor import Child, Supervisor
+from mustit_pipeline.cli.world import World, simulated_world
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.settings import Settings, SettingsError, load_settings
+
+HOST = "127.0.0.1"
+CHECK_SECONDS = 0.5
+START_SECONDS = 120.0
+
+
+class Stopped(Exception):
+    """Somebody asked us to stop."""
+
+
+def up() -> None:
+    """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world where none is configured.
+
+    Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
+    """
+    settings = load_settings()
+    _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    try:
+        with _only_one(settings.home):
+            try:
+                with simulated_world(SELLERS, announce=True) as world, runtime() as ground:
+                    _serve(world, ground)
+            finally:
+                if settings.embedded:
+                    embedded.stop(settings.home)
+    except Stopped:
+        pass
+    err.print("Everything is stopped; the data stays in", settings.home, highlight=False)
+
+
+def _serve(world: World, ground: Runtime) -> None:
+    supervisor = Supervisor(lambda text: err.print(text, markup=False, highlight=False))
+    try:
+        _prepare(world, ground)
+        environment = {**os.environ, **dagster_environment(ground.settings)}
+        logs = ground.settings.home / "logs"
+        workspace = str(ROOT / "workspace.yaml")
+        commands = Path(sys.executable).parent
+        port = str(ground.settings.dagster_port)
+        supervisor.add(
+            Child(
+                "Dagster UI",
+                [str(commands / "dagster-webserver"), "-h", HOST, "-p", port, "-w", workspace],
+                environment,
+                logs / "dagster-webserver.log",
+            )
+        )
+        supervisor.add(
+            Child(
+                "Dagster daemon",
+                [str(commands / "dagster-daemon"), "run", "-w", workspace],
+                environment,
+                logs / "dagster-daemon.log",
+            )
+        )
+        _wait_for_ui(ground.settings, supervisor)
+        _welcome(world, ground.settings)
+        while True:
+            supervisor.check()
+            _check_world(world)
+            time.sleep(CHECK_SECONDS)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        err.print("stopping …")
+        supervisor.stop()
+
+
+def _prepare(world: World, ground: Runtime) -> None:
+    """Make Dagster's tables before several processes would, and the demo sellers of a simulated marketplace."""
+    with dagster_instance(ground.settings) as instance:
+        if world.marketplace is None:
+            return
+        for seller_id in SELLERS:
+            try:
+                registry.register(ground.database, SellerId(seller_id), seller_id, CrawlingInterval.hours(1), utc_now())
+            except Conflict:
+                continue
+        for seller_id in SELLERS:
+            ensure_partition(instance, seller_id)
+
+
+def _wait_for_ui(settings: Settings, supervisor: Supervisor) -> None:
+    err.print("starting the Dagster UI and daemon …")
+    deadline = time.monotonic() + START_SECONDS
+    url = f"http://{HOST}:{settings.dagster_port}/server_info"
+    while time.monotonic() < deadline:
+        supervisor.check()
+        try:
+            if httpx.get(url, timeout=2.0, trust_env=False).is_success:
+                return
+        except httpx.HTTPError:
+            time.sleep(CHECK_SECONDS)
+    err.print(f"the Dagster UI does not answer at {url} yet; going on", highlight=False)
+
+
+def _welcome(world: World, settings: Settings) -> None:
+    out.print()
+    out.print(f"  Dagster UI       http://{HOST}:{settings.dagster_port}", highlight=False)
+    simulated = " (simulated)" if world.marketplace is not None else ""
+    out.print(f"  Marketplace      {settings.base_url}{simulated}", highlight=False)
+    simulated = " (simulated)" if world.product_server is not None else ""
+    out.print(f"  Product server   {settings.product_server_url}{simulated}", highlight=False)
+    out.print(f"  Data and logs    {settings.home}", highlight=False, soft_wrap=True)
+    out.print()
+    out.print("Crawls start by themselves within half a minute. Ctrl-C stops everything.")
+
+
+def _check_world(world: World) -> None:
+    for name, server in (("simulated marketplace", world.marketplace), ("product server", world.product_server)):
+        if server is not None and not server.running:
+            err.print(f"The {name} has ended; restarting it.", highlight=False)
+            server.restart()
+
+
+def _refuse_taken_port(variable: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise SettingsError(
+                f"port {port} on {HOST} cannot be used ({error.strerror}): "
+                f"stop what listens there, or set {variable} to another port"
+            ) from None
+
+
+@contextmanager
+def _only_one(home: Path) -> Generator[None]:
+    """Two of us on one home would fight over everything."""
+    path = home / "run" / "up.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"`mustit up` is running already in {home}") from None
+        yield
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped

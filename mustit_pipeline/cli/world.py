@@ -1,0 +1,73 @@
+"""The simulated world that `up` and `demo` use where no real servers are configured."""
+
+import fcntl
+import json
+import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mustit_pipeline.settings import Settings, load_settings, simulated_world_file
+from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
+
+SEED = 20261116
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The servers at both ends; None where a real one is configured."""
+
+    settings: Settings
+    marketplace: RunningSimulator | None
+    product_server: RunningSimulator | None
+
+
+@contextmanager
+def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[World]:
+    """Start what is not configured, with the same limits that the crawler keeps to, and point the settings at it."""
+    settings = load_settings()
+    state = settings.home / "simulator"
+    with ExitStack() as stack:
+        marketplace = product_server = None
+        urls: dict[str, str] = {}
+        if "MUSTIT_BASE_URL" not in os.environ:
+            marketplace = stack.enter_context(
+                start_marketplace(
+                    state=state,
+                    seed=SEED,
+                    sellers=sellers,
+                    requests_per_window=settings.requests_per_hour,
+                    window_seconds=settings.window_seconds,
+                    min_gap_seconds=settings.min_request_gap_seconds,
+                    first_page_no=settings.first_page_no,
+                    listing_path=settings.listing_path,
+                )
+            )
+            urls["base_url"] = marketplace.url
+        if "MUSTIT_PRODUCT_SERVER_URL" not in os.environ:
+            product_server = stack.enter_context(start_product_server(state=state))
+            urls["product_server_url"] = product_server.url
+        if announce and urls:
+            stack.enter_context(_announced(settings.home, urls))
+        for name, url in urls.items():
+            os.environ[f"MUSTIT_{name.upper()}"] = url
+        load_settings.cache_clear()
+        yield World(load_settings(), marketplace, product_server)
+
+
+@contextmanager
+def _announced(home: Path, urls: dict[str, str]) -> Generator[None]:
+    """Let other commands of this home find the servers, for as long as we hold the file's lock."""
+    path = simulated_world_file(home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.seek(0)
+        file.truncate()
+        json.dump(urls, file)
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

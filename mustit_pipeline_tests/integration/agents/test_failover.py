@@ -1,0 +1,248 @@
+"""Redis lost, flushed, slow or restarted in the middle of a crawl: the limits hold, and the work goes on."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from uuid import UUID
+
+from sqlalchemy import text
+
+from mustit_pipeline.agents.limiter import FreeIn, Slot
+from mustit_pipeline.agents.shared_limiter import MOVE_SECONDS, SharedLimiter
+from mustit_pipeline.store.agent_bookings import AgentLimits
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.integration.agents.servers import RedisServer, most_in_a_window, smallest_gap
+
+LIMITS = AgentLimits(requests=6, window=1.5, gap=0.03)
+HOLD = 0.6
+Arrivals = dict[UUID, list[float]]
+
+
+async def crawl(limiter: SharedLimiter, arrivals: Arrivals, until: float, seed: int) -> None:
+    """A worker whose requests arrive at some moment between booking and answer."""
+    random = Random(seed)
+
+    async def keep_going() -> None:
+        while time.monotonic() < until:
+            answer = await limiter.acquire()
+            if isinstance(answer, FreeIn):
+                await asyncio.sleep(min(answer.seconds or 0.05, 0.2))
+                continue
+            await asyncio.sleep(random.uniform(0, 0.02))
+            arrivals[answer.agent_id].append(time.monotonic())
+            await asyncio.sleep(random.uniform(0, 0.02))
+            await limiter.settle(answer)
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            await limiter.sync()
+
+    reporting = asyncio.create_task(report())
+    try:
+        await asyncio.gather(*(keep_going() for _ in range(3)))
+    finally:
+        reporting.cancel()
+        with suppress(asyncio.CancelledError):
+            await reporting
+
+
+async def disturbed(
+    database: Database, redis: RedisServer, seconds: float, fault: Callable[[], None], workers: int = 2
+) -> tuple[Arrivals, float, list[str]]:
+    """Workers crawl, the fault happens after half a second; returns what arrived, when it happened, and who counts."""
+    limiters = [SharedLimiter(database, LIMITS, HOLD, redis.url) for _ in range(workers)]
+    arrivals: Arrivals = defaultdict(list)
+    for limiter in limiters:
+        await limiter.start()
+    assert {limiter.counter for limiter in limiters} == {"redis"}
+    until = time.monotonic() + seconds
+    crawls = [asyncio.create_task(crawl(each, arrivals, until, number)) for number, each in enumerate(limiters)]
+    await asyncio.sleep(0.5)
+    happened = time.monotonic()
+    await asyncio.to_thread(fault)
+    await asyncio.gather(*crawls)
+    counters = [limiter.counter for limiter in limiters]
+    for limiter in limiters:
+        await limiter.close()
+    return arrivals, happened, counters
+
+
+def assert_limits_held(arrivals: Arrivals) -> None:
+    for moments in arrivals.values():
+        assert most_in_a_window(moments, LIMITS.window) <= LIMITS.requests
+        assert smallest_gap(moments) >= LIMITS.gap
+
+
+def after(arrivals: Arrivals, moment: float) -> int:
+    return sum(arrival > moment for moments in arrivals.values() for arrival in moments)
+
+
+def test_limits_hold_and_work_goes_on_when_redis_is_killed(database: Database, redis_server: RedisServer) -> None:
+    arrivals, happened, counters = asyncio.run(disturbed(database, redis_server, 3.0, redis_server.kill))
+    assert_limits_held(arrivals)
+    assert set(counters) == {"postgres"}
+    assert after(arrivals, happened + 1.0) >= LIMITS.requests
+
+
+def test_limits_hold_when_redis_is_flushed_and_it_counts_again(database: Database, redis_server: RedisServer) -> None:
+    arrivals, happened, counters = asyncio.run(
+        disturbed(database, redis_server, 3.2, lambda: redis_server.client().flushall())
+    )
+    assert_limits_held(arrivals)
+    assert set(counters) == {"redis"}
+    assert after(arrivals, happened + 1.0) >= LIMITS.requests
+
+
+def test_limits_hold_when_redis_restarts_empty(database: Database, redis_server: RedisServer) -> None:
+    def restart() -> None:
+        redis_server.kill()
+        redis_server.start()
+
+    arrivals, happened, counters = asyncio.run(disturbed(database, redis_server, 3.2, restart))
+    assert_limits_held(arrivals)
+    assert set(counters) == {"redis"}
+    assert after(arrivals, happened + 1.0) >= LIMITS.requests
+
+
+def test_limits_hold_when_redis_restarts_with_an_old_snapshot(database: Database, redis_server: RedisServer) -> None:
+    """Every key is there, the epoch too: only the server's run id tells that the counts are old."""
+
+    def restart() -> None:
+        redis_server.kill()
+        redis_server.start()
+
+    async def scenario() -> None:
+        limiter = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
+        await limiter.start()
+        redis_server.client().save()
+        slots = [slot for slot in [await limiter.acquire() for _ in range(6)] if isinstance(slot, Slot)]
+        assert len(slots) == 6
+        await asyncio.to_thread(restart)
+        assert redis_server.client().get("mustit:{agents}:epoch") is not None
+        assert isinstance(await limiter.acquire(), FreeIn)
+        await limiter.close()
+
+    asyncio.run(scenario())
+
+
+def test_limits_hold_when_redis_stalls_and_comes_back(database: Database, redis_server: RedisServer) -> None:
+    def stall() -> None:
+        redis_server.stall()
+        time.sleep(1.2)
+        redis_server.go_on()
+
+    arrivals, happened, _ = asyncio.run(disturbed(database, redis_server, 3.2, stall))
+    assert_limits_held(arrivals)
+    assert after(arrivals, happened + 1.0) >= LIMITS.requests
+
+
+def test_evicted_counts_are_noticed(database: Database, redis_server: RedisServer) -> None:
+    async def scenario() -> None:
+        limiter = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
+        await limiter.start()
+        slot = await limiter.acquire()
+        assert isinstance(slot, Slot)
+        await limiter.settle(slot)
+        before = _epoch(database)
+        redis_server.client().delete(*redis_server.client().keys("mustit:{agents}:e:*"))
+        await asyncio.sleep(2 * LIMITS.gap)
+        for _ in range(6):
+            assert isinstance(await limiter.acquire(), Slot)
+        assert _epoch(database) > before
+        await limiter.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_dead_worker_left_unwritten_counts_as_used(database: Database, redis_server: RedisServer) -> None:
+    limits = AgentLimits(requests=20, window=60.0, gap=0.0)
+
+    async def scenario() -> None:
+        dead, heir = (SharedLimiter(database, limits, HOLD, redis_server.url) for _ in range(2))
+        await dead.start()
+        await heir.start()
+        lost = [slot for slot in [await dead.acquire() for _ in range(6)] if isinstance(slot, Slot)]
+        assert len(lost) == 6
+        redis_server.kill()
+        started = time.monotonic()
+        used: dict[UUID, int] = defaultdict(int)
+        while True:
+            answer = await heir.acquire()
+            if isinstance(answer, Slot):
+                used[answer.agent_id] += 1
+                await heir.settle(answer)
+            elif answer.seconds is not None and answer.seconds > 5:
+                break
+            else:
+                await asyncio.sleep(min(answer.seconds or 0.05, 0.2))
+        assert time.monotonic() - started >= MOVE_SECONDS
+        # Two bookings of each agent may go unwritten with this limit, and the dead worker had made one.
+        assert {*used.values()} == {limits.requests - 2}
+        await heir.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_without_redis_makes_all_count_in_postgres(database: Database, redis_server: RedisServer) -> None:
+    async def scenario() -> None:
+        rich = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
+        await rich.start()
+        poor = SharedLimiter(database, LIMITS, HOLD, None)
+        for _ in range(4):
+            await poor.sync()
+            await rich.sync()
+        assert (rich.counter, poor.counter) == ("postgres", "postgres")
+        assert isinstance(await poor.acquire(), Slot)
+        assert isinstance(await rich.acquire(), Slot)
+        await poor.close()
+        await rich.sync()
+        assert rich.counter == "redis"
+        await rich.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_hears_nothing_from_postgres_stops_booking_in_redis(
+    database: Database, redis_server: RedisServer
+) -> None:
+    async def scenario() -> None:
+        limiter = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
+        await limiter.start()
+        limiter._confirmed = float("-inf")
+        with database.transaction() as connection:
+            connection.execute(text("UPDATE pool_state SET counter = 'moving', epoch = epoch + 1, moved_at = now()"))
+        assert isinstance(await limiter.acquire(), Slot)
+        assert limiter.counter in ("postgres", "redis")
+        assert _epoch(database) > 1
+        await limiter.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_worker_leaves_every_booking_and_no_trace_of_itself(
+    database: Database, redis_server: RedisServer
+) -> None:
+    async def scenario() -> None:
+        limiter = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
+        await limiter.start()
+        slots = [slot for slot in [await limiter.acquire() for _ in range(3)] if isinstance(slot, Slot)]
+        await limiter.settle(slots[0])
+        await limiter.close()
+
+    asyncio.run(scenario())
+    with database.reading() as connection:
+        rows = connection.execute(
+            text("SELECT count(*), count(answered_at), (SELECT count(*) FROM pool_workers) FROM agent_bookings")
+        ).one()
+        today = connection.execute(text("SELECT sum(requests_today) FROM user_agents")).scalar_one()
+    assert tuple(rows) == (3, 1, 0)
+    assert today == 3
+
+
+def _epoch(database: Database) -> int:
+    with database.reading() as connection:
+        return connection.execute(text("SELECT epoch FROM pool_state")).scalar_one()
