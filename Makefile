@@ -34,7 +34,8 @@ lint: setup ## formatting, lint rules, types, import rules, Dagster definitions
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/dagster definitions validate -m mustit_pipeline.definitions
+	@home=$$(mktemp -d) && trap 'rm -rf "$$home"' EXIT && \
+	  DAGSTER_HOME=$$home $(BIN)/dagster definitions validate -m mustit_pipeline.definitions
 
 format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff format .

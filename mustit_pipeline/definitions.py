@@ -16,6 +16,7 @@ defs = dg.Definitions(
     jobs=[crawl_seller, relay_product_outbox],
     sensors=[seller_partitions, due_crawls, waiting_outbox],
     schedules=[relay_every_5_minutes],
-    resources={"pipeline": Pipeline()},
+    # Tables are the values; what little ops hand to each other stays in the run's own process.
+    resources={"pipeline": Pipeline(), "io_manager": dg.mem_io_manager},
     executor=dg.in_process_executor,
 )

@@ -3,7 +3,6 @@
 import logging
 import sys
 
-import click
 import structlog
 import typer
 
@@ -40,18 +39,10 @@ def main() -> None:
     """Run the command; exit 0 done, 1 failed, 2 usage."""
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
     )
     try:
-        app(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        err.print("interrupted")
-        sys.exit(130)
+        app()
     except EXPECTED as error:
         _explain(error)
         sys.exit(1)

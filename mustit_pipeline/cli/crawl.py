@@ -88,7 +88,7 @@ def run_crawl(
         err.print(f"Joined the open execution {execution_id}.", highlight=False)
     _refuse_paused(opened.stored)
     ensure_partition(instance, seller_id.value)
-    job = defs.get_job_def("crawl_seller")
+    job = defs.resolve_job_def("crawl_seller")
 
     def look() -> tuple[int, int | None]:
         execution = find(ground.database, execution_id).execution
@@ -127,8 +127,8 @@ def _tell(summary: CrawlSummary) -> None:
     execution = summary.stored.execution
     changes = ", ".join(f"{kind} {number}" for kind, number in summary.changes.items()) or "none"
     out.print(
-        f"{execution.seller_id}: {execution.status}, {execution.completed_tasks} of {execution.total_tasks} tasks done, "
-        f"{execution.failed_tasks} failed, {summary.stored.requests} requests, sweep {summary.stored.sweep_status}",
+        f"{execution.seller_id}: {execution.status}, {execution.completed_tasks} of {execution.total_tasks} tasks "
+        f"done, {execution.failed_tasks} failed, {summary.stored.requests} requests, sweep {summary.stored.sweep_status}",
         markup=False,
         highlight=False,
     )

@@ -52,7 +52,7 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
 
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     with watched("relaying", look, quiet=quiet):
-        result = defs.get_job_def("relay_product_outbox").execute_in_process(
+        result = defs.resolve_job_def("relay_product_outbox").execute_in_process(
             instance=instance,
             raise_on_error=False,
             run_config={

@@ -52,7 +52,6 @@ def refuse_failed_events(totals: dict[str, int]) -> None:
 @dg.job(
     description="Sends waiting product events, once each and in order.",
     executor_def=dg.in_process_executor,
-    resource_defs={"io_manager": dg.mem_io_manager},
 )
 def relay_product_outbox() -> None:
     refuse_failed_events(relay_waiting_events())

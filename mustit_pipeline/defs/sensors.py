@@ -67,7 +67,7 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
 
 
 @dg.sensor(
-    job=crawl_seller,
+    job_name=crawl_seller.name,
     minimum_interval_seconds=15,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
@@ -97,7 +97,7 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
 
 
 @dg.sensor(
-    job=relay_product_outbox,
+    job_name=relay_product_outbox.name,
     minimum_interval_seconds=15,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Sends product events as soon as they wait; one relay at a time is enough.",

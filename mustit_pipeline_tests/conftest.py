@@ -1,0 +1,138 @@
+"""Real servers for every test that asks: PostgreSQL and Redis once per process, a fresh database for each test."""
+
+import base64
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from mustit_pipeline import embedded
+from mustit_pipeline.agents import roster
+from mustit_pipeline.embedded import Servers
+from mustit_pipeline.settings import Settings, load_settings
+from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
+from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
+from mustit_pipeline.store import schema
+from mustit_pipeline.store.database import Database, make_engine
+
+TOKEN_KEY = base64.b64encode(bytes(range(32))).decode()
+JWT_SECRET = "only-for-tests-only-for-tests-only"
+SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
+
+MakeSettings = Callable[..., Settings]
+
+
+@dataclass(frozen=True)
+class TestServers:
+    """The servers of this test process; `template` is a database with the whole schema and the built-in agents."""
+
+    __test__ = False
+
+    servers: Servers
+    template: str
+
+    def admin(self) -> psycopg.Connection[Any]:
+        """A connection that can make and drop databases."""
+        url = make_url(self.servers.database_url)
+        return psycopg.connect(
+            host=str(url.query["host"]), port=5432, user="postgres", dbname="postgres", autocommit=True
+        )
+
+
+@pytest.fixture(autouse=True)
+def _fresh_settings() -> Generator[None]:
+    """No test sees the settings that another one has read."""
+    load_settings.cache_clear()
+    yield
+    load_settings.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def test_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestServers]:
+    home = tmp_path_factory.mktemp("servers")
+    servers = embedded.attach(home)
+    template = "template_mustit"
+    started = TestServers(servers, template)
+    with started.admin() as connection:
+        connection.execute(f"CREATE DATABASE {template}")
+    engine = make_engine(make_url(servers.database_url).set(database=template))
+    with engine.begin() as connection:
+        schema.upgrade(connection)
+        roster.ensure_builtin(connection)
+    engine.dispose()
+    yield started
+    embedded.stop(home)
+
+
+@pytest.fixture
+def database_url(test_servers: TestServers) -> Generator[str]:
+    """The address of a fresh database with the schema in it."""
+    name = f"test_{uuid4().hex}"
+    with test_servers.admin() as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {test_servers.template}")
+    yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
+    with test_servers.admin() as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def database(database_url: str) -> Generator[Database]:
+    opened = Database(make_engine(make_url(database_url)))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def make_settings(database_url: str, tmp_path: Path) -> MakeSettings:
+    """Settings for the test's own database; limits wide open unless a test narrows them."""
+
+    def make(**changed: Any) -> Settings:
+        values: dict[str, Any] = {
+            "home": tmp_path / "home",
+            "database_url": database_url,
+            "dagster_database_url": database_url,
+            "token_key": TOKEN_KEY,
+            "jwt_secret": JWT_SECRET,
+            "redis_url": "off",
+            "requests_per_hour": 100_000,
+            "min_request_gap_seconds": 0,
+            "retry_base_seconds": 0.02,
+        }
+        return Settings(**(values | changed))
+
+    return make
+
+
+@pytest.fixture
+def marketplace(tmp_path: Path) -> Generator[RunningSimulator]:
+    """A simulated marketplace of the test's own, limits wide open."""
+    with start_marketplace(
+        state=tmp_path / "simulator", seed=7, requests_per_window=1_000_000, min_gap_seconds=0
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def product_server(tmp_path: Path) -> Generator[RunningSimulator]:
+    """A simulated product server of the test's own."""
+    with start_product_server(state=tmp_path / "simulator") as running:
+        yield running
+
+
+@pytest.fixture
+def market(marketplace: RunningSimulator) -> Generator[MarketplaceControl]:
+    """Hands on the simulated marketplace."""
+    with MarketplaceControl(marketplace.url) as control:
+        yield control
+
+
+@pytest.fixture
+def receiver(product_server: RunningSimulator) -> Generator[ProductServerControl]:
+    """Eyes on the simulated product server."""
+    with ProductServerControl(product_server.url) as control:
+        yield control
