@@ -280,3 +280,24 @@ def _readable(error: ValidationError) -> str:
         shown = "" if private else f", not {problem['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")
     return "\n".join(lines)
+
+
+def settings_page() -> str:
+    """The documentation of every setting, made from the settings themselves."""
+    lines = [
+        "# Settings",
+        "",
+        "Read once from the environment. A wrong value stops the start with a message that names the variable.",
+        "This page is made by `python -m mustit_pipeline.settings`.",
+        "",
+        "| variable | default | what it is |",
+        "|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{field.default}`"
+        lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(settings_page(), end="")

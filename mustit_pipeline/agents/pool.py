@@ -77,6 +77,7 @@ class AgentPool:
         self._open: dict[UUID, _Open] = {}
         self._successes: Counter[UUID] = Counter()
         self._wanted = asyncio.Event()
+        self._closing = False
         self._ticking: asyncio.Task[None] | None = None
         self._errands: set[asyncio.Task[Any]] = set()
 
@@ -92,9 +93,10 @@ class AgentPool:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closing = True
+        self._wanted.set()
         if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+            await self._ticking
         await self._desk.close()
         await asyncio.gather(*self._errands, return_exceptions=True)
         try:
@@ -150,7 +152,7 @@ class AgentPool:
             await self._end_trial(entry.trial, good=False)
 
     async def _book(self, trial: UUID | None) -> Booking | Wait:
-        reason = "limit"
+        reason = "tokens" if self._desk.is_pausing else "limit"
         for _ in range(MOST_TRIES):
             wait = self._paused()
             if wait is not None:
@@ -271,9 +273,10 @@ class AgentPool:
                 raise
 
     async def _tick(self) -> None:
-        while True:
+        while not self._closing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), TICK_SECONDS)
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._wanted.wait()
             self._wanted.clear()
             try:
                 await self._flush()

@@ -22,7 +22,18 @@ class RedisLost(Exception):
     """Redis does not answer, answers too slowly, or with an error."""
 
 
-_DIGESTS = {script: sha1(script.encode(), usedforsecurity=False).hexdigest() for script in SCRIPTS}
+def _bulk(value: str | int | float) -> bytes:
+    text = str(value).encode()
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def _call_of(script: str) -> bytes:
+    digest = sha1(script.encode(), usedforsecurity=False).hexdigest()
+    return b"".join(_bulk(part) for part in ("EVALSHA", digest, 1, PREFIX))
+
+
+# What every call of a script begins with; packing it anew would cost more than the call itself.
+_CALLS = {script: _call_of(script) for script in SCRIPTS}
 
 
 class RedisLink:
@@ -33,8 +44,10 @@ class RedisLink:
         self._connection = connection
         self.run_id = run_id
         self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._unsent: list[bytes] = []
+        self._work = asyncio.Event()
         self._lost: RedisLost | None = None
-        self._reader = asyncio.create_task(self._read())
+        self._tasks = (asyncio.create_task(self._read()), asyncio.create_task(self._write()))
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -65,10 +78,10 @@ class RedisLink:
             raise self._give_up("the connection to Redis is closed")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        packed = self._connection.pack_command("EVALSHA", _DIGESTS[script], 1, PREFIX, *arguments)
+        self._unsent += (b"*%d\r\n" % (4 + len(arguments)), _CALLS[script], *map(_bulk, arguments))
+        self._work.set()
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                await self._connection.send_packed_command(packed, check_health=False)
                 return await answer
         except TimeoutError:
             raise self._give_up("Redis answers too slowly") from None
@@ -78,10 +91,23 @@ class RedisLink:
     async def close(self) -> None:
         """Give the connection back."""
         self._give_up("closed")
-        self._reader.cancel()
-        await asyncio.gather(self._reader, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._connection.disconnect(nowait=True)
         await self._pool.aclose()
+
+    async def _write(self) -> None:
+        """Send what has gathered since the last turn of the loop in one go."""
+        try:
+            while self._lost is None:
+                await self._work.wait()
+                self._work.clear()
+                packed, self._unsent = b"".join(self._unsent), []
+                if self._connection.is_connected:
+                    await self._connection.send_packed_command(packed, check_health=False)
+        except (RedisError, OSError) as error:
+            self._give_up(f"the connection to Redis broke ({type(error).__name__})")
 
     async def _read(self) -> None:
         try:

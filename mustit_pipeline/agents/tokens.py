@@ -60,6 +60,11 @@ class TokenDesk:
         self._not_before = 0.0
         self.issued = 0
 
+    @property
+    def is_pausing(self) -> bool:
+        """Whether an issue has just failed and none is tried for a while."""
+        return self._pause() > 0
+
     def held(self, agent_id: UUID, token_no: int, user_agent: str) -> Session | None:
         """The session in memory, if it is the agent's present one; close to its end the next one is sent for."""
         held = self._held.get(agent_id)

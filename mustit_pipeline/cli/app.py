@@ -2,50 +2,110 @@
 
 import logging
 import sys
+from importlib import import_module
+from typing import Any
 
-import structlog
 import typer
+from typer.core import TyperGroup
 
-from mustit_pipeline.cli import crawl, database, demo, doctor, executions, relay, sellers, simulate, up
 from mustit_pipeline.cli.output import err, message_of, print_json
 from mustit_pipeline.domain.errors import DomainError
-from mustit_pipeline.embedded import EmbeddedError
-from mustit_pipeline.settings import SettingsError
-from mustit_pipeline.store.database import DatabaseUnreachable
-from mustit_pipeline.store.schema import SchemaMismatch
 
-EXPECTED = (DomainError, SettingsError, EmbeddedError, DatabaseUnreachable, SchemaMismatch, relay.RelayFailed)
+# Module, name in it, and the line that the list of commands shows. A module is imported when its command is run: all
+# of them together take seconds, and most commands need little of it.
+COMMANDS = {
+    "up": ("up", "up", "Run everything until Ctrl-C, with the Dagster UI."),
+    "demo": ("demo", "demo", "Show the whole pipeline at work, and prove that nothing was missed."),
+    "doctor": ("doctor", "doctor", "Look at everything that the pipeline needs."),
+    "crawl": ("crawl", "crawl", "Run one seller's crawl to its end, here and now."),
+    "relay": ("relay", "relay", "Send waiting product events until nothing is due."),
+    "db": ("database", "app", "The database schema."),
+    "seller": ("sellers", "app", "Sellers: who is crawled, and how often."),
+    "execution": ("executions", "app", "Crawls: what they are doing, and how to steer them."),
+    "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
+}
+MARKUP = "markdown"
+
+
+class Commands(TyperGroup):
+    """Shows every command, but imports only the one that is asked for."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in COMMANDS:
+            self.commands[args[0]] = _load(args[0])
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="mustit",
+    cls=Commands,
     help="Crawls Mustit sellers, notices every product change and relays it to the product server.",
-    epilog="Start with `mustit demo` or `mustit up`.",
+    epilog="Example: `mustit demo`, or `mustit up` and a browser.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
 )
-app.command("up")(up.up)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.command("crawl")(crawl.crawl)
-app.command("relay")(relay.relay)
-app.add_typer(database.app, name="db")
-app.add_typer(sellers.app, name="seller")
-app.add_typer(executions.app, name="execution")
-app.add_typer(simulate.app, name="simulate")
+
+
+def _not_loaded() -> None:
+    raise AssertionError("the command was not loaded")
+
+
+for _name, (_, _, _line) in COMMANDS.items():
+    app.command(_name, help=_line)(_not_loaded)
+
+
+def _load(name: str) -> Any:
+    module, attribute, _ = COMMANDS[name]
+    _log_to_stderr()
+    found = getattr(import_module(f"mustit_pipeline.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        found.rich_markup_mode = MARKUP
+        return typer.main.get_group(found)
+    alone = typer.Typer(rich_markup_mode=MARKUP, add_completion=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
 
 
 def main() -> None:
     """Run the command; exit 0 done, 1 failed, 2 usage."""
+    try:
+        app()
+    except Exception as error:
+        if not isinstance(error, _expected()):
+            raise
+        _explain(error)
+        sys.exit(1)
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """Errors whose text is all that a person needs; imported late, because most commands end well."""
+    from mustit_pipeline.cli.runtime import RunFailed
+    from mustit_pipeline.embedded import EmbeddedError
+    from mustit_pipeline.settings import SettingsError
+    from mustit_pipeline.simulator.process import SimulatorStartError
+    from mustit_pipeline.store.database import DatabaseUnreachable
+    from mustit_pipeline.store.schema import SchemaMismatch
+
+    return (
+        DomainError,
+        SettingsError,
+        EmbeddedError,
+        DatabaseUnreachable,
+        SchemaMismatch,
+        RunFailed,
+        SimulatorStartError,
+    )
+
+
+def _log_to_stderr() -> None:
+    """Nothing but results may reach stdout."""
+    import structlog
+
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
     )
-    try:
-        app()
-    except EXPECTED as error:
-        _explain(error)
-        sys.exit(1)
 
 
 def _explain(error: Exception) -> None:

@@ -11,9 +11,8 @@ from rich.table import Table
 from mustit_pipeline.cli.crawl import run_crawl
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.relay import run_relay
-from mustit_pipeline.cli.runtime import Runtime, dagster_instance, runtime
+from mustit_pipeline.cli.runtime import Runtime, dagster_instance, runtime, utc_now
 from mustit_pipeline.cli.world import World, simulated_world
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry

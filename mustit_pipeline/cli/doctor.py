@@ -7,12 +7,12 @@ from enum import StrEnum
 import httpx
 import redis
 import typer
+from rich.text import Text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
-from mustit_pipeline.cli.runtime import dagster_instance
-from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.cli.runtime import dagster_instance, utc_now
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
 from mustit_pipeline.store import agents, outbox, schema
@@ -53,7 +53,7 @@ def doctor(as_json: Json = False) -> None:
         print_table(
             "mustit doctor",
             ["", "what", "found", "how to mend it"],
-            [(f"[{colour[f.health]}]{f.health}[/]", f.subject, f.detail, f.remedy) for f in findings],
+            [(Text(f.health, style=colour[f.health]), f.subject, f.detail, f.remedy) for f in findings],
         )
         problems = sum(finding.health is Health.PROBLEM for finding in findings)
         out.print("Everything is well." if not problems else f"{problems} problems.", highlight=False)

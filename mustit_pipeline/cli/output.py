@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,12 +11,14 @@ from zoneinfo import ZoneInfo
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from mustit_pipeline.domain.errors import DomainError
 
 SEOUL = ZoneInfo("Asia/Seoul")
 
-out = Console()
+# A pipe has no width: tables are not folded for a screen that is not there.
+out = Console(width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
@@ -27,10 +30,12 @@ def print_json(document: object) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows for people."""
-    table = Table(*columns, title=title, title_justify="left", header_style="bold")
+    """Rows for people; names may hold brackets, so that only a Text is ever styled."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*map(_cell, row))
     out.print(table)
 
 
@@ -38,8 +43,12 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     """One thing, field by field."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in fields.items():
-        table.add_row(f"[bold]{name}[/bold]", "" if value is None else str(value))
+        table.add_row(Text(name, style="bold"), _cell(value))
     out.print(table)
+
+
+def _cell(value: object) -> Text:
+    return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
 def local(moment: datetime | None) -> str:

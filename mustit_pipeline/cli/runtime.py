@@ -5,20 +5,32 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.cli.output import err
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
 from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, addresses, open_database
+from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 if TYPE_CHECKING:
     import dagster as dg
 
 ROOT = Path(__file__).parents[2]
+
+
+class RunFailed(Exception):
+    """A Dagster run could not do its work; the message says why."""
+
+
+def utc_now() -> datetime:
+    """The commands' clock."""
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,15 @@ def dagster_instance(settings: Settings) -> Generator["dg.DagsterInstance"]:
     os.environ.update(dagster_environment(settings))
     import dagster as dg
 
-    with dg.DagsterInstance.get() as instance:
+    try:
+        opened = dg.DagsterInstance.get()
+    except OperationalError as error:
+        url = addresses(settings).dagster_database_url.render_as_string(hide_password=True)
+        reason = str(error.orig).strip().splitlines()[-1]
+        raise DatabaseUnreachable(
+            f"Dagster's database does not answer at {url}: {reason}. Check MUSTIT_DAGSTER_DATABASE_URL"
+        ) from None
+    with opened as instance:
         yield instance
 
 
@@ -100,3 +120,25 @@ def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
 
     if not instance.has_dynamic_partition(SELLERS, seller_id):
         instance.add_dynamic_partitions(SELLERS, [seller_id])
+
+
+def announce_partition(settings: Settings, seller_id: str) -> None:
+    """The same for a seller that is stored already: what Dagster cannot be told now, its sensor finds out."""
+    try:
+        with dagster_instance(settings) as instance:
+            ensure_partition(instance, seller_id)
+    except (DatabaseUnreachable, OperationalError) as error:
+        err.print("[yellow]Dagster shows the seller as a partition later:[/yellow]", end=" ")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+
+
+def failure_reason(result: "dg.ExecuteInProcessResult") -> str:
+    """Why a run's first failed step failed, in words for people."""
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error is not None:
+            data = event.step_failure_data
+            if data.user_failure_data is not None and data.user_failure_data.description:
+                return data.user_failure_data.description
+            error = data.error.cause or data.error
+            return error.message.strip()
+    return "the run ended before its first step"

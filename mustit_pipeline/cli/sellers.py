@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import dagster_instance, ensure_partition, runtime
-from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.cli.runtime import announce_partition, runtime, utc_now
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -30,8 +29,7 @@ def add(
     seller_key, every = SellerId(seller_id), CrawlingInterval.parse(interval)
     with runtime() as ground:
         seller = registry.register(ground.database, seller_key, name, every, utc_now())
-        with dagster_instance(ground.settings) as instance:
-            ensure_partition(instance, seller.seller_id.value)
+        announce_partition(ground.settings, seller.seller_id.value)
     _say(seller, f"Registered {seller.seller_id}, crawled every {seller.interval}.", as_json)
 
 

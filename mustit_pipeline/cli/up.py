@@ -23,10 +23,10 @@ from mustit_pipeline.cli.runtime import (
     dagster_instance,
     ensure_partition,
     runtime,
+    utc_now,
 )
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, simulated_world
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry

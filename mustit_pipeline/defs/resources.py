@@ -1,11 +1,12 @@
 """What assets, ops and sensors need: the settings and the business database, opened for one run or tick."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import dagster as dg
 from pydantic import PrivateAttr
 
+from mustit_pipeline.defs.presence import present
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.store.database import Database, open_database
 
@@ -21,7 +22,8 @@ class Pipeline(dg.ConfigurableResource):
         self._settings = load_settings()
         self._database = open_database(self._settings)
         try:
-            yield self
+            with nullcontext() if context.run is None else present(self._database, context.run.run_id):
+                yield self
         finally:
             self._database.close()
 

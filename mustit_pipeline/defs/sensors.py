@@ -1,6 +1,6 @@
 """What starts by itself: partitions follow the registry, crawls start when due, events go out when they wait."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import dagster as dg
@@ -8,19 +8,15 @@ import dagster as dg
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
+from mustit_pipeline.defs.presence import unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import EXECUTION_TAG
+from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.store import outbox, sellers
+from mustit_pipeline.store import breakers, outbox, sellers
 
 CRAWLS_AT_ONCE = 4
 PARTITION_TAG = "dagster/partition"
-ACTIVE = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +36,8 @@ def partition_changes(
     return PartitionChanges(add, remove)
 
 
-def busy_sellers(instance: dg.DagsterInstance) -> set[str]:
+def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
     """Sellers that some unfinished run belongs to."""
-    runs: Sequence[dg.DagsterRun] = instance.get_runs(filters=dg.RunsFilter(statuses=ACTIVE))
     return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags}
 
 
@@ -55,7 +50,9 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     with pipeline.database.reading() as connection:
         registered = sellers.all_ids(connection)
     changes = partition_changes(
-        registered, context.instance.get_dynamic_partitions(SELLERS), busy_sellers(context.instance)
+        registered,
+        context.instance.get_dynamic_partitions(SELLERS),
+        busy_sellers(unfinished_runs(context.instance, pipeline.database)),
     )
     if changes.add:
         context.instance.add_dynamic_partitions(SELLERS, changes.add)
@@ -73,7 +70,7 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
 )
 def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    busy = busy_sellers(context.instance)
+    busy = busy_sellers(unfinished_runs(context.instance, pipeline.database))
     free = CRAWLS_AT_ONCE - len(busy)
     if free <= 0:
         return dg.SkipReason(f"all {CRAWLS_AT_ONCE} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
@@ -89,7 +86,7 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
             dg.RunRequest(
                 run_key=entry.key,
                 partition_key=entry.seller_id,
-                tags={"mustit/execution": str(entry.execution_id), "mustit/slice": str(entry.slice_no)},
+                tags={EXECUTION_TAG: str(entry.execution_id), "mustit/slice": str(entry.slice_no)},
             )
             for entry in slices
         ]
@@ -105,13 +102,15 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
 def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     with pipeline.database.reading() as connection:
         due_in = outbox.next_due_in(connection)
+        trial_in = breakers.open_for(connection, BREAKER)
     if due_in is None:
         return dg.SkipReason("no product event waits")
+    if pipeline.settings.product_server_url is None:
+        return dg.SkipReason("product events wait, but MUSTIT_PRODUCT_SERVER_URL is not set")
+    if trial_in is not None and trial_in > 0:
+        return dg.SkipReason(f"the product server is unreachable; it is tried again in {trial_in:.0f} s")
     if due_in > 0:
         return dg.SkipReason(f"the next product event is due in {due_in:.0f} s")
-    running = context.instance.get_runs(
-        filters=dg.RunsFilter(job_name=relay_product_outbox.name, statuses=ACTIVE), limit=1
-    )
-    if running:
+    if any(run.job_name == relay_product_outbox.name for run in unfinished_runs(context.instance, pipeline.database)):
         return dg.SkipReason("a relay is running already")
     return dg.RunRequest()

@@ -6,12 +6,16 @@ import dagster as dg
 from pydantic import Field
 
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
-from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.store.executions import StoredExecution
+
+EXECUTION_TAG = "mustit/execution"
+BOUND_TAG = "mustit/bound_by"
 
 
 class CrawlConfig(dg.Config):
@@ -23,23 +27,51 @@ class CrawlConfig(dg.Config):
 
 
 def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline) -> Crawl:
-    """The open crawl of the run's seller, opened where there is none."""
-    opened = open_or_join(
-        pipeline.database,
-        SellerId(context.partition_key),
-        triggered_by=config.triggered_by,
-        now=utc_now(),
-        full_refetch=config.full_refetch,
-        product_limit=config.product_limit,
-    )
-    if opened.stored.execution.status is ExecutionStatus.PAUSED:
+    """The crawl that this run works on: the one it was started for, or the seller's open one, or a new one."""
+    stored = bound_execution(context, pipeline)
+    if stored is None:
+        opened = open_or_join(
+            pipeline.database,
+            SellerId(context.partition_key),
+            triggered_by=config.triggered_by,
+            now=utc_now(),
+            full_refetch=config.full_refetch,
+            product_limit=config.product_limit,
+        )
+        stored = opened.stored
+        # The run's later steps stay with this execution, even if it is cancelled meanwhile.
+        context.instance.add_run_tags(
+            context.run_id, {EXECUTION_TAG: str(stored.execution.id), BOUND_TAG: context.run_id}
+        )
+        context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.execution.id}")
+    _refuse_halted(stored)
+    return Crawl(pipeline.database, pipeline.settings, stored)
+
+
+def bound_execution(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredExecution | None:
+    """The execution that this run belongs to; a re-execution inherits its parent's tags but makes its own choice."""
+    run = context.instance.get_run_by_id(context.run_id) or context.run
+    inherited = run.parent_run_id is not None and run.tags.get(BOUND_TAG) != run.run_id
+    if inherited or EXECUTION_TAG not in run.tags:
+        return None
+    return find(pipeline.database, ExecutionId(run.tags[EXECUTION_TAG]))
+
+
+def _refuse_halted(stored: StoredExecution) -> None:
+    """Stop where somebody stopped the crawl; one that another run has completed leaves nothing to do, and no harm."""
+    execution = stored.execution
+    if execution.status is ExecutionStatus.PAUSED:
         raise Conflict(
             "CONFLICT_EXECUTION_PAUSED",
-            korean=f"일시정지된 실행입니다: {opened.stored.execution.id}",
-            english=f"The crawl {opened.stored.execution.id} is PAUSED: resume it with `mustit execution resume`",
+            korean=f"일시정지된 실행입니다: {execution.id}",
+            english=f"The crawl {execution.id} is PAUSED: resume it with `mustit execution resume {execution.id}`",
         )
-    context.log.info(f"{'joined' if opened.joined else 'opened'} execution {opened.stored.execution.id}")
-    return Crawl(pipeline.database, pipeline.settings, opened.stored)
+    if execution.status in (ExecutionStatus.CANCELLED, ExecutionStatus.FAILED):
+        raise Conflict(
+            "CONFLICT_EXECUTION_ENDED",
+            korean=f"이미 종료된 실행입니다: {execution.id} ({execution.status})",
+            english=f"The crawl {execution.id} is {execution.status}: start a new one",
+        )
 
 
 def seconds_left(context: dg.AssetExecutionContext, pipeline: Pipeline) -> float:

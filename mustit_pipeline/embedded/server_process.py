@@ -73,7 +73,7 @@ class ServerProcess:
         """End the given server, then everything of it that is left in its folder."""
         if found is not None:
             processes.end(found, steps)
-        gone = True
+        gone = processes.clear(self._program, self._folder, ORPHAN_SECONDS)
         if self._child is not None:
             self._child.poll()
         self._child = self._process = None

@@ -1,12 +1,17 @@
 """The embedded servers after kills, reboots and leftovers: the next command just works."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
+import psycopg
+import pytest
 
 from mustit_pipeline import embedded
 from mustit_pipeline_tests.integration.test_embedded import (
@@ -114,67 +119,66 @@ def test_data_survives_when_every_process_is_killed(home: Path) -> None:
     survivor.leave()
 
 
+@pytest.fixture
+def stranger(home: Path) -> Iterator[int]:
+    """A living process of the servers' own account: PostgreSQL takes any other's pid for a stale one by itself."""
+    owner = (home / "pgdata").stat().st_uid
+    with subprocess.Popen(["sleep", "600"], user=owner if os.geteuid() == 0 else None) as process:
+        yield process.pid
+        assert process.poll() is None
+        process.kill()
+
+
 def test_a_backend_that_outlived_its_killed_server_does_not_block_the_next_start(home: Path) -> None:
     user = User(home)
     servers = user.servers()
     remember(servers)
-    busy = os.fork()
-    if busy == 0:
-        try:
-            execute(servers.database_url, "SELECT count(*) FROM generate_series(1, 1000000000000)")
-        finally:
-            os._exit(0)
-    query = "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT count%'"
-    eventually(lambda: execute(servers.database_url, query))
-    orphan = psutil.Process(execute(servers.database_url, query)[0])
-    before = embedded.status(home)
-    kill(before.keeper_pid)
-    # Frozen, it cannot notice that its postmaster died, as one deep in a computation does not.
-    orphan.send_signal(signal.SIGSTOP)
-    kill(before.postgres_pid)
-    user.kill()
+    with closing(psycopg.connect(servers.database_url.replace("+psycopg", ""))) as connection:
+        orphan = psutil.Process(connection.info.backend_pid)
+        connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000000)")
+        before = embedded.status(home)
+        kill(before.keeper_pid)
+        # Frozen, it cannot notice that its postmaster died, as one deep in a computation does not.
+        orphan.send_signal(signal.SIGSTOP)
+        kill(before.postgres_pid)
+        user.kill()
 
-    survivor = User(home)
-    assert_remembered(survivor.servers())
-    assert is_over(orphan)
-    survivor.leave()
-    os.kill(busy, signal.SIGKILL)
-    os.waitpid(busy, 0)
+        survivor = User(home)
+        assert_remembered(survivor.servers())
+        assert is_over(orphan)
+        survivor.leave()
 
 
-def test_a_stale_pid_file_that_names_a_living_process_is_not_believed(home: Path) -> None:
-    user = User(home)
-    remember(user.servers())
-    user.leave()
+def test_a_stale_pid_file_that_names_a_living_process_is_not_believed(home: Path, stranger: int) -> None:
     sockets = home / "run" / "s"
-    sockets.mkdir()
-    owner = (home / "pgdata").stat().st_uid
-    # A process of the servers' own account: PostgreSQL takes any other's pid for a stale one by itself.
-    stranger = subprocess.Popen(["sleep", "600"], user=owner if os.geteuid() == 0 else None)
-    pid_file = f"{stranger.pid}\n{home}/pgdata\n1700000000\n5432\n{sockets}\n\n  2148656         9\nready   \n"
-    (home / "pgdata" / "postmaster.pid").write_text(pid_file)
-    (home / "redis" / "redis.pid").write_text(f"{stranger.pid}\n")
-    (sockets / ".s.PGSQL.5432.lock").write_text(pid_file)
-    for name in (".s.PGSQL.5432", "redis.sock"):
-        (sockets / name).touch()
-    (home / "run" / "keeper.lock").write_text(str(stranger.pid))
-    (home / "run" / "servers.json").write_text(
-        f'{{"keeper_pid": {stranger.pid}, "socket_folder": "{sockets}", "postgres_pid": 1, "redis_pid": 1}}'
-    )
-    assert not embedded.status(home).running
+    pid_file = f"{stranger}\n{home}/pgdata\n1700000000\n5432\n{sockets}\n\n  2148656         9\nready   \n"
+    state = {"keeper_pid": stranger, "socket_folder": str(sockets), "postgres_pid": stranger, "redis_pid": stranger}
+    leftovers = {
+        home / "pgdata" / "postmaster.pid": pid_file,
+        home / "redis" / "redis.pid": f"{stranger}\n",
+        sockets / ".s.PGSQL.5432.lock": pid_file,
+        sockets / ".s.PGSQL.5432": "",
+        sockets / "redis.sock": "",
+        home / "run" / "keeper.lock": str(stranger),
+        home / "run" / "servers.json": json.dumps(state),
+    }
+
+    def leave_behind() -> None:
+        for path, text in leftovers.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+    leave_behind()
+    found = embedded.status(home)
+    assert (found.running, found.keeper_pid, found.postgres_pid, found.redis_pid) == (False, None, None, None)
     embedded.stop(home)
 
-    (home / "pgdata" / "postmaster.pid").write_text(pid_file)
-    sockets.mkdir()
-    (sockets / ".s.PGSQL.5432.lock").write_text(pid_file)
-    again = User(home)
-    servers = again.servers()
-    assert_remembered(servers)
+    leave_behind()
+    user = User(home)
+    servers = user.servers()
+    assert answers(servers.database_url)
     assert ping_redis(servers.redis_url)
-    again.leave()
-    assert stranger.poll() is None
-    stranger.kill()
-    stranger.wait()
+    user.leave()
 
 
 def test_a_kill_while_the_cluster_is_being_made_leaves_no_half_of_one(empty_home: Path) -> None:

@@ -9,6 +9,7 @@ from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import bound_execution
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions
 
@@ -43,8 +44,10 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
     seller_id = SellerId(context.partition_key)
     with readable_failures():
         report = process(pipeline.database, seller_id, now=utc_now)
-        with pipeline.database.reading() as connection:
-            stored = executions.find_latest(connection, seller_id)
+        stored = bound_execution(context, pipeline)
+        if stored is None:
+            with pipeline.database.reading() as connection:
+                stored = executions.find_latest(connection, seller_id)
         if stored is None:
             raise dg.Failure(f"The seller {seller_id} has never been crawled", allow_retries=False)
         stored = Crawl(pipeline.database, pipeline.settings, stored).end()

@@ -8,7 +8,7 @@ from mustit_pipeline.defs.partitions import sellers
 mustit_marketplace = dg.AssetSpec(
     "mustit_marketplace",
     description="The Mustit marketplace (머스트잇): its sellers' minishop listings, product details and options.",
-    group_name="outside",
+    group_name="marketplace",
     owners=OWNERS,
     kinds={"http"},
     partitions_def=sellers,
@@ -18,7 +18,7 @@ product_server = dg.AssetSpec(
     "product_server",
     deps=["product_change_sets"],
     description="The external product server: every version of a product, sent once and in order by the relay.",
-    group_name="outside",
+    group_name="delivery",
     owners=OWNERS,
     kinds={"http"},
     partitions_def=sellers,

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,19 @@ async def wait_of(pool: AgentPool, reason: str) -> Wait:
     assert isinstance(answer, Wait), answer
     assert answer.reason == reason
     return answer
+
+
+async def refused(pool: AgentPool) -> Wait:
+    """The first refusal of the breaker."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        answer = await pool.acquire()
+        if isinstance(answer, Wait) and answer.reason == "breaker":
+            return answer
+        if isinstance(answer, Booking):
+            await pool.settle(answer, Outcome.NOT_SENT)
+        await asyncio.sleep(0.02)
+    raise AssertionError("the breaker never opened")
 
 
 def rows(database: Database) -> dict[str, AgentRow]:
@@ -141,7 +155,7 @@ def test_a_token_is_renewed_before_it_ends(database: Database, home: Path) -> No
                 await asyncio.sleep(0.02)
             issued = server.tokens["agent-000"]
             assert len(issued) >= 2
-            assert all(1.0 < after - before < 2.0 for before, after in zip(issued, issued[1:], strict=False))
+            assert all(1.0 < after - before < 2.0 for before, after in pairwise(issued))
 
     run(scenario)
 
@@ -355,10 +369,9 @@ def test_too_few_agents_open_the_breaker_and_one_good_trial_closes_it(database: 
     async def scenario() -> None:
         async with opened(home, database, breaker_cooldown_seconds=1.0) as (pool, _):
             block(database, *(f"agent-{number:03}" for number in range(1, 6)))
-            await until(lambda: shared(database).breaker_open_until is not None)
-            refused = await wait_of(pool, "breaker")
-            assert refused.seconds <= 1.0
-            await asyncio.sleep(refused.seconds + 0.05)
+            refusal = await refused(pool)
+            assert 0.5 < refusal.seconds <= 1.0
+            await asyncio.sleep(refusal.seconds + 0.05)
             trial = await pool.acquire()
             assert isinstance(trial, Booking)
             await wait_of(pool, "breaker")
@@ -381,8 +394,7 @@ def test_a_bad_trial_opens_the_breaker_again(database: Database, home: Path, thr
     async def scenario() -> None:
         async with opened(home, database, breaker_cooldown_seconds=0.8) as (pool, _):
             block(database, *(f"agent-{number:03}" for number in range(1, 6)))
-            await until(lambda: shared(database).breaker_open_until is not None)
-            await asyncio.sleep((await wait_of(pool, "breaker")).seconds + 0.05)
+            await asyncio.sleep((await refused(pool)).seconds + 0.05)
             trial = await booking_of(pool)
             if throttled:
                 await pool.throttled(trial, None)
@@ -397,8 +409,7 @@ def test_a_trial_that_decides_nothing_leaves_room_for_another(database: Database
     async def scenario() -> None:
         async with opened(home, database, breaker_cooldown_seconds=0.3) as (pool, _):
             block(database, *(f"agent-{number:03}" for number in range(1, 6)))
-            await until(lambda: shared(database).breaker_open_until is not None)
-            await asyncio.sleep(0.4)
+            await asyncio.sleep((await refused(pool)).seconds + 0.05)
             await pool.settle(await booking_of(pool), Outcome.UNAUTHORIZED)
             again = await pool.acquire()
             assert isinstance(again, Booking)
@@ -417,10 +428,7 @@ def test_exactly_a_fifth_of_the_agents_is_enough(database: Database, home: Path)
             await asyncio.sleep(1.2)
             assert shared(database).breaker_open_until is None
             block(database, "agent-028")
-            await until(lambda: shared(database).breaker_open_until is not None)
-            await until(lambda: pool.counter == "postgres")
-            await asyncio.sleep(0.6)
-            await wait_of(pool, "breaker")
+            await refused(pool)
 
     run(scenario)
 
