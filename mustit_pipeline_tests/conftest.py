@@ -1,6 +1,8 @@
 """Real servers for every test that asks: PostgreSQL and Redis once per process, a fresh database for each test."""
 
 import base64
+import shutil
+import tempfile
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +55,9 @@ def _fresh_settings() -> Generator[None]:
 
 
 @pytest.fixture(scope="session")
-def test_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestServers]:
-    home = tmp_path_factory.mktemp("servers")
+def test_servers() -> Generator[TestServers]:
+    # Not under pytest's own folder: every session closes that to other accounts, and as root PostgreSQL is one.
+    home = Path(tempfile.mkdtemp(prefix="mustit-tests-"))
     servers = embedded.attach(home)
     template = "template_mustit"
     started = TestServers(servers, template)
@@ -67,6 +70,7 @@ def test_servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestServ
     engine.dispose()
     yield started
     embedded.stop(home)
+    shutil.rmtree(home)
 
 
 @pytest.fixture

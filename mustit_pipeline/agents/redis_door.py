@@ -56,7 +56,7 @@ class RedisDoor:
         """Whether this process talks to the server with that run id."""
         if self.is_open:
             return self.run_id == run_id
-        if self._url is None or time.monotonic() < self._next_try:
+        if self._opening is None and time.monotonic() < self._next_try:
             return False
         await self.first_try()
         return self.is_open and self.run_id == run_id

@@ -53,6 +53,7 @@ class SharedLimiter:
         self.shared: tuple[PoolRow, float] | None = None
         self._confirmed = self._adopted = self._pruned = self._synced = float("-inf")
         self._turn = asyncio.Lock()
+        self._used_redis = False
 
     @property
     def counter(self) -> str:
@@ -73,6 +74,7 @@ class SharedLimiter:
                     answer = await self._postgres.acquire(epoch, self._hold)
                 elif counter == "redis" and redis is not None and self._leased():
                     answer = await redis.acquire(epoch, self._hold)
+                    self._used_redis = True
                     if (self._counter, self._epoch) != (counter, epoch) or not self._leased():
                         if isinstance(answer, Slot):
                             await redis.withdraw(epoch, answer, 0.0)
@@ -113,17 +115,19 @@ class SharedLimiter:
 
     async def withdraw(self, slot: Slot, pause: float) -> None:
         """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
-        redis = self._door.limiter
-        if self._counter == "postgres":
-            await self._postgres.withdraw(self._epoch, slot, pause)
-            self._journal.forget(slot)
-            return
-        self._journal.withdrawn(slot)
-        if self._counter == "redis" and redis is not None:
-            try:
-                await redis.withdraw(self._epoch, slot, pause)
-            except (RedisLost, RedisForgot):
-                log.info("a withdrawn booking could not be told to Redis; it ends when it expires")
+        # In turn with the reports: one under way would write the booking down after it was removed.
+        async with self._turn:
+            redis = self._door.limiter
+            if self._counter == "postgres":
+                await self._postgres.withdraw(self._epoch, slot, pause)
+                self._journal.forget(slot)
+                return
+            self._journal.withdrawn(slot)
+            if self._counter == "redis" and redis is not None:
+                try:
+                    await redis.withdraw(self._epoch, slot, pause)
+                except (RedisLost, RedisForgot):
+                    log.info("a withdrawn booking could not be told to Redis; it ends when it expires")
 
     async def publish(self, agents: Sequence[AgentRow]) -> None:
         """What the choice should know from now on."""
@@ -211,7 +215,9 @@ class SharedLimiter:
             return True
 
         if await self._in_transaction(declare):
-            log.warning("Redis no longer counts requests, PostgreSQL takes over", why=why)
+            # Found on arrival it is no event: an embedded Redis starts empty each time, and is seeded in a moment.
+            tell = log.warning if self._used_redis else log.info
+            tell("Redis no longer counts requests, PostgreSQL takes over", why=why)
         self._door.lost_if_broken()
 
     def _finish_move(self, connection: Connection) -> bool:

@@ -130,14 +130,15 @@ class TokenDesk:
                 return NoToken(BUSY_SECONDS)
             try:
                 session = await issue_session(self._client, user_agent, datetime.now(UTC))
+                sealed = self._vault.seal(agent_id, token_no, session)
+                stored = await asyncio.to_thread(self._store, agent_id, owner, sealed, session.expires_at)
             except FetchError as error:
                 return await self._failed(agent_id, owner, error)
             except BaseException:
                 await asyncio.shield(asyncio.to_thread(self._give_back, agent_id, owner))
                 raise
         self._failures = 0
-        sealed = self._vault.seal(agent_id, token_no, session)
-        if not await asyncio.to_thread(self._store, agent_id, owner, sealed, session.expires_at):
+        if not stored:
             return NoToken(BUSY_SECONDS)
         self.issued += 1
         self._hold(agent_id, token_no, session)

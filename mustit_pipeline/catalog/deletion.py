@@ -37,7 +37,8 @@ def judge_sweep(connection: Connection, stored: StoredExecution, *, hold_share: 
         log.warning("deletions held", seller_id=seller_id, absent=absent, live=found.live)
         return SweepJudgement(found.live, absent, held=True, candidates=[])
     deletions.close_hold(connection, seller_id)
-    missed = deletions.count_missed(connection, seller_id, found.absent) if found.absent else {}
+    gone = [*found.absent, *found.absent_unpublished]
+    missed = deletions.count_missed(connection, seller_id, gone) if gone else {}
     candidates = [item_no for item_no, times in missed.items() if times >= sweeps]
     return SweepJudgement(found.live, absent, held=False, candidates=candidates)
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import orjson
+import structlog
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog import canonical
@@ -16,15 +16,31 @@ from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.marketplace.models import ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store import executions, outbox, products, raw
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.products import AbsorbedProduct, NewVersion, StoredProduct, Unpublished
 from mustit_pipeline.store.raw import RawFailure, RawRow
 
-LISTING_PAGES = 2
-PRODUCT_BODIES = 400
-VERSIONS = 500
+RAW_ATTEMPTS = 3
+WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
+UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
+UNREADABLE = "INVARIANT_BODY_UNREADABLE"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How much one transaction takes on: enough to be fast, little enough that memory and locks stay small."""
+
+    pages: int = 2
+    bodies: int = 400
+    versions: int = 500
+
+
+USUAL_BATCH = BatchSize()
 
 
 @dataclass(slots=True)
@@ -42,15 +58,18 @@ def process(
     seller_id: SellerId,
     *,
     now: Callable[[], datetime],
+    batch: BatchSize = USUAL_BATCH,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
     """Process everything that waits for a seller, batch by batch, each in one transaction."""
     report = ProcessingReport()
+    with database.transaction() as connection:
+        raw.retry_failed(connection, seller_id.value, attempts=RAW_ATTEMPTS)
     while True:
         with database.transaction() as connection:
             _one_at_a_time(connection, seller_id)
-            bodies = _absorb_batch(connection, seller_id, report)
-            versions = _publish_batch(connection, seller_id, now(), report)
+            bodies = _absorb_batch(connection, seller_id, batch, report)
+            versions = _publish_batch(connection, seller_id, batch.versions, now(), report)
         if progress is not None:
             progress(report)
         if not bodies and not versions:
@@ -63,17 +82,20 @@ def _one_at_a_time(connection: Connection, seller_id: SellerId) -> None:
     connection.execute(query, {"seller": seller_id.value})
 
 
-def _absorb_batch(connection: Connection, seller_id: SellerId, report: ProcessingReport) -> int:
-    rows = raw.pending(connection, seller_id.value, pages=LISTING_PAGES, products=PRODUCT_BODIES)
+def _absorb_batch(connection: Connection, seller_id: SellerId, batch: BatchSize, report: ProcessingReport) -> int:
+    rows = raw.pending(connection, seller_id.value, pages=batch.pages, products=batch.bodies)
     if not rows:
         return 0
-    statements, failures = _read(rows)
-    stored = products.lock(connection, seller_id.value, [item_no for item_no, _, _ in statements])
+    statements, failures = _read(rows, seller_id)
+    stored = products.lock(connection, seller_id.value, [said.item_no for said in statements])
     absorbed: dict[int, _Absorption] = {}
-    for item_no, source, said in statements:
-        if item_no in stored:
-            absorption = absorbed.setdefault(item_no, _Absorption(seller_id.value, stored[item_no]))
-            absorption.take(source, said)
+    for said in statements:
+        if said.item_no in stored:
+            absorption = absorbed.setdefault(said.item_no, _Absorption(seller_id.value, stored[said.item_no]))
+            absorption.take(said.source, said.content)
+        elif said.source is not TaskType.MINISHOP:
+            reason = f"no listing has shown item {said.item_no} yet; it is tried again"
+            failures.append(RawFailure(said.raw_id, UNLISTED, reason))
     products.absorb(connection, [entry.result() for entry in absorbed.values() if entry.changed])
     failed = {failure.raw_id for failure in failures}
     raw.mark_processed(connection, [row.raw_id for row in rows if row.raw_id not in failed])
@@ -83,27 +105,53 @@ def _absorb_batch(connection: Connection, seller_id: SellerId, report: Processin
     return len(rows)
 
 
-def _read(rows: Iterable[RawRow]) -> tuple[list[tuple[int, TaskType, Any]], list[RawFailure]]:
-    """Parse bodies into (item, source, statement); a body that cannot be read fails alone."""
-    statements: list[tuple[int, TaskType, Any]] = []
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """What one body says about one product."""
+
+    raw_id: int
+    item_no: int
+    source: TaskType
+    content: Document | ProductDetail
+
+
+def _read(rows: Iterable[RawRow], seller_id: SellerId) -> tuple[list[_Statement], list[RawFailure]]:
+    """Parse bodies into statements; a body that cannot be read fails alone."""
+    statements: list[_Statement] = []
     failures: list[RawFailure] = []
     for row in rows:
         try:
-            statements.extend(_statements(row))
+            said = list(_statements(row))
         except MalformedBody as error:
             failures.append(RawFailure(row.raw_id, error.code, error.english))
+        except Exception as error:
+            # A defect of ours on one body must not stop the seller; after the fix the body is replayed.
+            log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
+            failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
+        else:
+            if owner := _other_owner(said, seller_id):
+                failures.append(RawFailure(row.raw_id, WRONG_SELLER, f"the detail is of the seller {owner!r}"))
+            else:
+                statements.extend(said)
     return statements, failures
 
 
-def _statements(row: RawRow) -> Iterator[tuple[int, TaskType, Any]]:
+def _other_owner(said: Iterable[_Statement], seller_id: SellerId) -> str | None:
+    """Whose product a detail is about, where that is another seller."""
+    owners = (one.content.seller_id for one in said if isinstance(one.content, ProductDetail))
+    return next((owner for owner in owners if owner != seller_id.value), None)
+
+
+def _statements(row: RawRow) -> Iterator[_Statement]:
     body = row.body.encode()
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body).entries:
-            yield entry.item_no, row.source, canonical.listing_document(entry)
+            yield _Statement(row.raw_id, entry.item_no, row.source, canonical.listing_document(entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
-        yield row.item_no, row.source, parse_detail(body, item_no=row.item_no)
+        yield _Statement(row.raw_id, row.item_no, row.source, parse_detail(body, item_no=row.item_no))
     elif row.item_no is not None:
-        yield row.item_no, row.source, canonical.options_document(parse_options(body, item_no=row.item_no))
+        options = canonical.options_document(parse_options(body, item_no=row.item_no))
+        yield _Statement(row.raw_id, row.item_no, row.source, options)
 
 
 class _Absorption:
@@ -123,9 +171,9 @@ class _Absorption:
     def _product(self) -> Product:
         return self._stored.product
 
-    def take(self, source: TaskType, said: Any) -> None:
+    def take(self, source: TaskType, said: Document | ProductDetail) -> None:
         """Remember a source's statement where it differs from its last one."""
-        if source is TaskType.PRODUCT_DETAIL:
+        if isinstance(said, ProductDetail):
             previous = self._texts[source]
             said = canonical.detail_document(said, None if previous is None else orjson.loads(previous))
         encoded = canonical.canonical_json(said)
@@ -153,13 +201,17 @@ def _document(encoded: str | None) -> Document | None:
     return None if encoded is None else orjson.loads(encoded)
 
 
-def _publish_batch(connection: Connection, seller_id: SellerId, now: datetime, report: ProcessingReport) -> int:
-    ready = products.unpublished(connection, seller_id.value, VERSIONS)
-    latest = executions.find_latest(connection, seller_id) if ready else None
-    if latest is None:
+def _publish_batch(
+    connection: Connection, seller_id: SellerId, limit: int, now: datetime, report: ProcessingReport
+) -> int:
+    ready = products.unpublished(connection, seller_id.value, limit)
+    if not ready:
+        return 0
+    current = executions.find_open(connection, seller_id) or executions.find_latest(connection, seller_id)
+    if current is None:
         return 0
     versions = [_next_version(entry) for entry in ready]
-    products.publish(connection, seller_id.value, latest.execution.id.value, versions)
+    products.publish(connection, seller_id.value, current.execution.id.value, versions)
     outbox.enqueue(connection, seller_id, versions, now)
     for version in versions:
         report.versions[version.life_cycle] += 1

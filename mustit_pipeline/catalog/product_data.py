@@ -44,14 +44,16 @@ class Sources:
 
 def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources, new: Sources) -> dict[str, Any]:
     """The next productData: a source replaces a value only where its own value differs from what it said last time."""
-    data: dict[str, Any] = dict(previous) if previous is not None else _blank(seller_id, item_no)
+    blank = _blank(seller_id, item_no)
+    data: dict[str, Any] = dict(blank if previous is None else previous)
     for before, after in (
         (_from_listing(old.listing), _from_listing(new.listing)),
         (_from_detail(old.detail), _from_detail(new.detail)),
         (_from_options(old.options), _from_options(new.options)),
     ):
         for field, value in after.items():
-            if field not in before or before[field] != value:
+            # Never heard of and absent are the same: a detail without a price leaves the listing's alone.
+            if before.get(field, blank[field]) != value:
                 data[field] = value
     data["images"] = _images(new)
     return {field: data[field] for field in FIELDS}

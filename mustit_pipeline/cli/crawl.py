@@ -1,16 +1,22 @@
 """`mustit crawl`: one seller's crawl, here and now, through the same Dagster job that the daemon runs."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, err, out, print_json
+from mustit_pipeline.cli.output import Json, err, message_of, out, print_json
 from mustit_pipeline.cli.progress import watched
-from mustit_pipeline.cli.runtime import Runtime, dagster_instance, ensure_partition, runtime
+from mustit_pipeline.cli.runtime import (
+    Runtime,
+    dagster_instance,
+    ensure_partition,
+    failure_reason,
+    runtime,
+    utc_now,
+)
 from mustit_pipeline.crawling.executions import find, open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
@@ -23,10 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CrawlSummary:
-    """How a crawl ended."""
+    """How a crawl ended, or why it did not."""
 
     stored: StoredExecution
-    changes: dict[str, int]
+    changes: dict[str, int] = field(default_factory=dict[str, int])
+    problem: str | None = None
 
     @property
     def is_good(self) -> bool:
@@ -37,7 +44,7 @@ class CrawlSummary:
     def document(self) -> dict[str, Any]:
         """What `crawl --json` prints."""
         execution = self.stored.execution
-        return {
+        document = {
             "executionId": str(execution.id),
             "sellerId": execution.seller_id.value,
             "status": execution.status.value,
@@ -47,6 +54,7 @@ class CrawlSummary:
             "requests": self.stored.requests,
             "changes": self.changes,
         }
+        return document if self.problem is None else {**document, "message": self.problem}
 
 
 def crawl(
@@ -59,12 +67,23 @@ def crawl(
 
     Example: `mustit crawl dmont --limit 20`
     """
+    key = SellerId(seller_id)
     with runtime() as ground, dagster_instance(ground.settings) as instance:
-        summary = run_crawl(ground, instance, SellerId(seller_id), full=full, limit=limit, quiet=as_json)
+        try:
+            summary = run_crawl(ground, instance, key, full=full, limit=limit, quiet=as_json)
+        except Conflict as error:
+            if as_json:
+                print_json(_nothing_opened(key, error))
+            err.print("[red]error:[/red]", end=" ")
+            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
     if as_json:
         print_json(summary.document())
     else:
         _tell(summary)
+    if summary.problem is not None:
+        err.print("[red]error:[/red]", end=" ")
+        err.print(summary.problem, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if summary.is_good else 1)
 
 
@@ -78,62 +97,88 @@ def run_crawl(
     quiet: bool = False,
 ) -> CrawlSummary:
     """Open or join the seller's execution and run slice after slice of it until it has ended."""
-    from mustit_pipeline.definitions import defs
-
     opened = open_or_join(
         ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
     )
     execution_id = opened.stored.execution.id
     if opened.joined and not quiet:
         err.print(f"Joined the open execution {execution_id}.", highlight=False)
-    _refuse_paused(opened.stored)
     ensure_partition(instance, seller_id.value)
-    job = defs.resolve_job_def("crawl_seller")
 
     def look() -> tuple[int, int | None]:
         execution = find(ground.database, execution_id).execution
         return execution.completed_tasks + execution.failed_tasks, execution.total_tasks or None
 
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    stored = opened.stored
+    stored, problem = opened.stored, None
     with watched(f"crawling {seller_id}", look, quiet=quiet):
-        while stored.execution.is_open:
-            result = job.execute_in_process(
-                instance=instance,
-                partition_key=seller_id.value,
-                raise_on_error=False,
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            )
-            before, stored = stored, find(ground.database, execution_id)
-            if not result.success and stored.execution.is_open and stored.updated_at == before.updated_at:
-                break
-            _refuse_paused(stored)
+        while _is_workable(stored) and problem is None:
+            problem = _run_slice(instance, stored)
+            stored = find(ground.database, execution_id)
     with ground.database.reading() as connection:
         changes = executions.changes_by_type(connection, execution_id.value)
-    return CrawlSummary(stored, changes)
+    return CrawlSummary(stored, changes, _halted(stored) or problem)
 
 
-def _refuse_paused(stored: StoredExecution) -> None:
-    if stored.execution.status is ExecutionStatus.PAUSED:
-        raise Conflict(
-            "CONFLICT_EXECUTION_PAUSED",
-            korean=f"일시정지된 실행입니다: {stored.execution.id}",
-            english=f"The crawl {stored.execution.id} is PAUSED: resume it with "
-            f"`mustit execution resume {stored.execution.id}`",
-        )
+def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str | None:
+    """One run of the job; says why it could not work its slice through, which another run would not change."""
+    from mustit_pipeline.definitions import defs
+    from mustit_pipeline.defs.slices import EXECUTION_TAG
+
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    seller_id = stored.execution.seller_id
+    result = defs.resolve_job_def("crawl_seller").execute_in_process(
+        instance=instance,
+        partition_key=seller_id.value,
+        raise_on_error=False,
+        tags={EXECUTION_TAG: str(stored.execution.id)},
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+    # A failed task turns the run red too, but only after its change sets are written: such a crawl goes on.
+    if result.success or result.asset_materializations_for_node("product_change_sets"):
+        return None
+    return failure_reason(result)
+
+
+def _is_workable(stored: StoredExecution) -> bool:
+    return stored.execution.is_open and stored.execution.status is not ExecutionStatus.PAUSED
+
+
+def _halted(stored: StoredExecution) -> str | None:
+    """Why the execution is not worked on, where it says so itself."""
+    execution = stored.execution
+    if execution.status is ExecutionStatus.PAUSED:
+        return f"The crawl is PAUSED: resume it with `mustit execution resume {execution.id}`"
+    if execution.status is ExecutionStatus.CANCELLED:
+        return "The crawl was CANCELLED"
+    return execution.error_text
+
+
+def _nothing_opened(seller_id: SellerId, error: Conflict) -> dict[str, Any]:
+    """The crawl document of a seller that is not crawled."""
+    return {
+        "executionId": None,
+        "sellerId": seller_id.value,
+        "status": "INACTIVE",
+        "totalTasks": 0,
+        "completedTasks": 0,
+        "failedTasks": 0,
+        "requests": 0,
+        "changes": {},
+        "errorCode": error.code,
+        "message": message_of(error),
+    }
 
 
 def _tell(summary: CrawlSummary) -> None:
-    execution = summary.stored.execution
+    stored, execution = summary.stored, summary.stored.execution
     changes = ", ".join(f"{kind} {number}" for kind, number in summary.changes.items()) or "none"
     out.print(
         f"{execution.seller_id}: {execution.status}, {execution.completed_tasks} of {execution.total_tasks} tasks "
-        f"done, {execution.failed_tasks} failed, {summary.stored.requests} requests, sweep {summary.stored.sweep_status}",
+        f"done, {execution.failed_tasks} failed, {stored.requests} requests, sweep {stored.sweep_status}",
         markup=False,
         highlight=False,
+        soft_wrap=True,
     )
     out.print(f"changes: {changes}", markup=False, highlight=False)
-    if execution.error_text:
-        err.print(f"[red]error:[/red] {execution.error_text}", highlight=False)
-    elif execution.failed_tasks:
+    if execution.failed_tasks:
         err.print(f"[yellow]look at the failures with[/yellow] mustit execution show {execution.id}", highlight=False)

@@ -11,12 +11,12 @@ from rich.table import Table
 from mustit_pipeline.cli.crawl import run_crawl
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.relay import run_relay
-from mustit_pipeline.cli.runtime import Runtime, dagster_instance, runtime, utc_now
-from mustit_pipeline.cli.world import World, simulated_world
+from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, runtime, utc_now
+from mustit_pipeline.cli.world import World, only_one, simulated_world
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
-from mustit_pipeline.settings import SettingsError
+from mustit_pipeline.settings import SettingsError, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 
 SELLERS = {"dmont": 60, "럭셔리하우스": 45, "bag & shoes/50%": 30}
@@ -47,7 +47,11 @@ def demo(
         os.environ.setdefault(name, value)
     wanted = dict(list(SELLERS.items())[:sellers])
     started = time.monotonic()
-    with simulated_world(wanted, announce=False) as world, runtime() as ground:
+    with (
+        only_one(load_settings().home),
+        simulated_world(wanted, announce=False) as world,
+        runtime() as ground,
+    ):
         summary = _Demo(world, ground, list(wanted), quiet=as_json).run()
     summary["seconds"] = round(time.monotonic() - started, 1)
     if as_json:
@@ -106,6 +110,8 @@ class _Demo:
     def _crawl_and_relay(self) -> None:
         for seller_id in self._sellers:
             summary = run_crawl(self._ground, self._instance, SellerId(seller_id), quiet=self._quiet)
+            if summary.problem is not None:
+                raise RunFailed(f"the crawl of {seller_id} did not end: {summary.problem}")
             self._requests += summary.stored.requests
             self._failed += summary.stored.execution.failed_tasks
             self._changes.update(summary.changes)

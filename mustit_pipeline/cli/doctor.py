@@ -110,7 +110,10 @@ def _database_remedy(settings: Settings) -> str:
 
 def _token_key(settings: Settings, database: Database) -> Finding:
     """Whether the key in force opens what is stored."""
-    vault = SessionVault(settings.token_keys())
+    try:
+        vault = SessionVault(settings.token_keys())
+    except SettingsError as error:
+        return Finding("token key", Health.PROBLEM, str(error), "Put the key back, or set MUSTIT_TOKEN_KEY.")
     with database.reading() as connection:
         ids = [row.agent_id for row in agents.read_agents(connection)][:KEY_SAMPLE]
         sealed = [(agent_id, agents.read_session(connection, agent_id)) for agent_id in ids]
@@ -169,8 +172,11 @@ def _redis(settings: Settings) -> Finding:
 
 
 def _daemon(settings: Settings) -> Finding:
-    with dagster_instance(settings) as instance:
-        statuses = instance.get_daemon_statuses()
+    try:
+        with dagster_instance(settings) as instance:
+            statuses = instance.get_daemon_statuses()
+    except DatabaseUnreachable as error:
+        return Finding("Dagster", Health.PROBLEM, str(error), "Start it, or correct MUSTIT_DAGSTER_DATABASE_URL.")
     silent = sorted(name for name, status in statuses.items() if status.required and not status.healthy)
     if silent:
         return Finding(

@@ -7,17 +7,13 @@ import typer
 
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import watched
-from mustit_pipeline.cli.runtime import Runtime, dagster_instance, runtime
+from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, runtime
 from mustit_pipeline.store import outbox
 
 if TYPE_CHECKING:
     import dagster as dg
 
 PATIENCE_SECONDS = 60.0
-
-
-class RelayFailed(Exception):
-    """The relay could not run; the message says why."""
 
 
 def relay(as_json: Json = False) -> None:
@@ -61,14 +57,5 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
             },
         )
     if not any(event.is_step_success and event.step_key == "relay_waiting_events" for event in result.all_events):
-        raise RelayFailed(_reason(result))
+        raise RunFailed(failure_reason(result))
     return result.output_for_node("relay_waiting_events")
-
-
-def _reason(result: "dg.ExecuteInProcessResult") -> str:
-    """Why the relay could not even try."""
-    for event in result.all_events:
-        if event.is_step_failure and event.step_failure_data.error is not None:
-            error = event.step_failure_data.error
-            return (error.cause or error).message.strip()
-    return "the relay did not run"

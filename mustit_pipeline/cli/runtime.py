@@ -135,10 +135,13 @@ def announce_partition(settings: Settings, seller_id: str) -> None:
 def failure_reason(result: "dg.ExecuteInProcessResult") -> str:
     """Why a run's first failed step failed, in words for people."""
     for event in result.all_events:
-        if event.is_step_failure and event.step_failure_data.error is not None:
-            data = event.step_failure_data
-            if data.user_failure_data is not None and data.user_failure_data.description:
-                return data.user_failure_data.description
-            error = data.error.cause or data.error
-            return error.message.strip()
+        if not event.is_step_failure:
+            continue
+        data = event.step_failure_data
+        if data.user_failure_data is not None and data.user_failure_data.description:
+            return data.user_failure_data.description
+        if data.error is not None:
+            if data.error.cls_name == "DagsterExecutionInterruptedError":
+                return "interrupted: the next run goes on from what is stored"
+            return (data.error.cause or data.error).message.strip()
     return "the run ended before its first step"

@@ -42,7 +42,8 @@ def _run(server: str, port: int, arguments: list[str]) -> None:
     state = load_settings().home / "simulator"
     err.print(f"Simulated {server}; control API under /_control/, state in {state}. Ctrl-C ends it.", highlight=False)
     command = [sys.executable, "-m", "mustit_pipeline.simulator", server, "--port", str(port), "--state", str(state)]
-    with subprocess.Popen([*command, *arguments]) as process:
+    # It watches its stdin, which ends with us, however we end.
+    with subprocess.Popen([*command, "--watch-stdin", *arguments], stdin=subprocess.PIPE) as process:
         try:
             code = process.wait()
         except KeyboardInterrupt:

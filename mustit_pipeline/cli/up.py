@@ -1,13 +1,10 @@
 """`mustit up`: everything on one machine, until Ctrl-C."""
 
-import fcntl
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -26,7 +23,7 @@ from mustit_pipeline.cli.runtime import (
     utc_now,
 )
 from mustit_pipeline.cli.supervisor import Child, Supervisor
-from mustit_pipeline.cli.world import World, simulated_world
+from mustit_pipeline.cli.world import World, only_one, simulated_world
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
@@ -35,6 +32,7 @@ from mustit_pipeline.settings import Settings, SettingsError, load_settings
 HOST = "127.0.0.1"
 CHECK_SECONDS = 0.5
 START_SECONDS = 120.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(Exception):
@@ -48,14 +46,15 @@ def up() -> None:
     """
     settings = load_settings()
     _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, _stop)
     try:
-        with _only_one(settings.home):
+        with only_one(settings.home):
             try:
                 with simulated_world(SELLERS, announce=True) as world, runtime() as ground:
                     _serve(world, ground)
             finally:
+                _ignore_signals()
                 if settings.embedded:
                     embedded.stop(settings.home)
     except Stopped:
@@ -95,8 +94,7 @@ def _serve(world: World, ground: Runtime) -> None:
             _check_world(world)
             time.sleep(CHECK_SECONDS)
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        _ignore_signals()
         err.print("stopping …")
         supervisor.stop()
 
@@ -160,17 +158,10 @@ def _refuse_taken_port(variable: str, port: int) -> None:
             ) from None
 
 
-@contextmanager
-def _only_one(home: Path) -> Generator[None]:
-    """Two of us on one home would fight over everything."""
-    path = home / "run" / "up.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"`mustit up` is running already in {home}") from None
-        yield
+def _ignore_signals() -> None:
+    """A second Ctrl-C must not interrupt the tidying up after the first."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mustit_pipeline.settings import Settings, load_settings, simulated_world_file
+from mustit_pipeline.settings import Settings, SettingsError, load_settings, simulated_world_file
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
 
 SEED = 20261116
@@ -54,6 +54,22 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
             os.environ[f"MUSTIT_{name.upper()}"] = url
         load_settings.cache_clear()
         yield World(load_settings(), marketplace, product_server)
+
+
+@contextmanager
+def only_one(home: Path) -> Generator[None]:
+    """Two worlds in one home would fight over everything."""
+    path = home / "run" / "up.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(
+                f"`mustit up` or `mustit demo` is running in {home} already: "
+                "stop it first, or set MUSTIT_HOME to another folder"
+            ) from None
+        yield
 
 
 @contextmanager

@@ -1,22 +1,26 @@
 """The two stretches of a crawl: the sweep of a seller's listing, and the fetching of its products."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
+from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
 from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
-from mustit_pipeline.crawling.fetching import Fetcher, SliceEnded
+from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.worker import Progress, Worker, WorkReport, utc_now
+from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.failures import FetchError
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.marketplace.models import ListingPage
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, products, sellers, tasks
+from mustit_pipeline.store import executions, products, sellers, task_counts, tasks
 from mustit_pipeline.store.database import Database, addresses
 from mustit_pipeline.store.executions import StoredExecution
 
@@ -70,7 +74,7 @@ class Crawl:
                 fetcher = Fetcher(client, pool, deadline=deadline, retry_base_seconds=self.settings.retry_base_seconds)
                 try:
                     await self._plan(client, fetcher)
-                except SliceEnded:
+                except NoAgentFree:
                     return WorkReport(remaining=1)
             worker = Worker(
                 self.database,
@@ -87,7 +91,7 @@ class Crawl:
         """Ask how many products there are and plan the pages; without an answer the execution fails."""
         seller_id = self.stored.execution.seller_id
         try:
-            counted = await fetcher.fetch(client.endpoints.count(seller_id).value, parse_listing)
+            counted = await self._count(client.endpoints.count(seller_id).value, fetcher)
         except FetchError as error:
             self._count_requests(fetcher)
             give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now())
@@ -96,12 +100,28 @@ class Crawl:
         pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
         await asyncio.to_thread(self._start, fetcher, count, pages)
 
+    async def _count(self, url: str, fetcher: Fetcher) -> Fetched[ListingPage]:
+        """The count call is no task, but it gets as many attempts as one."""
+        failures = 0
+        while True:
+            try:
+                return await fetcher.fetch(url, parse_listing)
+            except FetchError as error:
+                failures += 1
+                if not error.transient or failures > self.settings.task_max_retries:
+                    raise
+            base = self.settings.retry_base_seconds
+            await asyncio.sleep(backoff_seconds(failures, base, LONGEST_BACKOFF_SECONDS, random.random()))
+
     def _start(self, fetcher: Fetcher, count: int, pages: list[tasks.PlannedTask]) -> None:
         calls = fetcher.counter.drain()
         now = utc_now()
         with self.database.transaction() as connection:
             seller, schedule = sellers.get(connection, self.stored.execution.seller_id, lock=True)
             stored = executions.get(connection, self.stored.execution.id, lock=True)
+            executions.count_requests(
+                connection, stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
+            )
             if stored.is_planned or not stored.execution.is_open:
                 return
             added = tasks.add(connection, stored.home, pages)
@@ -109,9 +129,6 @@ class Crawl:
                 stored.execution.start(added, now)
                 executions.save(connection, stored.execution)
             executions.raise_listed(connection, stored.execution.id.value, count)
-            executions.count_requests(
-                connection, stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
-            )
             seller.count_products(count, now)
             sellers.save(connection, seller, schedule)
 
@@ -136,7 +153,7 @@ class Crawl:
             stored = executions.get(connection, self.stored.execution.id, lock=True)
             if stored.is_swept or stored.execution.status is not ExecutionStatus.RUNNING:
                 return None
-            pages = tasks.page_outcomes(connection, stored.home)
+            pages = task_counts.page_outcomes(connection, stored.home)
             if pages.open:
                 return None
             seen = products.count_seen(connection, stored.home.seller_id, stored.home.execution_id)

@@ -8,7 +8,7 @@ from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
-from mustit_pipeline.store import executions, sellers, tasks
+from mustit_pipeline.store import executions, sellers, task_months, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 
@@ -39,7 +39,7 @@ def open_or_join(
         _refuse_inactive(seller)
         schedule.triggered(now)
         sellers.save(connection, seller, schedule)
-        tasks.ensure_month(connection, now.date().replace(day=1))
+        task_months.ensure_month(connection, now.date().replace(day=1))
         execution = CrawlingScheduleExecution(id=ExecutionId.new(), seller_id=seller_id, created_at=now)
         stored = executions.add(
             connection,

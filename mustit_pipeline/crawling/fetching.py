@@ -1,6 +1,7 @@
 """One fetch with whatever agent is free: it waits, changes agents and repeats until there is a result or a reason."""
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable
@@ -18,8 +19,8 @@ NETWORK_TRIES = 3
 LONGEST_BACKOFF_SECONDS = 10.0
 
 
-class SliceEnded(Exception):
-    """The time of this run is over before an agent was free."""
+class NoAgentFree(Exception):
+    """No agent is free soon enough; nothing is wrong with what was to be fetched."""
 
 
 @dataclass(slots=True)
@@ -35,6 +36,11 @@ class RequestCounter:
         self.requests = self.throttled = 0
         return counted
 
+    def put_back(self, counted: "RequestCounter") -> None:
+        """What was drained could not be stored."""
+        self.requests += counted.requests
+        self.throttled += counted.throttled
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched(Generic[T]):
@@ -45,23 +51,37 @@ class Fetched(Generic[T]):
 
 
 class Fetcher:
-    """Fetches for one worker; `deadline` is the loop time at which it stops waiting for agents."""
+    """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`."""
 
     def __init__(
-        self, client: MarketplaceClient, pool: AgentPool, *, deadline: float, retry_base_seconds: float
+        self,
+        client: MarketplaceClient,
+        pool: AgentPool,
+        *,
+        deadline: float,
+        retry_base_seconds: float,
+        patience: float = math.inf,
     ) -> None:
         self._client = client
         self._pool = pool
         self._deadline = deadline
+        self._patience = patience
         self._retry_base = retry_base_seconds
         self.counter = RequestCounter()
 
     async def fetch(self, url: str, read: Callable[[bytes], T], booking: Booking | None = None) -> Fetched[T]:
         """The body behind a URL, read; a 429 or a lost session costs no try, a broken network one of three."""
+        broken: NetworkFailure | None = None
         tries = 0
         refused = False
         while True:
-            agent = await self._agent() if booking is None else await self._still_good(booking)
+            try:
+                agent = await self._agent() if booking is None else await self._still_good(booking)
+            except NoAgentFree:
+                # A try was spent and failed: that is how this attempt ended, so that it cannot go round for ever.
+                if broken is not None:
+                    raise broken from None
+                raise
             booking = None
             try:
                 return await self._attempt(agent, url, read)
@@ -71,7 +91,8 @@ class Fetcher:
                 if refused:
                     raise
                 refused = True
-            except NetworkFailure:
+            except NetworkFailure as error:
+                broken = error
                 tries += 1
                 if tries >= NETWORK_TRIES:
                     raise
@@ -79,12 +100,13 @@ class Fetcher:
 
     async def _agent(self) -> Booking:
         loop = asyncio.get_running_loop()
+        until = min(self._deadline, loop.time() + self._patience)
         while True:
             answer = await self._pool.acquire()
             if not isinstance(answer, Wait):
                 return answer
-            if loop.time() + answer.seconds > self._deadline:
-                raise SliceEnded(answer.reason)
+            if loop.time() + answer.seconds > until:
+                raise NoAgentFree(answer.reason)
             await asyncio.sleep(answer.seconds)
 
     async def _still_good(self, booking: Booking) -> Booking:

@@ -22,13 +22,17 @@ from mustit_pipeline.store.tasks import LeasedTask
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """One attempt's end: the task already moved to its next state, and what it brought."""
+    """One attempt's end: the task already moved to its next state, and what it brought.
+
+    One that is handed back has not moved: it could not be tried for want of an agent.
+    """
 
     leased: LeasedTask
     body: str | None = None
     page: ListingPage | None = None
     gone: bool = False
     delay: float = 0.0
+    handed_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,15 @@ class ResultStore:
     def store(self, results: Sequence[TaskResult], counted: RequestCounter) -> StoredOutcome:
         """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all."""
         home = self._stored.home
+        tried = [result for result in results if not result.handed_back]
         with self._database.transaction() as connection:
-            ours = tasks.save(connection, [(result.leased, result.delay) for result in results])
-            kept = [result for result in results if result.leased.task.id.value in ours]
+            # The execution before its tasks, as everybody locks them: cancelling it meanwhile must not deadlock.
+            current = executions.get(connection, self._stored.execution.id, lock=True)
+            tasks.hand_back(connection, [result.leased for result in results if result.handed_back])
+            ours = tasks.save(connection, [(result.leased, result.delay) for result in tried])
+            kept = [result for result in tried if result.leased.task.id.value in ours]
             raw.add(connection, [_raw(result, result.body) for result in kept if result.body is not None])
-            for result in kept:
-                if result.page is not None and result.leased.page_no is not None:
-                    self._follow_up(connection, result.leased.page_no, result.page)
+            self._follow_up(connection, current, kept)
             deletion.delete_confirmed(
                 connection,
                 self._stored,
@@ -80,20 +86,30 @@ class ResultStore:
         return StoredOutcome(
             completed=sum(result.leased.task.status is TaskStatus.COMPLETED for result in kept),
             failed=sum(result.leased.task.status is TaskStatus.FAILED for result in kept),
-            lost=len(results) - len(kept),
+            lost=len(tried) - len(kept),
         )
 
-    def _follow_up(self, connection: Connection, page_no: int, page: ListingPage) -> None:
-        """A page shows products: remember that they were seen and plan the calls for them."""
-        home = self._stored.home
-        limit = self._stored.product_limit
-        items = [entry.item_no for entry in page.entries]
-        executions.raise_listed(connection, home.execution_id, page.count)
-        versions = products.sight(connection, home.seller_id, home.execution_id, items) if items else {}
-        wanted = within_limit(self._endpoints, page_no, list(dict.fromkeys(items)), limit)
-        planned = plan_products(self._endpoints, {item: versions[item] for item in wanted})
-        seller_id = self._stored.execution.seller_id
-        tasks.add(connection, home, [*plan_pages(self._endpoints, seller_id, page.count, limit), *planned])
+    def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
+        """Pages show products: remember that they were seen and plan the calls for them."""
+        pages = [
+            (result.leased.page_no, result.page)
+            for result in kept
+            if result.page is not None and result.leased.page_no is not None
+        ]
+        if not pages:
+            return
+        home, limit = current.home, current.product_limit
+        count = max(page.count for _, page in pages)
+        if count > (current.listed_count or 0):
+            executions.raise_listed(connection, home.execution_id, count)
+            tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
+        # All pages at once and in one order: another transaction may be at these products too.
+        items = {entry.item_no for _, page in pages for entry in page.entries}
+        versions = products.sight(connection, home.seller_id, home.execution_id, list(items)) if items else {}
+        for page_no, page in pages:
+            shown = list(dict.fromkeys(entry.item_no for entry in page.entries))
+            wanted = within_limit(self._endpoints, page_no, shown, limit)
+            tasks.add(connection, home, plan_products(self._endpoints, {item: versions[item] for item in wanted}))
 
 
 def _raw(result: TaskResult, body: str) -> NewRaw:

@@ -1,5 +1,6 @@
 """The product server's side of a delivery: one POST, and what its answer means."""
 
+import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -8,16 +9,16 @@ import aiohttp
 import httpx
 import httpx_aiohttp
 
+from mustit_pipeline.marketplace.parsing import safe_excerpt
 from mustit_pipeline.settings import Settings, SettingsError
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 5.0
-NO_ANSWER = (
-    aiohttp.ClientConnectorError,
-    aiohttp.ClientOSError,
-    aiohttp.ServerDisconnectedError,
-    aiohttp.ConnectionTimeoutError,
-)
+# Each read has its own time, so an answer that arrives byte by byte would never end.
+WHOLE_CALL_SECONDS = CONNECT_SECONDS + 2 * READ_SECONDS
+LARGEST_ANSWER = 64 * 1024
+NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+DROPPED = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 RETRIED_STATUSES = frozenset({408, 422, 429})
 EVENTS_PATH = "/api/v1/product-events"
 
@@ -39,6 +40,8 @@ class Answer:
     verdict: Verdict
     status: int | None
     reason: str | None
+    # Whether the event may have arrived; without a connection it cannot have.
+    sent: bool = True
 
 
 def judge(status: int) -> Verdict:
@@ -63,8 +66,10 @@ class ProductServer:
             )
         self._url = settings.product_server_url + EVENTS_PATH
         headers = {"Content-Type": "application/json"}
-        if settings.product_server_token is not None:
-            headers["Authorization"] = f"Bearer {settings.product_server_token.get_secret_value()}"
+        token = settings.product_server_token
+        self._secret = None if token is None else token.get_secret_value().encode()
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token.get_secret_value()}"
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self._client = httpx.AsyncClient(
             transport=httpx_aiohttp.AiohttpTransport(limits=limits, trust_env=False),
@@ -85,14 +90,36 @@ class ProductServer:
     async def deliver(self, key: str, body: bytes) -> Answer:
         """Send one event; never raises for what the other side does."""
         try:
-            response = await self._client.post(self._url, content=body, headers={"Idempotency-Key": key})
+            async with asyncio.timeout(WHOLE_CALL_SECONDS):
+                status, said = await self._post(key, body)
+        except TimeoutError:
+            return Answer(Verdict.RETRY, None, f"no whole answer within {WHOLE_CALL_SECONDS:g} s")
         except httpx.HTTPError as error:
             # httpx-aiohttp folds a dropped connection into a timeout; the cause underneath tells them apart.
-            if isinstance(error.__cause__, NO_ANSWER):
-                return Answer(Verdict.UNREACHABLE, None, f"connection failed: {error.__cause__}"[:500])
+            cause = error.__cause__
+            if isinstance(cause, NO_CONNECTION):
+                return Answer(Verdict.UNREACHABLE, None, f"no connection: {type(cause).__name__}", sent=False)
+            if isinstance(cause, DROPPED):
+                return Answer(Verdict.UNREACHABLE, None, f"connection dropped: {type(cause).__name__}")
             if isinstance(error, httpx.TimeoutException):
                 return Answer(Verdict.RETRY, None, f"no answer within {READ_SECONDS:g} s")
-            return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__} {error}"[:500])
-        verdict = judge(response.status_code)
-        reason = None if verdict is Verdict.DONE else response.text[:500].replace("\x00", "")
-        return Answer(verdict, response.status_code, reason)
+            return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__}")
+        verdict = judge(status)
+        return Answer(verdict, status, None if verdict is Verdict.DONE else self._excerpt(status, said))
+
+    async def _post(self, key: str, body: bytes) -> tuple[int, bytes]:
+        """The status and the start of what was said; an endless answer is not read to its end."""
+        headers = {"Idempotency-Key": key}
+        said = bytearray()
+        async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+            async for part in response.aiter_bytes():
+                said += part
+                if len(said) > LARGEST_ANSWER:
+                    break
+        return response.status_code, bytes(said)
+
+    def _excerpt(self, status: int, said: bytes) -> str:
+        """What the server said, without anything secret: it may have repeated what it was sent."""
+        if self._secret:
+            said = said.replace(self._secret, "…".encode())
+        return f"HTTP {status}: {safe_excerpt(said)}"

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import socket
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,8 +27,10 @@ BREAKER_COOLDOWN_SECONDS = 30.0
 BATCH = 100
 LEASE_SECONDS = 60.0
 LONGEST_BACKOFF_SECONDS = 300.0
+NOTHING_TO_SAY = Answer(Verdict.DONE, None, None, sent=False)
+NOT_SENT = Answer(Verdict.UNREACHABLE, None, None, sent=False)
 
-Ended = tuple[ClaimedEvent, Answer | None]
+Ended = tuple[ClaimedEvent, Answer]
 
 log = structlog.get_logger(__name__)
 
@@ -48,10 +51,15 @@ def relay(
     settings: Settings,
     *,
     patience_seconds: float = 0.0,
+    cooldown_seconds: float = BREAKER_COOLDOWN_SECONDS,
+    lease_seconds: float = LEASE_SECONDS,
     progress: Callable[[RelayReport], None] | None = None,
 ) -> RelayReport:
     """Send until nothing is due, waiting out back-offs that are no longer than the caller's patience."""
-    return asyncio.run(_Relay(database, settings, patience_seconds, progress).run())
+    sender = _Relay(
+        database, settings, patience=patience_seconds, cooldown=cooldown_seconds, lease=lease_seconds, progress=progress
+    )
+    return asyncio.run(sender.run())
 
 
 class _Relay:
@@ -59,12 +67,17 @@ class _Relay:
         self,
         database: Database,
         settings: Settings,
-        patience_seconds: float,
+        *,
+        patience: float,
+        cooldown: float,
+        lease: float,
         progress: Callable[[RelayReport], None] | None,
     ) -> None:
         self._database = database
         self._settings = settings
-        self._patience = patience_seconds
+        self._patience = patience
+        self._cooldown = cooldown
+        self._lease = lease
         self._progress = progress
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._report = RelayReport()
@@ -79,35 +92,43 @@ class _Relay:
                     break
                 await asyncio.sleep(min(pause, 1.0) + 0.01)
         with self._database.reading() as connection:
-            counts = outbox.counts(connection)
-        self._report.waiting = counts.waiting + counts.sending
+            self._report.waiting = outbox.unsent(connection)
         return self._report
 
     async def _send_due(self, server: ProductServer) -> None:
         """Keep the window full for as long as rows are due; once the server is gone, the rest goes back unsent."""
-        backlog: deque[ClaimedEvent] = deque()
+        backlog: deque[tuple[ClaimedEvent, float]] = deque()
         flying: set[asyncio.Task[Ended]] = set()
         ended: list[Ended] = []
         unreachable = 0
         more = True
         while True:
             if more and len(backlog) < self._window:
+                # From before the claim on, so that we never believe a lease to be longer than it is.
+                fresh_until = time.monotonic() + self._lease / 2
                 claimed = await asyncio.to_thread(self._claim)
-                backlog.extend(claimed)
+                backlog.extend((event, fresh_until) for event in claimed)
                 more = len(claimed) == BATCH
             if unreachable >= BREAKER_THRESHOLD:
-                ended.extend((event, None) for event in backlog)
+                ended.extend((event, NOT_SENT) for event, _ in backlog)
                 backlog.clear()
                 more = False
             while backlog and len(flying) < self._window:
-                flying.add(asyncio.create_task(self._deliver(server, backlog.popleft())))
+                event, fresh_until = backlog.popleft()
+                if time.monotonic() > fresh_until:
+                    # Its lease might end while it is in flight, and somebody else would send it too.
+                    ended.append((event, NOT_SENT))
+                    continue
+                flying.add(asyncio.create_task(self._deliver(server, event)))
             if flying:
                 done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     event, answer = task.result()
                     ended.append((event, answer))
-                    gone = answer is not None and answer.verdict is Verdict.UNREACHABLE
-                    unreachable = unreachable + 1 if gone else 0
+                    if _answered(answer):
+                        unreachable = 0
+                    elif _unreachable(answer):
+                        unreachable += 1
             if len(ended) >= self._window or (ended and not flying):
                 await asyncio.to_thread(self._settle, ended)
                 ended = []
@@ -125,9 +146,12 @@ class _Relay:
                 connection,
                 owner=self._owner,
                 limit=BATCH if trial_in is None else 1,
-                lease_seconds=LEASE_SECONDS,
+                lease_seconds=self._lease,
                 max_retries=self._settings.outbox_max_retries,
+                trial=trial_in is not None,
             )
+            if claimed and trial_in is not None:
+                breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
         self._report.superseded += superseded
         return claimed
 
@@ -141,39 +165,38 @@ class _Relay:
     async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Ended:
         kind = event_type(event)
         if kind is None:
-            return event, Answer(Verdict.DONE, None, None)
+            return event, NOTHING_TO_SAY
         event.outbox.goes_out_as(kind)
         return event, await server.deliver(event.outbox.idempotency_key, event_body(event, kind))
 
     def _settle(self, ended: list[Ended]) -> None:
-        if not ended:
-            return
-        settlements = [self._settlement(event, answer) for event, answer in ended]
-        verdicts = [answer.verdict for _, answer in ended if answer is not None]
+        answers = [answer for _, answer in ended]
+        last_answered = max((place for place, answer in enumerate(answers) if _answered(answer)), default=-1)
+        settlements = [
+            self._settlement(event, answer, server_is_there=place < last_answered)
+            for place, (event, answer) in enumerate(ended)
+        ]
+        failures = sum(_unreachable(answer) for answer in answers[last_answered + 1 :])
         with self._database.transaction() as connection:
             kept = outbox.settle(connection, settlements)
-            if any(verdict is not Verdict.UNREACHABLE for verdict in verdicts):
+            if last_answered >= 0:
                 breakers.succeeded(connection, BREAKER)
-            elif verdicts and breakers.failed(
-                connection,
-                BREAKER,
-                failures=len(verdicts),
-                threshold=BREAKER_THRESHOLD,
-                cooldown=BREAKER_COOLDOWN_SECONDS,
+            if failures and breakers.failed(
+                connection, BREAKER, failures=failures, threshold=BREAKER_THRESHOLD, cooldown=self._cooldown
             ):
-                log.warning("product server unreachable: breaker open", cooldown_seconds=BREAKER_COOLDOWN_SECONDS)
+                log.warning("product server unreachable: breaker open", cooldown_seconds=self._cooldown)
         self._count(ended, kept)
 
-    def _settlement(self, event: ClaimedEvent, answer: Answer | None) -> Settlement:
+    def _settlement(self, event: ClaimedEvent, answer: Answer, *, server_is_there: bool) -> Settlement:
         row = event.outbox
-        at = event.occurred_at
-        if answer is None or answer.verdict is Verdict.UNREACHABLE:
-            # Nobody was there to refuse it: no try is spent.
-            row.release()
-            return Settlement(event, None, delay=0.0 if answer is None else self._backoff(1))
         if answer.verdict in (Verdict.DONE, Verdict.STALE):
-            row.complete(at)
-            return Settlement(event, answer.status)
+            row.complete(event.occurred_at)
+            return Settlement(event, answer.status, sent=answer.sent)
+        # An outage burns no try. A connection that breaks although the server goes on answering others is this
+        # event's own failure, and would otherwise be tried for ever.
+        if answer.verdict is Verdict.UNREACHABLE and not (answer.sent and server_is_there):
+            row.release()
+            return Settlement(event, None, delay=self._backoff(1) if answer.reason else 0.0, sent=answer.sent)
         row.fail(answer.reason or f"HTTP {answer.status}", permanent=answer.verdict is Verdict.REFUSED)
         if not row.can_retry():
             return Settlement(event, answer.status)
@@ -186,7 +209,7 @@ class _Relay:
     def _count(self, ended: list[Ended], kept: set[UUID]) -> None:
         for event, answer in ended:
             row = event.outbox
-            if answer is None or row.id.value not in kept:
+            if row.id.value not in kept:
                 continue
             if row.status is OutboxStatus.COMPLETED and answer.verdict is Verdict.STALE:
                 self._report.superseded += 1
@@ -197,3 +220,13 @@ class _Relay:
                 self._report.failed += 1
         if self._progress is not None:
             self._progress(self._report)
+
+
+def _answered(answer: Answer) -> bool:
+    """Whether the server was reached; a reading time-out is one of a server that is there."""
+    return answer.sent and answer.verdict is not Verdict.UNREACHABLE
+
+
+def _unreachable(answer: Answer) -> bool:
+    """Whether it was tried and nobody was there."""
+    return answer.verdict is Verdict.UNREACHABLE and answer is not NOT_SENT

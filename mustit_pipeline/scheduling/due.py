@@ -32,7 +32,7 @@ def next_slices(database: Database, *, busy: Collection[str], free: int, now: da
         waiting = [entry for entry in executions.workable(connection, limit=free + len(busy)) if entry[1] not in busy][
             :free
         ]
-        due = sellers.due(connection, free - len(waiting)) if free > len(waiting) else []
+        due = sellers.due(connection, free - len(waiting), busy=busy) if free > len(waiting) else []
     opened = list(waiting)
     for seller_id in due:
         try:

@@ -26,6 +26,15 @@ def failed(connection: Connection, name: str, *, failures: int, threshold: int, 
     return connection.execute(query, values).scalar_one()
 
 
+def begin_trial(connection: Connection, name: str, *, cooldown: float) -> None:
+    """Somebody has gone to look: nobody else does for another cool-down, whatever becomes of it."""
+    query = text("""
+        UPDATE circuit_breakers SET open_until = now() + make_interval(secs => :cooldown), updated_at = now()
+        WHERE name = :name
+    """)
+    connection.execute(query, {"name": name, "cooldown": cooldown})
+
+
 def succeeded(connection: Connection, name: str) -> None:
     """The other side answers: closed, and the count starts again."""
     query = text("""

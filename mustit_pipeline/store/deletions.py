@@ -9,24 +9,36 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A complete sweep against what was live before it."""
+    """A complete sweep against what was live before it; what was never published is missed by nobody."""
 
     live: int
     absent: list[int]
+    absent_unpublished: list[int]
 
 
+# Only published products have a share in the judgement: another seller's items that a wrong page brought in must
+# neither hide a mass deletion nor look like one when they are gone.
 _ABSENCE = text("""
-    SELECT count(*) AS live,
+    SELECT count(*) FILTER (WHERE version > 0) AS live,
            coalesce(array_agg(item_no ORDER BY item_no)
-                    FILTER (WHERE last_seen_execution_id IS DISTINCT FROM :execution_id), '{}') AS absent
+                    FILTER (WHERE version > 0 AND last_seen_execution_id IS DISTINCT FROM :execution_id),
+                    '{}') AS absent,
+           coalesce(array_agg(item_no ORDER BY item_no)
+                    FILTER (WHERE version = 0 AND last_seen_execution_id IS DISTINCT FROM :execution_id),
+                    '{}') AS absent_unpublished
     FROM products
     WHERE seller_id = :seller_id AND deleted_at IS NULL AND created_at < :since
 """)
 
 _MISSED = text("""
-    UPDATE products SET absent_sweeps = absent_sweeps + 1, updated_at = now()
-    WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[])) AND deleted_at IS NULL
-    RETURNING item_no, absent_sweeps
+    WITH locked AS (
+        SELECT product_id FROM products
+        WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[])) AND deleted_at IS NULL
+        ORDER BY item_no FOR NO KEY UPDATE
+    )
+    UPDATE products p SET absent_sweeps = p.absent_sweeps + 1, updated_at = now()
+    FROM locked l WHERE p.product_id = l.product_id
+    RETURNING p.item_no, p.absent_sweeps
 """)
 
 _HOLD = text("""
@@ -42,7 +54,7 @@ def absence(connection: Connection, seller_id: str, execution_id: UUID, since: o
     """Who was live before the execution began, and which of them its sweep did not see."""
     values = {"seller_id": seller_id, "execution_id": execution_id, "since": since}
     row = connection.execute(_ABSENCE, values).one()
-    return Absence(row.live, list(row.absent))
+    return Absence(row.live, list(row.absent), list(row.absent_unpublished))
 
 
 def count_missed(connection: Connection, seller_id: str, items: Sequence[int]) -> dict[int, int]:

@@ -131,12 +131,14 @@ def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[
 
 def save(connection: Connection, execution: CrawlingScheduleExecution) -> None:
     """Write back its state; its counters belong to the tasks, which keep them exact."""
+    # One that failed before it had a plan starts only when it is resumed.
+    started = execution.started_at or (func.now() if execution.status is ExecutionStatus.RUNNING else None)
     connection.execute(
         update(executions)
         .where(executions.c.execution_id == execution.id.value)
         .values(
             status=execution.status.value,
-            started_at=execution.started_at,
+            started_at=started,
             ended_at=execution.ended_at,
             error_code=execution.error_code,
             error_text=execution.error_text,

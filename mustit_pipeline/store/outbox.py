@@ -21,7 +21,6 @@ class ClaimedEvent:
     event_id: UUID
     occurred_at: datetime
     lease_no: int
-    attempts: int
     life_cycle: LifeCycle
     product_data: str | None
     changes: str
@@ -38,6 +37,8 @@ class Settlement:
     event: ClaimedEvent
     http_status: int | None
     delay: float = 0.0
+    # Whether anything of it can have reached the product server; a claim alone is no attempt.
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,26 @@ _SUPERSEDE = text("""
     RETURNING older.outbox_id
 """)
 
+# Claims take turns: two at once could each take another version of one product, which its index then refuses.
+_CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
+
+_FREE = """NOT EXISTS (SELECT FROM product_outbox f
+                       WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status = 'SENDING')"""
+
 # A row is sent only while no other version of its product is in flight; the unique index says so too.
-_CLAIM = text("""
-    WITH due AS (
-        SELECT o.outbox_id FROM product_outbox o
-        WHERE o.status = 'WAITING' AND o.next_attempt_at <= now()
-          AND NOT EXISTS (SELECT FROM product_outbox f
-                          WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status = 'SENDING')
-        ORDER BY o.next_attempt_at LIMIT :limit
-        FOR UPDATE OF o SKIP LOCKED
-    ), newest AS (
+_DUE = f"""
+    SELECT o.outbox_id FROM product_outbox o
+    WHERE o.status = 'WAITING' AND o.next_attempt_at <= now() AND {_FREE}
+    ORDER BY o.next_attempt_at LIMIT :limit
+    FOR UPDATE OF o SKIP LOCKED
+"""
+
+# The row that asks whether the server is back is the one sent least often: one that breaks every connection must not
+# keep the breaker open for all others.
+_DUE_ON_TRIAL = _DUE.replace("ORDER BY o.next_attempt_at", "ORDER BY o.attempts, o.next_attempt_at")
+
+_CLAIM = """
+    WITH due AS ({due}), newest AS (
         SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
         LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
                            WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
@@ -96,7 +107,8 @@ _CLAIM = text("""
         lease_expires_at = CASE WHEN n.newer IS NULL THEN now() + make_interval(secs => :lease_seconds) END
     FROM newest n WHERE o.outbox_id = n.outbox_id
     RETURNING o.outbox_id, o.status
-""")
+"""
+_CLAIM_DUE, _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE)), text(_CLAIM.format(due=_DUE_ON_TRIAL))
 
 _CLAIMED = text("""
     SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
@@ -116,28 +128,44 @@ _SETTLE = text("""
     UPDATE product_outbox o
     SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
         event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
+        attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
         next_attempt_at = now() + make_interval(secs => s.delay),
         completed_at = CASE WHEN s.status = 'COMPLETED' THEN now() END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
-                CAST(:types AS text[]), CAST(:delays AS float8[]))
-         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay)
+                CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
+         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
     WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status = 'SENDING'
-    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
+    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status, s.sent
 """)
 
+# Locked in the order in which crawls lock products: whoever meets waits, nobody waits in a circle.
 _DELIVERED = text("""
-    UPDATE products p SET delivered_version = d.version
-    FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
-         AS d(seller_id, item_no, version)
-    WHERE p.seller_id = d.seller_id AND p.item_no = d.item_no AND p.delivered_version < d.version
+    WITH locked AS (
+        SELECT p.product_id, d.version
+        FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
+             AS d(seller_id, item_no, version)
+        JOIN products p ON p.seller_id = d.seller_id AND p.item_no = d.item_no
+        ORDER BY p.seller_id, p.item_no FOR NO KEY UPDATE OF p
+    )
+    UPDATE products p SET delivered_version = l.version FROM locked l
+    WHERE p.product_id = l.product_id AND p.delivered_version < l.version
 """)
 
-_COUNTS = text("""
-    SELECT count(*) FILTER (WHERE status = 'WAITING') AS waiting, count(*) FILTER (WHERE status = 'SENDING') AS sending,
-           count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
-           count(*) FILTER (WHERE status = 'FAILED') AS failed
-    FROM product_outbox
+# A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
+_RELEASE_EXPIRED = text("""
+    UPDATE product_outbox SET status = 'WAITING', lease_owner = NULL, lease_expires_at = NULL
+    WHERE outbox_id IN (SELECT outbox_id FROM product_outbox WHERE status = 'SENDING' AND lease_expires_at < now()
+                        FOR UPDATE SKIP LOCKED)
+    RETURNING 1
+""")
+
+# A waiting row whose product is in flight becomes due when that one's claim ends, not before.
+_NEXT_DUE = text(f"""
+    SELECT extract(epoch FROM least(
+        (SELECT o.next_attempt_at FROM product_outbox o WHERE o.status = 'WAITING' AND {_FREE}
+         ORDER BY o.next_attempt_at LIMIT 1),
+        (SELECT min(lease_expires_at) FROM product_outbox WHERE status = 'SENDING')) - now())
 """)
 
 
@@ -170,11 +198,12 @@ def enqueue(connection: Connection, seller_id: SellerId, versions: Sequence[NewV
 
 
 def claim(
-    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int
+    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int, trial: bool = False
 ) -> tuple[list[ClaimedEvent], int]:
     """Take due rows to send; returns them and how many turned out to be superseded."""
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
-    rows = connection.execute(_CLAIM, values).all()
+    connection.execute(_CLAIM_LOCK)
+    rows = connection.execute(_CLAIM_TRIAL if trial else _CLAIM_DUE, values).all()
     mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
     claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []
     return claimed, len(rows) - len(mine)
@@ -194,9 +223,10 @@ def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUI
         "errors": [row.last_error for row in rows],
         "types": [row.event_type.value for row in rows],
         "delays": [s.delay for s in settlements],
+        "sent": [s.sent for s in settlements],
     }
     written = connection.execute(_SETTLE, values).all()
-    done = [row for row in written if row.status == OutboxStatus.COMPLETED]
+    done = [row for row in written if row.status == OutboxStatus.COMPLETED and row.sent]
     if done:
         connection.execute(
             _DELIVERED,
@@ -211,25 +241,25 @@ def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUI
 
 def release_expired(connection: Connection) -> int:
     """Rows whose sender is gone wait again; no try is spent."""
-    query = text("""
-        UPDATE product_outbox SET status = 'WAITING', lease_owner = NULL, lease_expires_at = NULL
-        WHERE status = 'SENDING' AND lease_expires_at < now() RETURNING 1
-    """)
-    return len(connection.execute(query).all())
+    return len(connection.execute(_RELEASE_EXPIRED).all())
 
 
 def counts(connection: Connection) -> OutboxCounts:
     """How many rows there are in each state."""
-    row = connection.execute(_COUNTS).one()
-    return OutboxCounts(row.waiting, row.sending, row.completed, row.failed)
+    rows = connection.execute(text("SELECT status, count(*) AS n FROM product_outbox GROUP BY status"))
+    found = {row.status: row.n for row in rows}
+    return OutboxCounts(*(found.get(status.value, 0) for status in OutboxStatus))
+
+
+def unsent(connection: Connection) -> int:
+    """How many rows still have to reach the product server."""
+    query = text("SELECT count(*) FROM product_outbox WHERE status IN ('WAITING', 'SENDING')")
+    return connection.execute(query).scalar_one()
 
 
 def next_due_in(connection: Connection) -> float | None:
-    """Seconds until the next waiting row is due; None where nothing waits."""
-    query = text("""
-        SELECT extract(epoch FROM min(next_attempt_at) - now()) FROM product_outbox WHERE status = 'WAITING'
-    """)
-    seconds = connection.execute(query).scalar_one()
+    """Seconds until a row can be claimed, or its silent sender's claim ends; None where nothing is unsent."""
+    seconds = connection.execute(_NEXT_DUE).scalar_one()
     return None if seconds is None else max(0.0, float(seconds))
 
 
@@ -259,7 +289,6 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.event_id,
         row.occurred_at,
         row.lease_no,
-        row.attempts,
         LifeCycle(row.life_cycle),
         row.product_data,
         row.changes,

@@ -44,7 +44,6 @@ class Unpublished:
     data: str
     data_hash: str
     published_data: str | None
-    was_deleted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +86,24 @@ _ABSORB = text("""
 """)
 
 # What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
-# version of a product. A deleted product that has been seen since is back.
+# version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product that
+# has been seen since is back.
 _UNPUBLISHED = text("""
     SELECT p.*, c.product_data AS published_data
     FROM products p
     LEFT JOIN product_change_sets c
            ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
     WHERE p.seller_id = :seller_id AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
-      AND (p.deleted_at IS NULL OR p.last_seen_at > p.deleted_at)
+      AND (p.deleted_at IS NULL OR p.last_seen_execution_id IS NOT NULL)
       AND NOT EXISTS (
-          SELECT FROM crawler_tasks t JOIN crawling_schedule_executions e USING (execution_id)
+          SELECT FROM crawling_schedule_executions e
           WHERE e.seller_id = p.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
-            AND t.task_month = e.task_month AND t.item_no = p.item_no
-            AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))
+            AND (c.execution_id = e.execution_id
+                 OR (e.sweep_status = 'PENDING' AND p.last_seen_execution_id IS DISTINCT FROM e.execution_id)
+                 OR EXISTS (SELECT FROM crawler_tasks t
+                            WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month
+                              AND t.item_no = p.item_no
+                              AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))))
       AND NOT EXISTS (SELECT FROM product_raw_data r
                       WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING')
       AND NOT EXISTS (SELECT FROM product_raw_data r
@@ -121,6 +125,8 @@ _VERSIONS = text("""
 _PUBLISHED = text("""
     UPDATE products p
     SET version = v.version, published_hash = v.data_hash, deleted_at = v.deleted_at, absent_sweeps = 0,
+        -- A deleted product has been seen by no sweep until one shows it again.
+        last_seen_execution_id = CASE WHEN v.deleted_at IS NULL THEN p.last_seen_execution_id END,
         updated_at = now()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:hashes AS text[]),
                 CAST(:deleted AS timestamptz[])) AS v(id, version, data_hash, deleted_at)
@@ -176,10 +182,7 @@ def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
 def unpublished(connection: Connection, seller_id: str, limit: int) -> list[Unpublished]:
     """Complete products whose planned fetches have ended and whose state is not the published one."""
     rows = connection.execute(_UNPUBLISHED, {"seller_id": seller_id, "limit": limit})
-    return [
-        Unpublished(_product(row), row.data, row.data_hash, row.published_data, row.deleted_at is not None)
-        for row in rows
-    ]
+    return [Unpublished(_product(row), row.data, row.data_hash, row.published_data) for row in rows]
 
 
 def publish(connection: Connection, seller_id: str, execution_id: UUID, versions: Sequence[NewVersion]) -> None:

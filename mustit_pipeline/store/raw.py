@@ -53,15 +53,38 @@ _PENDING = text("""
         SELECT raw_id FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
         ORDER BY raw_id LIMIT :pages
-    ), others AS (
+    ), details AS (
         SELECT raw_id FROM product_raw_data
-        WHERE seller_id = :seller_id AND status = 'PENDING' AND source <> 'MINISHOP'
-          AND NOT EXISTS (SELECT FROM listings)
+        WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_DETAIL'
+        ORDER BY raw_id LIMIT :products
+    ), options AS (
+        SELECT raw_id FROM product_raw_data
+        WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_OPTION'
+        ORDER BY raw_id LIMIT :products
+    ), others AS (
+        SELECT raw_id FROM (SELECT raw_id FROM details UNION ALL SELECT raw_id FROM options) AS fetched
+        WHERE NOT EXISTS (SELECT FROM listings)
         ORDER BY raw_id LIMIT :products
     )
     SELECT raw_id, execution_id, source, item_no, body, fetched_at FROM product_raw_data
     WHERE raw_id IN (SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others)
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
+""")
+
+# Another try for bodies that failed; not where a newer one of the same call is in the catalog already, because the
+# old one would then undo it.
+_REOPEN = text("""
+    UPDATE product_raw_data r SET status = :target
+    WHERE r.status = ANY(CAST(:sources AS text[])) AND r.status = 'FAILED'
+      AND (CAST(:seller_id AS text) IS NULL OR r.seller_id = :seller_id)
+      AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
+      AND r.attempts < :attempts
+      AND NOT EXISTS (SELECT FROM product_raw_data n
+                      WHERE n.seller_id = r.seller_id AND n.source = r.source AND n.raw_id > r.raw_id
+                        AND n.status = 'PROCESSED' AND n.fetched_at >= r.fetched_at
+                        AND n.item_no IS NOT DISTINCT FROM r.item_no
+                        AND n.execution_id IS DISTINCT FROM r.execution_id)
+    RETURNING r.seller_id
 """)
 
 _PROCESSED = text("""
@@ -123,6 +146,23 @@ def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
             "reasons": [failure.reason for failure in failures],
         },
     )
+
+
+def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
+    """Let a seller's failed bodies be processed again, as long as they have been tried less often than that."""
+    values: dict[str, object] = {"seller_id": seller_id, "since": None, "attempts": attempts}
+    return len(_reopen(connection, "retry", values))
+
+
+def replay_failed(connection: Connection, seller_id: str | None, since: datetime | None) -> set[str]:
+    """Let failed bodies be processed again however often they have been tried; returns whose they are."""
+    values: dict[str, object] = {"seller_id": seller_id, "since": since, "attempts": 2**15 - 1}
+    return set(_reopen(connection, "replay", values))
+
+
+def _reopen(connection: Connection, move: str, values: dict[str, object]) -> list[str]:
+    rules = {"target": RAW.target(move).value, "sources": [status.value for status in RAW.sources(move)]}
+    return list(connection.execute(_REOPEN, values | rules).scalars())
 
 
 def _move(connection: Connection, statement: object, move: str, values: dict[str, object]) -> None:

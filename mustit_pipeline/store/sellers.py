@@ -1,6 +1,6 @@
 """Sellers, their schedules, and the schedule changes that the outside has to be told of."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from mustit_pipeline.domain.errors import Conflict, NotFound
+from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
@@ -124,16 +125,19 @@ def all_ids(connection: Connection) -> list[str]:
     return list(connection.execute(select(sellers.c.seller_id).order_by(sellers.c.seller_id)).scalars())
 
 
-def due(connection: Connection, limit: int) -> list[SellerId]:
-    """Active sellers whose time has come and that have no open execution, longest overdue first."""
-    query = text("""
+def due(connection: Connection, limit: int, *, busy: Collection[str] = ()) -> list[SellerId]:
+    """Active sellers whose time has come, that are not busy and have no open execution, longest overdue first."""
+    open_states = ", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))
+    query = text(f"""
         SELECT c.seller_id FROM crawling_schedules c JOIN sellers s USING (seller_id)
         WHERE c.status = 'ACTIVE' AND s.status = 'ACTIVE' AND c.next_due_at <= now()
+          AND c.seller_id <> ALL(CAST(:busy AS text[]))
           AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
-                          WHERE e.seller_id = c.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED'))
+                          WHERE e.seller_id = c.seller_id AND e.status IN ({open_states}))
         ORDER BY c.next_due_at LIMIT :limit
     """)
-    return [SellerId(row.seller_id) for row in connection.execute(query, {"limit": limit})]
+    rows = connection.execute(query, {"limit": limit, "busy": sorted(busy)})
+    return [SellerId(row.seller_id) for row in rows]
 
 
 def _seller_values(seller: Seller) -> dict[str, object]:

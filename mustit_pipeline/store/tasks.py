@@ -48,6 +48,15 @@ class LeasedTask:
     lease_no: int
 
 
+def listed(statuses: Iterable[TaskStatus]) -> str:
+    """States as SQL literals: a partial index is used only where its condition can be proven from the text."""
+    return ", ".join(f"'{status.value}'" for status in sorted(statuses))
+
+
+CLAIMABLE = listed(TASK.sources("start"))
+LEASED = listed(TASK.sources("release"))
+OPEN = listed(TASK.sources("cancel"))
+
 _ADD = text("""
     WITH added AS (
         INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no, page_no,
@@ -67,10 +76,10 @@ _ADD = text("""
     RETURNING (SELECT count(*) FROM added) AS added
 """)
 
-_CLAIM = text("""
+_CLAIM = text(f"""
     WITH picked AS (
         SELECT t.task_month, t.task_id FROM crawler_tasks t
-        WHERE t.task_month = :task_month AND t.execution_id = :execution_id AND t.status IN ('PUBLISHED', 'RETRY')
+        WHERE t.task_month = :task_month AND t.execution_id = :execution_id AND t.status IN ({CLAIMABLE})
           AND t.task_type = ANY(CAST(:types AS text[])) AND t.available_at <= now()
           AND EXISTS (SELECT FROM crawling_schedule_executions e
                       WHERE e.execution_id = :execution_id AND e.status = 'RUNNING')
@@ -78,24 +87,24 @@ _CLAIM = text("""
         FOR UPDATE OF t SKIP LOCKED
     )
     UPDATE crawler_tasks t
-    SET status = 'IN_PROGRESS', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
     FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
     RETURNING t.*
 """)
 
-_SAVE = text("""
+_SAVE = text(f"""
     UPDATE crawler_tasks t
     SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
         error_text = s.error_text, lease_owner = NULL, lease_expires_at = NULL,
         available_at = now() + make_interval(secs => s.delay),
-        published_at = CASE WHEN s.status = 'PUBLISHED' THEN now() ELSE t.published_at END,
+        published_at = CASE WHEN s.status = '{TASK.target("release").value}' THEN now() ELSE t.published_at END,
         completed_at = CASE WHEN s.status IN ('COMPLETED', 'FAILED') THEN now() END
     FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),
                 CAST(:errors AS text[]), CAST(:delays AS float8[]))
          AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
-    WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND t.status = 'IN_PROGRESS'
+    WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND t.status IN ({LEASED})
     RETURNING t.task_id, t.execution_id, t.status
 """)
 
@@ -106,19 +115,43 @@ _RECORD = text("""
     WHERE e.execution_id = o.id
 """)
 
-_HEARTBEAT = text("""
-    UPDATE crawler_tasks t SET lease_expires_at = now() + make_interval(secs => :lease_seconds)
+# The lease goes back as if it had never been taken: nothing is counted against the task.
+_HAND_BACK = text(f"""
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("release").value}', published_at = now(), started_at = NULL, lease_owner = NULL,
+        lease_expires_at = NULL
     FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
-    WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND t.status = 'IN_PROGRESS'
+    WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND t.status IN ({LEASED})
+""")
+
+# A row that somebody else has locked is being stored, cancelled or released: waiting for it could only deadlock.
+_HEARTBEAT = text(f"""
+    WITH held AS (
+        SELECT t.task_month, t.task_id FROM crawler_tasks t
+        JOIN unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
+          ON t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no
+        WHERE t.status IN ({LEASED})
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    )
+    UPDATE crawler_tasks t SET lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id
     RETURNING t.task_id
 """)
 
-_EXPIRED = text("""
+_EXPIRED = text(f"""
     SELECT t.* FROM crawler_tasks t
-    WHERE t.status = 'IN_PROGRESS' AND t.lease_expires_at < now()
+    WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()
       AND (CAST(:execution_id AS uuid) IS NULL OR t.execution_id = :execution_id)
     ORDER BY t.lease_expires_at LIMIT :limit
     FOR UPDATE SKIP LOCKED
+""")
+
+_LOCK_EXPIRED = text(f"""
+    SELECT e.execution_id FROM crawling_schedule_executions e
+    WHERE (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id)
+      AND e.execution_id IN (SELECT t.execution_id FROM crawler_tasks t
+                             WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now())
+    ORDER BY e.execution_id FOR NO KEY UPDATE
 """)
 
 _CANCEL = text("""
@@ -131,26 +164,6 @@ _CANCEL = text("""
     UPDATE crawling_schedule_executions SET failed_tasks = failed_tasks + (SELECT count(*) FROM ended)
     WHERE execution_id = :execution_id
 """)
-
-_OPEN_WORK = text("""
-    SELECT count(*) AS open, min(available_at) FILTER (WHERE status IN ('PUBLISHED', 'RETRY')) AS next_at,
-           extract(epoch FROM min(least(available_at, lease_expires_at)) - now()) AS next_in
-    FROM crawler_tasks
-    WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
-      AND status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')
-""")
-
-
-def ensure_month(connection: Connection, month: date) -> None:
-    """Make the partition that holds a month's tasks; two callers at once are fine."""
-    following = date(month.year + month.month // 12, month.month % 12 + 1, 1)
-    name = f"crawler_tasks_{month:%Y_%m}"
-    if connection.execute(text("SELECT to_regclass(:name)"), {"name": name}).scalar_one() is not None:
-        return
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
-    connection.exec_driver_sql(
-        f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF crawler_tasks FOR VALUES FROM ('{month}') TO ('{following}')"
-    )
 
 
 def add(connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> int:
@@ -196,27 +209,11 @@ def claim(
     return sorted(leased, key=lambda lease: lease.task.item_no.value if lease.task.item_no else 0)
 
 
-def claimable(connection: Connection, home: TaskHome, types: Iterable[TaskType], limit: int) -> int:
-    """How many tasks could be leased now, counted up to a limit."""
-    query = text("""
-        SELECT count(*) FROM (
-            SELECT FROM crawler_tasks
-            WHERE task_month = :task_month AND execution_id = :execution_id AND status IN ('PUBLISHED', 'RETRY')
-              AND task_type = ANY(CAST(:types AS text[])) AND available_at <= now()
-            LIMIT :limit) AS ready
-    """)
-    values = {"task_month": home.task_month, "execution_id": home.execution_id, "limit": limit}
-    return connection.execute(query, values | {"types": [kind.value for kind in types]}).scalar_one()
-
-
 def save(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -> set[UUID]:
     """Write tasks back with the delay until they may be claimed again; returns those whose lease still was ours."""
     if not outcomes:
         return set()
-    values = {
-        "months": [lease.home.task_month for lease, _ in outcomes],
-        "ids": [lease.task.id.value for lease, _ in outcomes],
-        "lease_nos": [lease.lease_no for lease, _ in outcomes],
+    values = _fences([lease for lease, _ in outcomes]) | {
         "statuses": [lease.task.status.value for lease, _ in outcomes],
         "retry_counts": [lease.task.retry_count for lease, _ in outcomes],
         "release_counts": [lease.task.release_count for lease, _ in outcomes],
@@ -229,23 +226,27 @@ def save(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -
     return {row.task_id for row in written}
 
 
+def hand_back(connection: Connection, leases: Sequence[LeasedTask]) -> None:
+    """Give up leases under which no answer came; whoever falls silent instead is released, and that is counted."""
+    if leases:
+        connection.execute(_HAND_BACK, _fences(leases))
+
+
 def heartbeat(connection: Connection, leases: Sequence[LeasedTask], lease_seconds: float) -> set[UUID]:
-    """Keep leases alive; returns those that still are ours."""
+    """Keep leases alive; returns those that still are ours and that nobody is writing just now."""
     if not leases:
         return set()
-    values = {
-        "months": [lease.home.task_month for lease in leases],
-        "ids": [lease.task.id.value for lease in leases],
-        "lease_nos": [lease.lease_no for lease in leases],
-        "lease_seconds": lease_seconds,
-    }
-    return {row.task_id for row in connection.execute(_HEARTBEAT, values)}
+    rows = connection.execute(_HEARTBEAT, _fences(leases) | {"lease_seconds": lease_seconds})
+    return {row.task_id for row in rows}
 
 
 def take_expired(
     connection: Connection, *, limit: int, max_retries: int, execution_id: UUID | None = None
 ) -> list[LeasedTask]:
     """Lock tasks whose worker fell silent, for the caller to release in the same transaction."""
+    # Executions before their tasks, as everybody locks them.
+    if not connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).all():
+        return []
     rows = connection.execute(_EXPIRED, {"limit": limit, "execution_id": execution_id})
     return [_leased(row, max_retries) for row in rows]
 
@@ -262,44 +263,12 @@ def cancel_open(connection: Connection, home: TaskHome) -> None:
     connection.execute(_CANCEL, values)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWork:
-    """How many tasks have not ended, and in how many seconds the next one can be claimed."""
-
-    open: int
-    next_in: float
-
-
-def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType]) -> OpenWork:
-    """What is left of an execution's tasks of these types."""
-    values = {
-        "task_month": home.task_month,
-        "execution_id": home.execution_id,
-        "types": [kind.value for kind in types],
+def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
+    return {
+        "months": [lease.home.task_month for lease in leases],
+        "ids": [lease.task.id.value for lease in leases],
+        "lease_nos": [lease.lease_no for lease in leases],
     }
-    row = connection.execute(_OPEN_WORK, values).one()
-    return OpenWork(row.open, max(0.0, float(row.next_in or 0.0)))
-
-
-@dataclass(frozen=True, slots=True)
-class PageOutcomes:
-    """How an execution's listing pages stand."""
-
-    open: int
-    failed: int
-
-
-def page_outcomes(connection: Connection, home: TaskHome) -> PageOutcomes:
-    """How many listing pages have not ended, and how many have failed."""
-    query = text("""
-        SELECT count(*) FILTER (WHERE status NOT IN ('COMPLETED', 'FAILED')) AS open,
-               count(*) FILTER (WHERE status = 'FAILED') AS failed
-        FROM crawler_tasks
-        WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = 'MINISHOP'
-    """)
-    values = {"task_month": home.task_month, "execution_id": home.execution_id}
-    row = connection.execute(query, values).one()
-    return PageOutcomes(row.open, row.failed)
 
 
 def _record(connection: Connection, written: Sequence[Row[tuple[object, ...]]]) -> None:

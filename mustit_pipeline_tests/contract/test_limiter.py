@@ -1,100 +1,31 @@
 """One suite for both counters: whoever counts, the marketplace never sees too much."""
 
 import asyncio
-import math
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeVar
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from sqlalchemy import text
 
 from mustit_pipeline.agents.limiter import FreeIn, Limiter, Slot
-from mustit_pipeline.agents.postgres_limiter import PostgresLimiter
 from mustit_pipeline.agents.redis_limiter import RedisForgot, RedisLimiter
 from mustit_pipeline.agents.redis_link import RedisLink
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.store import agent_bookings
 from mustit_pipeline.store.agent_bookings import AgentLimits, BookingRecord, CountedElsewhere
-from mustit_pipeline.store.agents import AgentRow, read_agents
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.agents import read_agents
+from mustit_pipeline_tests.contract.limiter_counters import EPOCH, HOLD, START, THREE_A_MINUTE, Counter, counter_of
 from mustit_pipeline_tests.integration.agents.servers import (
-    RedisServer,
     empty_pool,
-    migrated_database,
     most_in_a_window,
-    smallest_gap,
 )
-
-START = 1_800_000_000.0
-HOLD = 10.0
-EPOCH = 0
-THREE_A_MINUTE = AgentLimits(requests=3, window=60.0, gap=1.0)
-T = TypeVar("T")
-
-
-@dataclass
-class Counter:
-    """One of the two limiters on servers of its own, emptied for every use."""
-
-    name: str
-    database: Database
-    redis: RedisServer
-
-    def run(self, limits: AgentLimits, agents: int, scenario: Callable[[Limiter], Awaitable[T]]) -> T:
-        empty_pool(self.database, agents)
-        return asyncio.run(self._run(limits, scenario))
-
-    async def _run(self, limits: AgentLimits, scenario: Callable[[Limiter], Awaitable[T]]) -> T:
-        self.redis.client().flushall()
-        if self.name == "postgres":
-            self._free_from(START)
-            return await scenario(PostgresLimiter(self.database, limits))
-        link = await RedisLink.open(self.redis.url)
-        try:
-            limiter = RedisLimiter(link, limits)
-            with self.database.reading() as connection:
-                seed, rows = agent_bookings.read_seed(connection, limits), read_agents(connection)
-            await limiter.seed(EPOCH, seed, rows, now=START)
-            return await scenario(limiter)
-        finally:
-            await link.close()
-
-    def _free_from(self, moment: float) -> None:
-        with self.database.transaction() as connection:
-            connection.execute(
-                text("UPDATE agent_limits SET next_free_at = :moment"), {"moment": datetime.fromtimestamp(moment, UTC)}
-            )
-
-    async def tell(self, limiter: Limiter, rows: Sequence[AgentRow], now: float) -> None:
-        """Change the agents where each counter looks for them."""
-        with self.database.transaction() as connection:
-            connection.execute(
-                text("""
-                    UPDATE user_agents SET status = :status, health = :health, token_expires_at = :expires,
-                        session = CASE WHEN CAST(:expires AS timestamptz) IS NOT NULL THEN '\\x00'::bytea END,
-                        session_key_id = CASE WHEN CAST(:expires AS timestamptz) IS NOT NULL THEN 'k' END,
-                        suspended_until = CASE WHEN :status = 'SUSPENDED' THEN clock_timestamp() END
-                    WHERE agent_id = :id
-                """),
-                [
-                    {"id": row.agent_id, "status": row.status, "health": row.health, "expires": row.token_expires_at}
-                    for row in rows
-                ],
-            )
-        await limiter.publish(EPOCH, rows, now=now)
 
 
 @pytest.fixture(scope="module", params=["redis", "postgres"])
 def counter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counter]:
-    folder = tmp_path_factory.mktemp("limiter")
-    with migrated_database(folder / "home") as database, RedisServer(folder) as redis:
-        yield Counter(request.param, database, redis)
+    with counter_of(request.param, tmp_path_factory.mktemp("limiter")) as found:
+        yield found
 
 
 async def booked(limiter: Limiter, now: float) -> Slot:
@@ -287,68 +218,6 @@ def test_every_slot_of_every_agent_is_used_when_there_is_work(counter: Counter) 
         assert used >= 0.99 * 3 * 3 * limits.requests
 
     counter.run(limits, 3, scenario)
-
-
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(["acquire", "acquire", "acquire", "answer", "answer", "die", "withdraw", "jump", "refresh"]),
-        st.integers(0, 5),
-        st.floats(0.0, 1.0),
-    ),
-    min_size=20,
-    max_size=70,
-)
-
-
-@given(steps=steps, requests=st.integers(1, 4), gap=st.sampled_from([0.0, 0.7, 2.0]))
-@settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
-def test_no_interleaving_of_workers_ever_exceeds_a_window(
-    counter: Counter, steps: list[tuple[str, int, float]], requests: int, gap: float
-) -> None:
-    """Each booking's request may reach the marketplace at any moment between its booking and its answer or expiry."""
-    limits = AgentLimits(requests, 12.0, gap)
-
-    async def scenario(limiter: Limiter) -> None:
-        now, revision = 0.0, 10
-        flying: list[tuple[Slot, float]] = []
-        arrivals: dict[UUID, list[float]] = defaultdict(list)
-        for action, which, share in steps:
-            now += 0.01 + share
-            if action == "acquire":
-                answer = await limiter.acquire(EPOCH, 4.0, now=START + now)
-                if isinstance(answer, Slot):
-                    flying.append((answer, now))
-                elif which == 0 and answer.seconds is not None and math.isfinite(answer.seconds):
-                    now += answer.seconds
-            elif action == "jump":
-                now += 6.0 * share
-            elif action == "refresh":
-                revision += 1
-                with counter.database.reading() as connection:
-                    rows = [replace(row, revision=revision, health=50 + which) for row in read_agents(connection)]
-                await limiter.publish(EPOCH, rows, now=START + now)
-            elif flying:
-                slot, since = flying.pop(which % len(flying))
-                if action == "answer":
-                    # A worker keeps its deadline: the request arrives before the hold ends, the answer may be later.
-                    arrivals[slot.agent_id].append(since + share * (min(now, since + 4.0) - since))
-                    await limiter.settle(EPOCH, slot, now=START + now)
-                elif action == "die":
-                    arrivals[slot.agent_id].append(since + share * 4.0)
-                else:
-                    await limiter.withdraw(EPOCH, slot, share, now=START + now)
-        for slot, since in flying:
-            arrivals[slot.agent_id].append(since + 4.0)
-        for moments in arrivals.values():
-            assert most_in_a_window(moments, limits.window - 1e-4) <= limits.requests
-            assert smallest_gap(moments) >= limits.gap - 1e-4
-
-    counter.run(limits, 2, scenario)
 
 
 def test_counts_survive_the_way_from_postgres_to_redis(counter: Counter) -> None:

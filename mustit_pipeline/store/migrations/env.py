@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from mustit_pipeline.store import agent_tables as _agent_tables  # noqa: F401  its tables belong to the metadata
 from mustit_pipeline.store.tables import metadata
 
 connection = context.config.attributes["connection"]

@@ -10,8 +10,8 @@ from mustit_pipeline_tests.integration.agents.servers import RedisServer, empty_
 
 
 @pytest.fixture(scope="package")
-def pool_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with migrated_database(tmp_path_factory.mktemp("agents") / "home") as database:
+def pool_database() -> Iterator[Database]:
+    with migrated_database() as database:
         yield database
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from tempfile import TemporaryDirectory
+from typing import Any, Self
 
 import redis
 from aiohttp import web
@@ -18,6 +19,7 @@ from sqlalchemy import make_url, text
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.embedded.binaries import redis_programs
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine
 
@@ -25,17 +27,25 @@ POOL_TABLES = "user_agents, agent_limits, agent_bookings, pool_workers"
 
 
 @contextmanager
-def migrated_database(home: Path) -> Iterator[Database]:
+def migrated_database() -> Iterator[Database]:
     """A database of our own with the whole schema."""
-    servers = embedded.attach(home, redis=False)
-    database = Database(make_engine(make_url(servers.database_url)))
-    try:
-        with database.transaction() as connection:
-            schema.upgrade(connection)
-        yield database
-    finally:
-        database.close()
-        embedded.stop(home)
+    # Not in pytest's folder: another session of the same user closes it to the account that runs the server.
+    with TemporaryDirectory(prefix="mustit-agents-") as folder:
+        home = Path(folder) / "home"
+        servers = embedded.attach(home, redis=False)
+        database = Database(make_engine(make_url(servers.database_url)))
+        try:
+            with database.transaction() as connection:
+                schema.upgrade(connection)
+            yield database
+        finally:
+            database.close()
+            embedded.stop(home)
+
+
+def settings_of(**values: Any) -> Settings:
+    """Settings with these values, and otherwise the defaults."""
+    return Settings(**values)
 
 
 def empty_pool(database: Database, agents: int) -> None:

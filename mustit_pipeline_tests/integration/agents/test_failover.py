@@ -14,7 +14,12 @@ from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.shared_limiter import MOVE_SECONDS, SharedLimiter
 from mustit_pipeline.store.agent_bookings import AgentLimits
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.integration.agents.servers import RedisServer, most_in_a_window, smallest_gap
+from mustit_pipeline_tests.integration.agents.servers import (
+    RedisServer,
+    empty_pool,
+    most_in_a_window,
+    smallest_gap,
+)
 
 LIMITS = AgentLimits(requests=6, window=1.5, gap=0.03)
 HOLD = 0.6
@@ -51,7 +56,7 @@ async def crawl(limiter: SharedLimiter, arrivals: Arrivals, until: float, seed: 
 
 
 async def disturbed(
-    database: Database, redis: RedisServer, seconds: float, fault: Callable[[], None], workers: int = 2
+    database: Database, redis: RedisServer, seconds: float, fault: Callable[[], object], workers: int = 2
 ) -> tuple[Arrivals, float, list[str]]:
     """Workers crawl, the fault happens after half a second; returns what arrived, when it happened, and who counts."""
     limiters = [SharedLimiter(database, LIMITS, HOLD, redis.url) for _ in range(workers)]
@@ -123,6 +128,7 @@ def test_limits_hold_when_redis_restarts_with_an_old_snapshot(database: Database
         assert len(slots) == 6
         await asyncio.to_thread(restart)
         assert redis_server.client().get("mustit:{agents}:epoch") is not None
+        await limiter.sync()
         assert isinstance(await limiter.acquire(), FreeIn)
         await limiter.close()
 
@@ -202,6 +208,22 @@ def test_a_worker_without_redis_makes_all_count_in_postgres(database: Database, 
         await rich.sync()
         assert rich.counter == "redis"
         await rich.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_withdrawn_booking_stays_withdrawn_while_reports_are_written(database: Database) -> None:
+    """A report under way once wrote a removed booking down again, and its agent was lost until it expired."""
+    empty_pool(database, 1)
+
+    async def scenario() -> None:
+        limiter = SharedLimiter(database, AgentLimits(1000, 60.0, 0.0), 30.0, None)
+        await limiter.start()
+        for _ in range(40):
+            slot = await limiter.acquire()
+            assert isinstance(slot, Slot)
+            await asyncio.gather(limiter.sync(), limiter.withdraw(slot, 0.0), limiter.sync())
+        await limiter.close()
 
     asyncio.run(scenario())
 

@@ -18,10 +18,9 @@ from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
-from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import agent_tables, agents
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.integration.agents.servers import Marketplace, empty_pool
+from mustit_pipeline_tests.integration.agents.servers import Marketplace, empty_pool, settings_of
 
 OLD, NEW = (base64.b64encode(bytes([fill]) * 32).decode() for fill in (1, 2))
 
@@ -95,7 +94,7 @@ def test_the_status_counts_what_it_sees(database: Database, tmp_path: Path) -> N
             text("UPDATE pool_state SET breaker_open_until = :soon, paused_until = :soon"),
             {"soon": now + timedelta(minutes=5)},
         )
-        status = roster.pool_status(connection, Settings(home=tmp_path), now)
+        status = roster.pool_status(connection, settings_of(home=tmp_path), now)
     assert (status.total, status.available, status.suspended, status.blocked) == (6, 4, 1, 1)
     assert (status.circuit, status.host_paused_until) == ("open", now + timedelta(minutes=5))
     assert status.next_recovery_at == now + timedelta(hours=1)
@@ -107,7 +106,7 @@ def test_a_rotated_key_reseals_what_it_opens_and_a_lost_key_means_a_new_token(
 ) -> None:
     async def obtain(key: str) -> tuple[Session, int]:
         async with Marketplace() as server:
-            settings = Settings(home=tmp_path, base_url=server.url, token_key=SecretStr(key))
+            settings = settings_of(home=tmp_path, base_url=server.url, token_key=SecretStr(key))
             async with MarketplaceClient(settings) as client:
                 session = await TokenDesk(settings, database, client).obtain(agent.agent_id, agent.user_agent)
                 assert isinstance(session, Session)

@@ -1,0 +1,190 @@
+"""The request budget: with more work than budget, how much of what is allowed is used, and is it ever exceeded."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.environment import ROOT
+from benchmarks.job import Job
+from benchmarks.ours import open_database, settings_of
+from benchmarks.report import Table, Target
+from benchmarks.world import World, opened
+from mustit_pipeline import embedded
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.values import SellerId
+
+AGENTS = 50
+REQUESTS = 80
+GAP_SECONDS = 0.05
+SHARE = 0.99
+SELLER = "budget"
+# Far enough into the second window's requests that many are in flight.
+KILL_AFTER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """How many worker processes share the agents, and whether Redis is killed under them."""
+
+    name: str
+    workers: int
+    kills_redis: bool = False
+
+
+SCENARIOS = (
+    Scenario("one worker", 1),
+    Scenario("four workers", 4),
+    Scenario("four workers, Redis killed and empty", 4, kills_redis=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What the marketplace counted in one scenario."""
+
+    scenario: str
+    allowed: int
+    used: int
+    refused: int
+    most_in_window: int
+    left_over: int
+
+    @property
+    def share(self) -> float:
+        """Used of what was allowed."""
+        return self.used / self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """All scenarios."""
+
+    window: float
+    windows: int
+    spendings: list[Spending]
+
+    def targets(self) -> list[Target]:
+        targets: list[Target] = []
+        for spending in self.spendings:
+            name = f"budget, {spending.scenario}"
+            targets += [
+                Target(f"{name}: share used", spending.share, at_least=SHARE),
+                Target(f"{name}: answers of 429", spending.refused, at_most=0),
+                Target(f"{name}: most in any window", spending.most_in_window, at_most=REQUESTS),
+            ]
+        return targets
+
+    def table(self) -> Table:
+        title = f"request budget: {AGENTS} agents, {REQUESTS} requests in {self.window:g} s, {self.windows} windows"
+        rows = [
+            [
+                spending.scenario,
+                f"{spending.used:,} of {spending.allowed:,}",
+                f"{spending.share:.2%}",
+                str(spending.refused),
+                str(spending.most_in_window),
+            ]
+            for spending in self.spendings
+        ]
+        return Table(title, ["scenario", "requests", "used", "429", "most in a window"], rows)
+
+    def document(self) -> dict[str, object]:
+        return {
+            "window": self.window,
+            "windows": self.windows,
+            "agents": AGENTS,
+            "scenarios": [asdict(spending) | {"share": spending.share} for spending in self.spendings],
+        }
+
+
+def run(window: float, windows: int) -> Budget:
+    """Every scenario on servers of its own."""
+    spendings: list[Spending] = []
+    for scenario in SCENARIOS:
+        with opened(requests_per_window=REQUESTS, window_seconds=window, min_gap_seconds=GAP_SECONDS) as world:
+            spendings.append(_spend(world, scenario, window, windows))
+        print(f"budget, {scenario.name}: {spendings[-1].share:.2%}", file=sys.stderr, flush=True)
+    return Budget(window, windows, spendings)
+
+
+def _spend(world: World, scenario: Scenario, window: float, windows: int) -> Spending:
+    allowed = AGENTS * REQUESTS * windows
+    # A window's worth more than the budget: the work must never be what runs out.
+    world.add_seller(SELLER, (allowed + AGENTS * REQUESTS) // 2)
+    database_url = world.fresh_database()
+    world.prepare_ours(database_url, SELLER, AGENTS)
+    job = world.job(SELLER, database_url, first=True)
+    limits = {
+        "requests_per_hour": REQUESTS,
+        "window_seconds": window,
+        "min_request_gap_seconds": GAP_SECONDS,
+        "lease_seconds": 2 * window,
+    }
+    workers = [_ready_worker(job, limits) for _ in range(scenario.workers)]
+    try:
+        started = time.monotonic()
+        _sweep(job, limits)
+        end = started + windows * window
+        for worker in workers:
+            _tell(worker, f"{end - time.monotonic()}\n")
+        if scenario.kills_redis:
+            time.sleep(max(0.0, started + window + KILL_AFTER_SECONDS - time.monotonic()))
+            _kill_redis(world)
+        reports = [_report_of(worker) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    audit = world.market.audit()
+    return Spending(
+        scenario=scenario.name,
+        allowed=allowed,
+        used=audit["requests"] - audit["limit429"],
+        refused=audit["limit429"],
+        most_in_window=audit["maxInWindow"],
+        left_over=min(report["remaining"] for report in reports),
+    )
+
+
+def _sweep(job: Job, limits: dict[str, Any]) -> None:
+    """The listing, whose requests are part of the budget too."""
+    database = open_database(job)
+    opened_execution = open_or_join(database, SellerId(job.seller_id), triggered_by="benchmark", now=utc_now())
+    Crawl(database, settings_of(job, **limits), opened_execution.stored).sweep(limits["window_seconds"])
+    database.close()
+
+
+def _ready_worker(job: Job, limits: dict[str, Any]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "benchmarks.budget_worker", json.dumps(asdict(job)), json.dumps(limits)]
+    worker = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if worker.stdout is None or worker.stdout.readline().strip() != "ready":
+        raise RuntimeError("a worker did not start; its reason is above")
+    return worker
+
+
+def _tell(worker: "subprocess.Popen[str]", line: str) -> None:
+    if worker.stdin is not None:
+        worker.stdin.write(line)
+        worker.stdin.flush()
+
+
+def _report_of(worker: "subprocess.Popen[str]") -> dict[str, int]:
+    lines = worker.stdout.read().splitlines() if worker.stdout is not None else []
+    if worker.wait() or not lines:
+        raise RuntimeError("a worker failed; its reason is above")
+    return json.loads(lines[-1])
+
+
+def _kill_redis(world: World) -> None:
+    """Kill it as kill -9 does; its keeper starts it again, and it has kept nothing."""
+    pid = embedded.status(world.home).redis_pid
+    if pid is None:
+        raise RuntimeError("Redis does not run")
+    os.kill(pid, signal.SIGKILL)

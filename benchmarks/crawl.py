@@ -1,0 +1,162 @@
+"""The whole crawl of one seller, first and again with 1 % changed: ours, Scrapy and the limit version side by side."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from statistics import median
+
+from benchmarks.environment import ROOT, contenders_python
+from benchmarks.job import Job, Outcome
+from benchmarks.report import Table, Target, megabytes
+from benchmarks.world import AGENTS, PAGE_SIZE, World, opened
+
+SELLER = "bench"
+CHANGED_SHARE = 0.01
+OURS, SCRAPY, LIMIT = "ours", "scrapy", "limit"
+MODULES = {OURS: "benchmarks.ours", SCRAPY: "benchmarks.scrapy_project", LIMIT: "benchmarks.limit"}
+FIRST, AGAIN = "first crawl", "re-crawl"
+LONGEST_SECONDS = 3600
+TARGETS = {(FIRST, SCRAPY): 3.0, (AGAIN, SCRAPY): 4.0, (FIRST, LIMIT): 0.2, (AGAIN, LIMIT): 0.2}
+
+
+class WrongResult(Exception):
+    """A contender did not do the job that it was timed for."""
+
+
+@dataclass(slots=True)
+class Race:
+    """Every outcome, by crawl and contender, in the order of the rounds."""
+
+    products: int
+    rounds: int
+    outcomes: dict[str, dict[str, list[Outcome]]] = field(
+        default_factory=lambda: {crawl: {name: [] for name in MODULES} for crawl in (FIRST, AGAIN)}
+    )
+
+    def seconds(self, crawl: str, name: str) -> float:
+        """The median time."""
+        return median(outcome.seconds for outcome in self.outcomes[crawl][name])
+
+    def speed(self, crawl: str, other: str) -> float:
+        """How many times as fast as another contender ours is: the median over rounds of each round's own ratio."""
+        pairs = zip(self.outcomes[crawl][other], self.outcomes[crawl][OURS], strict=True)
+        return median(theirs.seconds / ours.seconds for theirs, ours in pairs)
+
+    def targets(self) -> list[Target]:
+        """The promised ratios and what was measured."""
+        return [
+            Target(f"{crawl}: ours against {other}", self.speed(crawl, other), at_least=least)
+            for (crawl, other), least in TARGETS.items()
+        ]
+
+    def table(self) -> Table:
+        """Medians for people."""
+        title = f"whole crawl of {self.products:,} products, medians of {self.rounds} interleaved rounds"
+        rows = [
+            [
+                crawl,
+                name,
+                f"{self.seconds(crawl, name):.2f}",
+                f"{self.products / self.seconds(crawl, name):,.0f}",
+                f"{median(outcome.cpu_seconds for outcome in outcomes):.2f}",
+                megabytes(max(outcome.peak_bytes for outcome in outcomes)),
+                "" if name == OURS else f"{self.speed(crawl, name):.2f} x",
+                ", ".join(f"{stage} {_stage(outcomes, stage):.2f}" for stage in outcomes[0].stages),
+            ]
+            for crawl, contenders in self.outcomes.items()
+            for name, outcomes in contenders.items()
+        ]
+        heads = ["crawl", "contender", "seconds", "products/s", "CPU s", "peak MB", "speed of ours", "stages (s)"]
+        return Table(title, heads, rows)
+
+    def document(self) -> dict[str, object]:
+        """Everything measured."""
+        return {
+            "products": self.products,
+            "rounds": self.rounds,
+            "outcomes": {
+                crawl: {name: [_measured(outcome) for outcome in outcomes] for name, outcomes in contenders.items()}
+                for crawl, contenders in self.outcomes.items()
+            },
+        }
+
+
+def run(products: int, rounds: int) -> Race:
+    """Interleaved rounds on one marketplace; each contender starts each round with an empty database."""
+    contenders_python()
+    race = Race(products, rounds)
+    with opened() as world:
+        world.add_seller(SELLER, products)
+        for number in range(rounds):
+            _round(world, race, number)
+    return race
+
+
+def crawl_once(world: World, name: str, job: Job, products: int, *, profile: str | None = None) -> Outcome:
+    """One contender's crawl in a process of its own, checked against what the marketplace saw."""
+    world.settle()
+    world.market.reset_audit()
+    outcome = _raced(name, job, profile)
+    audit = world.market.audit()
+    wanted = 1 + -(-products // PAGE_SIZE) + 2 * products
+    statuses = {status for counts in audit["statuses"].values() for status in counts}
+    if audit["requests"] != wanted or statuses != {"200"}:
+        raise WrongResult(f"{name}: {audit['requests']} requests instead of {wanted}, answered with {statuses}")
+    if outcome.products != products:
+        raise WrongResult(f"{name}: {outcome.products} complete products instead of {products}")
+    return outcome
+
+
+def _round(world: World, race: Race, number: int) -> None:
+    databases = {name: world.fresh_database() for name in _turn(number)}
+    world.prepare_ours(databases[OURS], SELLER, AGENTS)
+    for name, database in databases.items():
+        job = world.job(SELLER, database, first=True)
+        outcome = _noted(race, FIRST, name, crawl_once(world, name, job, race.products))
+        if len(set(outcome.created)) != race.products or outcome.changed:
+            raise WrongResult(f"{name}: {len(outcome.created)} created and {len(outcome.changed)} changed at first")
+    changes = world.market.random_changes(SELLER, max(1, round(race.products * CHANGED_SHARE)))
+    expected = sorted(change.item_no for change in changes)
+    for name, database in databases.items():
+        job = world.job(SELLER, database, first=False)
+        outcome = _noted(race, AGAIN, name, crawl_once(world, name, job, race.products))
+        if sorted(outcome.changed) != expected or outcome.created:
+            raise WrongResult(
+                f"{name}: {len(outcome.changed)} products changed instead of the {len(expected)} that did"
+            )
+    for database in databases.values():
+        world.drop(database)
+
+
+def _turn(number: int) -> Iterator[str]:
+    """Another contender goes first in each round."""
+    names = list(MODULES)
+    start = number % len(names)
+    yield from names[start:] + names[:start]
+
+
+def _noted(race: Race, crawl: str, name: str, outcome: Outcome) -> Outcome:
+    race.outcomes[crawl][name].append(outcome)
+    print(f"{crawl}, {name}: {outcome.seconds:.2f} s", file=sys.stderr, flush=True)
+    return outcome
+
+
+def _raced(name: str, job: Job, profile: str | None) -> Outcome:
+    python = sys.executable if name == OURS else contenders_python()
+    module = MODULES[name] if profile is None else "benchmarks.profiling"
+    command = [python, "-m", module, json.dumps(asdict(job)), *([] if profile is None else [profile])]
+    ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False, timeout=LONGEST_SECONDS)
+    if ended.returncode:
+        raise WrongResult(f"{name} ended with {ended.returncode}; its reason is above")
+    return Outcome(**json.loads(ended.stdout.splitlines()[-1]))
+
+
+def _stage(outcomes: list[Outcome], stage: str) -> float:
+    return median(outcome.stages[stage] for outcome in outcomes)
+
+
+def _measured(outcome: Outcome) -> dict[str, object]:
+    document: dict[str, object] = asdict(outcome)
+    return document | {"created": len(outcome.created), "changed": len(outcome.changed)}

@@ -1,0 +1,102 @@
+"""Ours under cProfile, event loop and worker threads apart: where a crawl's time goes."""
+
+import asyncio
+import cProfile
+import pstats
+import re
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ours
+from benchmarks.job import Job, Outcome, contend
+
+TOP = 25
+PARTS = ("main", "threads")
+IDLE = "waiting"
+# Own time spent in these is time in which the thread had nothing to do.
+_WAITS = ("'poll' of 'select", "'get' of '_queue", "'acquire' of '_thread")
+_LIBRARY = re.compile(r"site-packages/([^/.]+)|mustit_pipeline/(\w+)|/(asyncio)/|/lib/python[0-9.]+/(?!site-packages)(\w+)")
+
+
+class _ProfiledThreads(asyncio.DefaultEventLoopPolicy):
+    """Gives every loop an executor whose threads are profiled, each on its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.profiles: list[cProfile.Profile] = []
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        loop = super().new_event_loop()
+        loop.set_default_executor(ThreadPoolExecutor(initializer=self._watch))
+        return loop
+
+    def _watch(self) -> None:
+        profile = cProfile.Profile()
+        try:
+            profile.enable()
+        except ValueError:
+            # From Python 3.12 on one profile watches all threads, and the main one does already.
+            return
+        self.profiles.append(profile)
+
+
+def crawl(job: Job) -> Outcome:
+    """One profiled crawl; both profiles are left as files."""
+    target = Path(sys.argv[2])
+    threads = _ProfiledThreads()
+    asyncio.set_event_loop_policy(threads)
+    main = cProfile.Profile()
+    main.enable()
+    try:
+        outcome = ours.crawl(job)
+    finally:
+        main.disable()
+    main.dump_stats(target.with_suffix(".main"))
+    if threads.profiles:
+        pstats.Stats(*threads.profiles).dump_stats(target.with_suffix(".threads"))
+    return outcome
+
+
+def show(target: Path) -> None:
+    """The top of both profiles by own time, and the same by library."""
+    for part in PARTS:
+        path = target.with_suffix(f".{part}")
+        if not path.exists():
+            continue
+        stats = pstats.Stats(str(path))
+        print(f"\n{part}: own time by library ({path})")
+        for library, seconds in by_library(stats).most_common(20):
+            print(f"  {seconds:8.2f} s  {library}")
+        print(f"\n{part}: top {TOP} by own time")
+        stats.sort_stats("tottime").print_stats(TOP)
+
+
+def by_library(stats: pstats.Stats) -> Counter[str]:
+    """Own time by library; what C functions take is charged to whoever called them, except for waiting."""
+    spent: Counter[str] = Counter()
+    entries: dict[Any, Any] = stats.stats  # pyright: ignore[reportAttributeAccessIssue]
+    for (file, _, name), (_, _, own, _, callers) in entries.items():
+        if any(wait in name for wait in _WAITS):
+            spent[IDLE] += own
+        elif file == "~" and callers:
+            for (caller, _, _), (_, _, share, _) in callers.items():
+                spent[_library(caller)] += share
+        else:
+            spent[_library(file)] += own
+    return spent
+
+
+def _library(file: str) -> str:
+    found = _LIBRARY.search(file)
+    if found is None:
+        return "other"
+    if found[2]:
+        return f"mustit_pipeline.{found[2]}"
+    return found[1] or found[3] or found[4]
+
+
+if __name__ == "__main__":
+    contend(crawl)

@@ -1,0 +1,1 @@
+"""The same crawl as an ordinary Scrapy project with a plain PostgreSQL pipeline."""

@@ -1,0 +1,127 @@
+"""`mustit agents`: the pool of user agents."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.crawling.attempts import utc_now
+from mustit_pipeline.domain.values import UserAgentId
+from mustit_pipeline.store.agents import AgentRow
+
+app = typer.Typer(help="The pool of user agents.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id.")]
+
+
+@app.command("list", epilog="Example: `mustit agents list`")
+def show_all(as_json: Json = False) -> None:
+    """List the agents with their state, health and use."""
+    with runtime() as ground, ground.database.reading() as connection:
+        agents = roster.list_agents(connection)
+    if as_json:
+        print_json([_document(agent) for agent in agents])
+        return
+    print_table(
+        f"{len(agents)} agents",
+        ["id", "status", "health", "today", "token until", "resting until", "last used", "user agent"],
+        [
+            (
+                agent.agent_id,
+                agent.status,
+                agent.health,
+                agent.requests_today,
+                local(agent.token_expires_at),
+                local(agent.suspended_until),
+                local(agent.last_used_at),
+                agent.user_agent[:40],
+            )
+            for agent in agents
+        ],
+    )
+
+
+@app.command("status", epilog="Example: `mustit agents status --json`")
+def status(as_json: Json = False) -> None:
+    """Say in one look how many agents can be used, what keeps the others, and when the next is free."""
+    with runtime() as ground, ground.database.reading() as connection:
+        pool = roster.pool_status(connection, ground.settings, utc_now())
+    document = {
+        "totalCount": pool.total,
+        "availableCount": pool.available,
+        "suspendedCount": pool.suspended,
+        "blockedCount": pool.blocked,
+        "withTokenCount": pool.with_token,
+        "circuit": pool.circuit,
+        "circuitOpenUntil": _iso(pool.circuit_open_until),
+        "hostPausedUntil": _iso(pool.host_paused_until),
+        "nextRecoveryAt": _iso(pool.next_recovery_at),
+        "nextFreeAt": _iso(pool.next_free_at),
+        "requestsToday": pool.requests_today,
+        "countedBy": pool.counter,
+    }
+    if as_json:
+        print_json(document)
+    else:
+        print_fields(document)
+
+
+@app.command("load", epilog="Example: `mustit agents load agents.txt`")
+def load(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="One user agent a line.")],
+    as_json: Json = False,
+) -> None:
+    """Add user agents from a file, one a line; blank lines and lines that start with # are left out."""
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    with runtime() as ground, ground.database.transaction() as connection:
+        report = roster.load(connection, lines)
+    if as_json:
+        rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
+        print_json({"added": report.added, "known": report.known, "rejected": rejected})
+    else:
+        out.print(f"{report.added} added, {report.known} known already.", highlight=False)
+        for number, reason in report.rejected:
+            err.print(f"line {number}: {reason}", markup=False, highlight=False)
+    raise typer.Exit(1 if report.rejected else 0)
+
+
+@app.command("block", epilog="Example: `mustit agents block 3f2c…`")
+def block(agent_id: Id, as_json: Json = False) -> None:
+    """Take an agent out of use until it is unblocked."""
+    with runtime() as ground, ground.database.transaction() as connection:
+        _say(roster.block(connection, UserAgentId(agent_id).value), as_json)
+
+
+@app.command("unblock", epilog="Example: `mustit agents unblock 3f2c…`")
+def unblock(agent_id: Id, as_json: Json = False) -> None:
+    """Let a blocked agent work again, with a new token."""
+    with runtime() as ground, ground.database.transaction() as connection:
+        _say(roster.unblock(connection, UserAgentId(agent_id).value), as_json)
+
+
+def _say(agent: AgentRow, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(agent))
+    else:
+        out.print(f"{agent.agent_id} is {agent.status}.", highlight=False)
+
+
+def _document(agent: AgentRow) -> dict[str, Any]:
+    return {
+        "agentId": str(agent.agent_id),
+        "userAgent": agent.user_agent,
+        "status": agent.status.value,
+        "health": agent.health,
+        "requestsToday": agent.requests_today,
+        "tokenExpiresAt": _iso(agent.token_expires_at),
+        "suspendedUntil": _iso(agent.suspended_until),
+        "lastUsedAt": _iso(agent.last_used_at),
+        "reason": agent.reason,
+    }
+
+
+def _iso(moment: Any) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -1,0 +1,75 @@
+"""One attempt at a leased task: fetch, read, and move the task on."""
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from mustit_pipeline.agents.pool import Booking
+from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree
+from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.failures import FetchError, NotFoundAnswer
+from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline.store.tasks import LeasedTask
+
+LONGEST_BACKOFF_SECONDS = 60.0
+WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
+
+
+def utc_now() -> datetime:
+    """The one clock of the crawl."""
+    return datetime.now(UTC)
+
+
+class Attempts:
+    """Makes attempts for one worker; never raises for what the marketplace does."""
+
+    def __init__(self, fetcher: Fetcher, *, retry_base_seconds: float) -> None:
+        self._fetcher = fetcher
+        self._retry_base = retry_base_seconds
+
+    async def make(self, leased: LeasedTask, booking: Booking) -> TaskResult:
+        """Fetch one task's body and move the task to where that leaves it."""
+        task = leased.task
+        try:
+            fetched = await self._fetcher.fetch(task.request_url, _reader(leased), booking)
+        except NotFoundAnswer as error:
+            if leased.probe:
+                task.complete(utc_now())
+                return TaskResult(leased, gone=True)
+            return self._failed(leased, error.code, error.english, permanent=True)
+        except NoAgentFree:
+            return TaskResult(leased, handed_back=True)
+        except FetchError as error:
+            return self._failed(leased, error.code, error.english, permanent=not error.transient)
+        value: Any = fetched.value
+        if task.task_type is TaskType.PRODUCT_DETAIL and value.seller_id != task.seller_id.value:
+            if leased.probe:
+                task.complete(utc_now())
+                return TaskResult(leased, gone=True)
+            return self._failed(leased, WRONG_SELLER, f"the detail is of the seller {value.seller_id!r}")
+        task.complete(utc_now())
+        page = value if task.task_type is TaskType.MINISHOP else None
+        return TaskResult(leased, body=fetched.body.decode(), page=page)
+
+    def _failed(self, leased: LeasedTask, code: str, reason: str, *, permanent: bool = False) -> TaskResult:
+        task = leased.task
+        task.fail(reason[:1000], utc_now(), code=code, permanent=permanent)
+        if not task.can_retry():
+            return TaskResult(leased)
+        task.retry()
+        delay = backoff_seconds(task.retry_count, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
+        return TaskResult(leased, delay=delay)
+
+
+def _reader(leased: LeasedTask) -> Callable[[bytes], Any]:
+    """How the body of a task is read; what cannot be read is a failed fetch."""
+    task = leased.task
+    item_no = None if task.item_no is None else task.item_no.value
+    if task.task_type is TaskType.MINISHOP:
+        return parse_listing
+    if task.task_type is TaskType.PRODUCT_DETAIL:
+        return lambda body: parse_detail(body, item_no=item_no)
+    return lambda body: parse_options(body, item_no=item_no)

@@ -1,0 +1,73 @@
+"""How an execution's tasks stand: what can be leased, what is left, how its listing pages ended."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.states import EXECUTION, TASK, TaskType
+from mustit_pipeline.store.tasks import CLAIMABLE, LEASED, OPEN, TaskHome
+
+_CLAIMABLE = text(f"""
+    SELECT count(*) FROM (
+        SELECT FROM crawler_tasks
+        WHERE task_month = :task_month AND execution_id = :execution_id AND status IN ({CLAIMABLE})
+          AND task_type = ANY(CAST(:types AS text[])) AND available_at <= now()
+          AND EXISTS (SELECT FROM crawling_schedule_executions e
+                      WHERE e.execution_id = :execution_id AND e.status = '{EXECUTION.target("start").value}')
+        LIMIT :limit) AS ready
+""")
+
+_OPEN_WORK = text(f"""
+    SELECT count(*) AS open,
+           extract(epoch FROM min(CASE WHEN status IN ({LEASED}) THEN lease_expires_at ELSE available_at END) - now())
+               AS next_in
+    FROM crawler_tasks
+    WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
+      AND status IN ({OPEN})
+""")
+
+_PAGES = text(f"""
+    SELECT count(*) FILTER (WHERE status IN ({OPEN})) AS open,
+           count(*) FILTER (WHERE status = '{TASK.target("fail").value}') AS failed
+    FROM crawler_tasks
+    WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = 'MINISHOP'
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """How many tasks have not ended, and in how many seconds the next one can be claimed or its lease ends."""
+
+    open: int
+    next_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageOutcomes:
+    """How an execution's listing pages stand."""
+
+    open: int
+    failed: int
+
+
+def claimable(connection: Connection, home: TaskHome, types: Iterable[TaskType], limit: int) -> int:
+    """How many tasks could be leased now, counted up to a limit; none while the execution is not running."""
+    values = _of(home) | {"types": [kind.value for kind in types], "limit": limit}
+    return connection.execute(_CLAIMABLE, values).scalar_one()
+
+
+def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType]) -> OpenWork:
+    """What is left of an execution's tasks of these types."""
+    row = connection.execute(_OPEN_WORK, _of(home) | {"types": [kind.value for kind in types]}).one()
+    return OpenWork(row.open, max(0.0, float(row.next_in or 0.0)))
+
+
+def page_outcomes(connection: Connection, home: TaskHome) -> PageOutcomes:
+    """How many listing pages have not ended, and how many have failed."""
+    row = connection.execute(_PAGES, _of(home)).one()
+    return PageOutcomes(row.open, row.failed)
+
+
+def _of(home: TaskHome) -> dict[str, object]:
+    return {"task_month": home.task_month, "execution_id": home.execution_id}

@@ -1,0 +1,96 @@
+"""Sensors and jobs on a real instance and a real database, with the environment that a Dagster process would have."""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.settings import load_settings
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
+
+SetEnvironment = Callable[..., None]
+AddRun = Callable[..., dg.DagsterRun]
+
+
+@dataclass(frozen=True)
+class TickOutcome:
+    """What a sensor asked for, or why it did not."""
+
+    run_requests: list[dg.RunRequest]
+    skip_message: str
+
+
+Tick = Callable[[dg.SensorDefinition], TickOutcome]
+
+
+@pytest.fixture
+def instance() -> Generator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as ephemeral:
+        yield ephemeral
+
+
+@pytest.fixture
+def set_environment(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetEnvironment:
+    """The settings of this process, read anew after each change."""
+
+    def change(**values: object) -> None:
+        for name, value in values.items():
+            monkeypatch.setenv(f"MUSTIT_{name.upper()}", str(value))
+        load_settings.cache_clear()
+
+    change(
+        home=tmp_path / "home",
+        database_url=database_url,
+        dagster_database_url=database_url,
+        redis_url="off",
+        token_key=TOKEN_KEY,
+        jwt_secret=JWT_SECRET,
+        requests_per_hour=100_000,
+        min_request_gap_seconds=0,
+        retry_base_seconds=0.02,
+    )
+    return change
+
+
+@pytest.fixture
+def tick(instance: dg.DagsterInstance, set_environment: SetEnvironment) -> Tick:
+    """Evaluate a sensor once, as the daemon does."""
+
+    def evaluate(sensor: dg.SensorDefinition) -> TickOutcome:
+        with dg.build_sensor_context(instance=instance, resources={"pipeline": Pipeline()}) as context:
+            answer = sensor(context)
+        if isinstance(answer, dg.SkipReason):
+            return TickOutcome([], answer.skip_message or "")
+        requests = answer.run_requests if isinstance(answer, dg.SensorResult) else [answer]
+        return TickOutcome([request for request in requests or [] if isinstance(request, dg.RunRequest)], "")
+
+    return evaluate
+
+
+@pytest.fixture
+def add_run(instance: dg.DagsterInstance) -> AddRun:
+    """A run of the crawl job, or of another, in some state."""
+
+    def add(
+        seller_id: str | None,
+        status: dg.DagsterRunStatus,
+        job: str = "crawl_seller",
+        started_at: float | None = None,
+    ) -> dg.DagsterRun:
+        tags = {} if seller_id is None else {"dagster/partition": seller_id}
+        initial = status if started_at is None else dg.DagsterRunStatus.STARTING
+        run = instance.add_run(dg.DagsterRun(job_name=job, status=initial, tags=tags))
+        if started_at is not None:
+            begun = dg.DagsterEvent(event_type_value="PIPELINE_START", job_name=job)
+            instance.report_dagster_event(begun, run_id=run.run_id, timestamp=started_at)
+        return run
+
+    return add
+
+
+def keys(requests: Iterable[dg.RunRequest]) -> list[str | None]:
+    """The partition keys of run requests."""
+    return [request.partition_key for request in requests]

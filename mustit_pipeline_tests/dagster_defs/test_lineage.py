@@ -1,0 +1,117 @@
+"""What the Dagster UI shows: a small snapshot that changes only on purpose."""
+
+import subprocess
+import sys
+
+import dagster as dg
+
+from mustit_pipeline.definitions import defs
+
+CRAWL_KINDS = ["http", "postgres", "python"]
+# key: deps, group, kinds, code version
+ASSETS = {
+    "mustit_marketplace": ([], "marketplace", ["http"], None),
+    "minishop_listings": (["mustit_marketplace"], "crawl", CRAWL_KINDS, "1"),
+    "product_details": (["minishop_listings"], "crawl", CRAWL_KINDS, "1"),
+    "product_options": (["minishop_listings"], "crawl", CRAWL_KINDS, "1"),
+    "product_change_sets": (["product_details", "product_options"], "catalog", ["postgres", "python"], "1"),
+    "product_server": (["product_change_sets"], "delivery", ["http"], None),
+}
+EXTERNAL = {"mustit_marketplace", "product_server"}
+
+LOADED_STRICTLY = """
+import warnings
+import dagster as dg
+for category in (dg.BetaWarning, dg.PreviewWarning, dg.SupersessionWarning):
+    warnings.simplefilter("error", category)
+warnings.filterwarnings("error", message=".*deprecated and will be removed in.*")
+from mustit_pipeline.definitions import defs
+dg.Definitions.validate_loadable(defs)
+"""
+
+
+def _specs() -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+
+
+def test_the_lineage_runs_from_the_marketplace_to_the_product_server() -> None:
+    found = {
+        key: (
+            sorted(dep.asset_key.to_user_string() for dep in spec.deps),
+            spec.group_name,
+            sorted(spec.kinds),
+            spec.code_version,
+        )
+        for key, spec in _specs().items()
+    }
+    assert found == ASSETS
+
+
+def test_every_asset_says_whose_it_is_what_it_is_and_is_cut_by_seller() -> None:
+    for key, spec in _specs().items():
+        assert spec.owners == ["team:data-engineering"], key
+        assert spec.description, key
+        assert isinstance(spec.partitions_def, dg.DynamicPartitionsDefinition), key
+        assert spec.partitions_def.name == "sellers", key
+
+
+def test_every_table_behind_an_asset_shows_its_columns() -> None:
+    for key, spec in _specs().items():
+        if key not in EXTERNAL:
+            schema = spec.metadata["dagster/column_schema"]
+            assert isinstance(schema, dg.TableSchema), key
+            assert all(column.description for column in schema.columns), key
+
+
+def test_only_our_own_assets_can_be_materialized() -> None:
+    graph = defs.resolve_asset_graph()
+    assert {key.to_user_string() for key in graph.materializable_asset_keys} == ASSETS.keys() - EXTERNAL
+
+
+def test_calls_to_the_marketplace_share_a_pool() -> None:
+    graph = defs.resolve_asset_graph()
+    pools = {key.to_user_string(): graph.get(key).pools for key in graph.materializable_asset_keys}
+    calling = {"minishop_listings", "product_details", "product_options"}
+    assert {key for key, pool in pools.items() if pool == {"marketplace"}} == calling
+
+
+def test_failed_tasks_are_a_blocking_check_on_the_change_sets() -> None:
+    graph = defs.resolve_asset_graph()
+    [check] = [graph.get_check_spec(key) for key in graph.asset_check_keys]
+    assert (check.name, check.asset_key.to_user_string(), check.blocking) == (
+        "no_failed_tasks",
+        "product_change_sets",
+        True,
+    )
+
+
+def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
+    repository = defs.get_repository_def()
+    jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
+    sensors = {
+        sensor.name: (sensor.default_status.value, sensor.minimum_interval_seconds)
+        for sensor in repository.sensor_defs
+        if sensor.name != "default_automation_condition_sensor"
+    }
+    schedules = {
+        schedule.name: (schedule.default_status.value, schedule.cron_schedule, schedule.execution_timezone)
+        for schedule in repository.schedule_defs
+    }
+
+    assert jobs == {"crawl_seller", "relay_product_outbox"}
+    assert sensors == {
+        "seller_partitions": ("RUNNING", 30),
+        "due_crawls": ("RUNNING", 15),
+        "waiting_outbox": ("RUNNING", 15),
+    }
+    assert schedules == {"relay_every_5_minutes": ("RUNNING", "*/5 * * * *", "Asia/Seoul")}
+
+
+def test_every_job_runs_in_one_process() -> None:
+    repository = defs.get_repository_def()
+    assert {job.executor_def.name for job in repository.get_all_jobs()} == {"in_process"}
+
+
+def test_the_definitions_load_without_preview_beta_superseded_or_deprecated_parts() -> None:
+    loaded = subprocess.run([sys.executable, "-c", LOADED_STRICTLY], capture_output=True, text=True, check=False)
+    assert loaded.returncode == 0, loaded.stderr

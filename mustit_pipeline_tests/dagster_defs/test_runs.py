@@ -1,0 +1,210 @@
+"""The jobs, run for real in this process against simulated servers."""
+
+from collections import Counter
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.definitions import defs
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import executions
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
+from mustit_pipeline_tests.integration.crawls import differences, register
+
+SELLER = "한글 & a/b 50%"
+PRODUCTS = 6
+CRAWLED = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
+pytestmark = pytest.mark.usefixtures("ready")
+
+
+@pytest.fixture
+def ready(
+    database: Database,
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    """A registered seller with products."""
+    set_environment(base_url=marketplace.url)
+    market.add_seller(SELLER, PRODUCTS)
+    register(database, SELLER)
+    instance.add_dynamic_partitions("sellers", [SELLER])
+
+
+def run(instance: dg.DagsterInstance, job: str = "crawl_seller", **options: Any) -> dg.ExecuteInProcessResult:
+    if job == "crawl_seller":
+        options["partition_key"] = SELLER
+    return defs.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False, **options)
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:
+    found = [event.materialization for event in result.get_asset_materialization_events()]
+    return {one.asset_key.to_user_string(): one for one in found}
+
+
+def latest(database: Database) -> StoredExecution:
+    with database.reading() as connection:
+        found = executions.find_latest(connection, SellerId(SELLER))
+    assert found is not None
+    return found
+
+
+def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str]:
+    [event] = [event for event in result.all_events if event.is_step_failure]
+    data = event.step_failure_data
+    assert data.user_failure_data is not None
+    return str(event.step_key), str(data.user_failure_data.description)
+
+
+def test_one_run_materializes_all_four_assets_of_the_seller_with_numbers_to_plot(
+    database: Database, instance: dg.DagsterInstance
+) -> None:
+    result = run(instance)
+
+    assert result.success
+    found = materialized(result)
+    assert sorted(found) == sorted(CRAWLED)
+    assert {one.partition for one in found.values()} == {SELLER}
+    execution_id = str(latest(database).execution.id)
+    assert [one.metadata["execution_id"].value for one in found.values()] == [execution_id] * len(CRAWLED)
+    assert found["minishop_listings"].metadata["dagster/partition_row_count"].value == PRODUCTS
+    assert found["minishop_listings"].metadata["sweep"].value == "COMPLETE"
+    assert found["product_details"].metadata["requests"].value == 2 * PRODUCTS
+    assert found["product_change_sets"].metadata["created"].value == PRODUCTS
+    assert found["product_change_sets"].metadata["execution_status"].value == "COMPLETED"
+
+
+def test_a_failed_task_turns_the_run_red_after_the_change_sets_are_written(
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    market.fault("status", "options", itemNo=market.products(SELLER)[0]["itemNo"], status=404)
+
+    result = run(instance)
+
+    assert not result.success
+    assert materialized(result)["product_change_sets"].metadata["created"].value == PRODUCTS - 1
+    [check] = result.get_asset_check_evaluations()
+    assert (check.check_name, check.passed, check.metadata["failed"].value) == ("no_failed_tasks", False, 1)
+    assert latest(database).execution.status is ExecutionStatus.COMPLETED
+
+
+def test_options_selected_alone_are_refetched_alone_for_known_products(
+    instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    assert run(instance).success
+    market.reset_audit()
+
+    result = run(instance, asset_selection=[dg.AssetKey("product_options")])
+
+    assert result.success
+    assert list(materialized(result)) == ["product_options"]
+    asked = Counter(url.rsplit("/", 1)[-1] for url in market.requested_urls() if url != "/")
+    assert asked == {"options": PRODUCTS}
+
+
+def test_a_run_works_on_the_execution_it_was_started_for_and_opens_no_other(
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    """A slice that was requested before somebody else completed the crawl must not begin a new one."""
+    assert run(instance).success
+    done = latest(database).execution.id
+    market.reset_audit()
+
+    result = run(instance, tags={"mustit/execution": str(done)})
+
+    assert result.success
+    assert latest(database).execution.id == done
+    assert market.requested_urls() == {}
+
+
+def test_a_cancelled_crawl_ends_its_run_and_nothing_is_opened_in_its_place(
+    database: Database, instance: dg.DagsterInstance
+) -> None:
+    opened = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
+    crawls.cancel(database, opened.execution.id, utc_now())
+
+    result = run(instance, tags={"mustit/execution": str(opened.execution.id)})
+
+    step, reason = failure(result)
+    assert step == "minishop_listings"
+    assert "CANCELLED" in reason
+    assert latest(database).execution.id == opened.execution.id
+
+
+def test_the_steps_of_a_run_stay_with_the_execution_that_its_first_step_opened(
+    database: Database, instance: dg.DagsterInstance
+) -> None:
+    result = run(instance)
+
+    stored = instance.get_run_by_id(result.run_id)
+    assert stored is not None
+    assert stored.tags["mustit/execution"] == str(latest(database).execution.id)
+
+
+def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(
+    database: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, market: MarketplaceControl
+) -> None:
+    market.fault("status", "listing", status=400)
+
+    result = run(instance)
+
+    [event] = [event for event in result.all_events if event.is_step_failure]
+    user_failure = event.step_failure_data.user_failure_data
+    assert user_failure is not None
+    assert user_failure.metadata["code"].value == "EXTERNAL_UNEXPECTED_STATUS"
+    assert event.step_failure_data.error_source is not None
+    assert latest(database).execution.status is ExecutionStatus.FAILED
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+
+
+def test_the_relay_records_what_each_seller_got_and_repeating_it_sends_nothing(
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    product_server: RunningSimulator,
+    market: MarketplaceControl,
+    receiver: ProductServerControl,
+) -> None:
+    set_environment(product_server_url=product_server.url)
+    assert run(instance).success
+
+    sent, again = run(instance, "relay_product_outbox"), run(instance, "relay_product_outbox")
+
+    logged = materialized(sent)["product_server"]
+    assert (logged.partition, logged.metadata["events_sent"].value) == (SELLER, PRODUCTS)
+    assert again.output_for_node("relay_waiting_events")["sent"] == 0
+    assert not again.get_asset_materialization_events()
+    assert differences(market, receiver, SELLER) == {}
+
+
+def test_an_event_that_is_refused_for_good_turns_the_relay_red_after_the_rest_was_sent(
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    product_server: RunningSimulator,
+    receiver: ProductServerControl,
+) -> None:
+    set_environment(product_server_url=product_server.url)
+    assert run(instance).success
+    receiver.fault("status", count=1, status=400)
+
+    result = run(instance, "relay_product_outbox")
+
+    step, reason = failure(result)
+    assert step == "refuse_failed_events"
+    assert "1 events became FAILED" in reason
+    assert result.output_for_node("relay_waiting_events")["sent"] == PRODUCTS - 1
+
+
+def test_a_relay_without_an_address_says_which_setting_is_missing(instance: dg.DagsterInstance) -> None:
+    _, reason = failure(run(instance, "relay_product_outbox"))
+
+    assert "MUSTIT_PRODUCT_SERVER_URL" in reason

@@ -1,0 +1,202 @@
+"""Sensors, evaluated against a real instance and a real database."""
+
+import time
+
+import dagster as dg
+from sqlalchemy import text
+
+from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.defs.presence import GRACE_SECONDS, present
+from mustit_pipeline.defs.sensors import (
+    CRAWLS_AT_ONCE,
+    PartitionChanges,
+    due_crawls,
+    partition_changes,
+    seller_partitions,
+    waiting_outbox,
+)
+from mustit_pipeline.delivery.relay import BREAKER
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import breakers
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, Tick, keys
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+Status = dg.DagsterRunStatus
+ODD = "한글 & a/b 50%"
+
+
+def test_partitions_follow_the_registry_but_never_vanish_under_a_run() -> None:
+    changes = partition_changes(registered=["a", "c"], partitions=["b", "c", "d"], busy=["d", "c"])
+
+    assert changes == PartitionChanges(add=["a"], remove=["b"])
+
+
+def test_the_partition_sensor_adds_and_removes_in_one_tick(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun
+) -> None:
+    register(database, "dmont", ODD)
+    instance.add_dynamic_partitions("sellers", ["forgotten", "working"])
+    add_run("working", Status.STARTING)
+
+    tick(seller_partitions)
+
+    assert set(instance.get_dynamic_partitions("sellers")) == {"dmont", ODD, "working"}
+
+
+def test_a_due_seller_gets_a_run_of_its_own_execution_and_a_partition(
+    database: Database, instance: dg.DagsterInstance, tick: Tick
+) -> None:
+    register(database, ODD)
+
+    [request] = tick(due_crawls).run_requests
+
+    opened = open_or_join(database, SellerId(ODD), triggered_by="test", now=utc_now())
+    assert opened.joined
+    assert opened.stored.triggered_by == "schedule"
+    assert request.partition_key == ODD
+    assert request.tags["mustit/execution"] == str(opened.stored.execution.id)
+    assert instance.has_dynamic_partition("sellers", ODD)
+
+
+def test_a_seller_that_is_not_due_waits_for_its_interval(database: Database, tick: Tick) -> None:
+    register(database, "dmont")
+    opened = open_or_join(database, SellerId("dmont"), triggered_by="test", now=utc_now())
+    crawls.cancel(database, opened.stored.execution.id, utc_now())
+
+    assert not tick(due_crawls).run_requests
+
+
+def test_an_open_execution_goes_on_with_a_run_key_that_was_never_used(database: Database, tick: Tick) -> None:
+    register(database, "dmont")
+
+    ticks = [tick(due_crawls).run_requests for _ in range(3)]
+
+    assert [keys(requests) for requests in ticks] == [["dmont"]] * 3
+    assert len({requests[0].run_key for requests in ticks}) == 3
+    assert len({requests[0].tags["mustit/execution"] for requests in ticks}) == 1
+
+
+def test_a_seller_with_an_unfinished_run_is_left_alone(database: Database, tick: Tick, add_run: AddRun) -> None:
+    register(database, "a", "b", "c", "d")
+    for seller_id, status in (("a", Status.STARTING), ("b", Status.STARTED), ("c", Status.CANCELING)):
+        add_run(seller_id, status)
+    add_run("d", Status.SUCCESS)
+
+    assert keys(tick(due_crawls).run_requests) == ["d"]
+
+
+def test_no_more_is_requested_than_slots_are_free_and_the_longest_due_come_first(
+    database: Database, tick: Tick, add_run: AddRun
+) -> None:
+    names = ["e", "d", "c", "b", "a"]
+    register(database, *names)
+    with database.transaction() as connection:
+        for age, name in enumerate(reversed(names)):
+            connection.execute(
+                text(
+                    "UPDATE crawling_schedules SET next_due_at = now() - make_interval(hours => :age) "
+                    "WHERE seller_id = :name"
+                ),
+                {"age": age + 1, "name": name},
+            )
+    add_run("somebody else", Status.STARTED)
+
+    assert keys(tick(due_crawls).run_requests) == names[: CRAWLS_AT_ONCE - 1]
+
+
+def test_nothing_is_requested_while_every_slot_is_taken(database: Database, tick: Tick, add_run: AddRun) -> None:
+    register(database, "dmont")
+    for number in range(CRAWLS_AT_ONCE):
+        add_run(f"busy {number}", Status.STARTED)
+
+    outcome = tick(due_crawls)
+
+    assert not outcome.run_requests
+    assert "busy 0" in outcome.skip_message
+
+
+def test_paused_executions_and_inactive_sellers_are_left_alone(database: Database, tick: Tick) -> None:
+    register(database, "paused", "inactive")
+    stored = open_or_join(database, SellerId("paused"), triggered_by="test", now=utc_now()).stored
+    with database.transaction() as connection:
+        connection.execute(
+            text(
+                "UPDATE crawling_schedule_executions SET status = 'RUNNING', started_at = now() "
+                "WHERE seller_id = 'paused'"
+            )
+        )
+    crawls.pause(database, stored.execution.id)
+    registry.deactivate(database, SellerId("inactive"), utc_now())
+
+    assert not tick(due_crawls).run_requests
+
+
+def test_a_run_whose_process_was_killed_does_not_block_its_seller_for_ever(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun
+) -> None:
+    """Dagster's default launcher keeps such a run STARTED, whatever run monitoring does."""
+    register(database, "killed", "alive")
+    long_ago = time.time() - GRACE_SECONDS - 1
+    killed = add_run("killed", Status.STARTED, started_at=long_ago)
+    alive = add_run("alive", Status.STARTED, started_at=long_ago)
+
+    with present(database, alive.run_id):
+        requested = keys(tick(due_crawls).run_requests)
+
+    assert requested == ["killed"]
+    assert _status(instance, killed) is Status.FAILURE
+    assert _status(instance, alive) is Status.STARTED
+
+
+def test_a_run_that_has_just_started_is_not_taken_for_dead(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun
+) -> None:
+    register(database, "dmont")
+    run = add_run("dmont", Status.STARTED, started_at=time.time())
+
+    assert not tick(due_crawls).run_requests
+    assert _status(instance, run) is Status.STARTED
+
+
+def test_waiting_events_start_one_relay_at_a_time(
+    database: Database,
+    instance: dg.DagsterInstance,
+    tick: Tick,
+    add_run: AddRun,
+    set_environment: SetEnvironment,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    assert "no product event waits" in tick(waiting_outbox).skip_message
+    market.add_seller("dmont", 2)
+    register(database, "dmont")
+    crawl(database, make_settings(base_url=marketplace.url), "dmont")
+    process(database, SellerId("dmont"), now=utc_now)
+
+    assert "MUSTIT_PRODUCT_SERVER_URL" in tick(waiting_outbox).skip_message
+
+    set_environment(product_server_url="http://127.0.0.1:9")
+    assert len(tick(waiting_outbox).run_requests) == 1
+
+    running = add_run(None, Status.STARTED, job="relay_product_outbox")
+    assert "running already" in tick(waiting_outbox).skip_message
+    instance.report_run_canceled(running)
+
+    with database.transaction() as connection:
+        breakers.failed(connection, BREAKER, failures=5, threshold=5, cooldown=60)
+    assert "unreachable" in tick(waiting_outbox).skip_message
+
+
+def _status(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status

@@ -1,0 +1,92 @@
+"""What a test does with a pool that works against a marketplace over HTTP."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.store import agent_pool, agents
+from mustit_pipeline.store.agents import AgentRow
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.integration.agents.servers import Marketplace, settings_of
+
+
+@asynccontextmanager
+async def opened(
+    home: Path, database: Database, redis_url: str | None = None, marketplace: Marketplace | None = None, **changes: Any
+) -> AsyncIterator[tuple[AgentPool, Marketplace]]:
+    async with marketplace or Marketplace() as server:
+        settings = settings_of(**{"home": home, "base_url": server.url, "min_request_gap_seconds": 0, **changes})
+        async with (
+            MarketplaceClient(settings) as client,
+            AgentPool(settings, database, client, redis_url=redis_url) as pool,
+        ):
+            yield pool, server
+
+
+async def booking_of(pool: AgentPool) -> Booking:
+    """The next booking, waiting as long as the pool says."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        answer = await pool.acquire()
+        if isinstance(answer, Booking):
+            return answer
+        await asyncio.sleep(min(answer.seconds, 1.0))
+    raise AssertionError("no booking")
+
+
+async def wait_of(pool: AgentPool, reason: str) -> Wait:
+    answer = await pool.acquire()
+    assert isinstance(answer, Wait), answer
+    assert answer.reason == reason
+    return answer
+
+
+async def refused(pool: AgentPool) -> Wait:
+    """The first refusal of the breaker."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        answer = await pool.acquire()
+        if isinstance(answer, Wait) and answer.reason == "breaker":
+            return answer
+        if isinstance(answer, Booking):
+            await pool.settle(answer, Outcome.NOT_SENT)
+        await asyncio.sleep(0.02)
+    raise AssertionError("the breaker never opened")
+
+
+def rows(database: Database) -> dict[str, AgentRow]:
+    with database.reading() as connection:
+        return {row.user_agent: row for row in agents.read_agents(connection)}
+
+
+def shared(database: Database) -> agent_pool.PoolRow:
+    with database.reading() as connection:
+        return agent_pool.read_pool(connection)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came true"
+        await asyncio.sleep(0.02)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 25))  # pyright: ignore[reportArgumentType]
+
+
+async def bookings(pool: AgentPool, number: int) -> Sequence[Booking]:
+    return [await booking_of(pool) for _ in range(number)]
+
+
+def block(database: Database, *names: str) -> None:
+    known = rows(database)
+    with database.transaction() as connection:
+        for name in names:
+            roster.block(connection, known[name].agent_id)

@@ -1,0 +1,285 @@
+"""Raw bodies become versions: in order, once per execution, all or nothing."""
+
+import threading
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError
+
+from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport
+from mustit_pipeline.catalog.replay import replay_failed
+from mustit_pipeline.domain.states import LifeCycle, TaskType
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.tasks import PlannedTask, add
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+
+
+@pytest.fixture
+def shelf(database: Database) -> Shelf:
+    return Shelf(database)
+
+
+def test_a_complete_product_becomes_one_version_with_its_change_set_and_outbox_row(shelf: Shelf) -> None:
+    report = shelf.crawl(1, 2)
+
+    assert report.versions == {LifeCycle.CREATED: 2}
+    assert shelf.versions(1) == [(1, "CREATED")]
+    assert [(row["version"], row["event_type"], row["status"]) for row in shelf.outbox(1)] == [
+        (1, "PRODUCT_CREATED", "WAITING")
+    ]
+    assert_whole(shelf.database)
+
+
+def test_a_product_with_empty_options_is_complete_and_one_without_an_options_answer_is_not(shelf: Shelf) -> None:
+    shelf.listing(1, 2)
+    for item in (1, 2):
+        shelf.detail(item)
+    shelf.options(1)
+    shelf.swept()
+
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert shelf.versions(2) == []
+    assert shelf.outbox(2) == []
+    assert shelf.rows("SELECT version, complete FROM products WHERE item_no = 2") == [{"version": 0, "complete": False}]
+    assert_whole(shelf.database)
+
+
+def test_a_detail_and_options_without_their_listing_publish_nothing(shelf: Shelf) -> None:
+    shelf.listing(1)
+    shelf.change("DELETE FROM product_raw_data")
+    shelf.detail(1)
+    shelf.options(1)
+    shelf.swept()
+    assert shelf.process().versions == {}
+
+    shelf.listing(1)
+
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert_whole(shelf.database)
+
+
+def test_a_listing_is_processed_before_a_detail_that_was_stored_earlier(shelf: Shelf) -> None:
+    shelf.crawl(1)
+    shelf.open()
+    shelf.detail(1, discountPrice=300)
+    shelf.listing(1, price="400")
+    shelf.swept()
+    shelf.process()
+
+    (newest,) = shelf.rows("SELECT changes FROM product_change_sets WHERE version = 2")
+    assert newest["changes"] == [{"type": "PRICE", "field": "discountPrice", "old": 565100, "new": 300}]
+
+
+def test_a_detail_of_a_product_that_no_listing_has_shown_is_kept_for_another_try(shelf: Shelf) -> None:
+    shelf.detail(5)
+    shelf.process()
+    assert shelf.rows("SELECT status, error_code FROM product_raw_data") == [
+        {"status": "FAILED", "error_code": "INVARIANT_PRODUCT_UNLISTED"}
+    ]
+
+    shelf.listing(5)
+    shelf.options(5)
+    shelf.swept()
+
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+
+
+def test_batches_that_split_a_products_bodies_still_make_one_version(shelf: Shelf) -> None:
+    shelf.crawl(1, 2, 3)
+    shelf.open()
+    for item in (1, 2, 3):
+        shelf.listing(item, price=f"{item},000")
+        shelf.detail(item, stock=40)
+        shelf.options(item, {"optionNo": item})
+    shelf.swept()
+
+    report = shelf.process(BatchSize(pages=1, bodies=1, versions=1))
+
+    assert report.versions == {LifeCycle.UPDATED: 3}
+    assert report.changes == {"OPTION": 3, "PRICE": 3, "STOCK": 3}
+    assert [shelf.versions(item) for item in (1, 2, 3)] == [[(1, "CREATED"), (2, "UPDATED")]] * 3
+    assert_whole(shelf.database)
+
+
+def test_a_product_waits_for_its_own_planned_fetches_and_for_no_others(
+    shelf: Shelf, make_settings: MakeSettings
+) -> None:
+    endpoints = Endpoints.from_settings(make_settings(base_url="http://127.0.0.1:1"))
+    shelf.listing(1, 2)
+    with shelf.database.transaction() as connection:
+        add(connection, shelf.stored.home, [PlannedTask(endpoints.detail(ItemNo(1)), 10, item_no=1)])
+    for item in (1, 2):
+        shelf.detail(item)
+        shelf.options(item)
+
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert (shelf.versions(1), shelf.versions(2)) == ([], [(1, "CREATED")])
+
+    shelf.change("UPDATE crawler_tasks SET status = 'FAILED'")
+
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert_whole(shelf.database)
+
+
+def test_what_an_earlier_crawl_left_behind_goes_out_in_one_version_with_what_the_next_one_finds(shelf: Shelf) -> None:
+    shelf.crawl(1)
+    shelf.open()
+    shelf.listing(1, price="400")
+    shelf.end()
+    shelf.open()
+
+    assert shelf.process().versions == {}
+
+    shelf.listing(1, price="300")
+    shelf.detail(1, stock=8)
+    shelf.swept()
+
+    assert shelf.process().versions == {LifeCycle.UPDATED: 1}
+    assert shelf.versions(1) == [(1, "CREATED"), (2, "UPDATED")]
+
+
+def test_a_product_listed_twice_in_one_sweep_makes_one_version_and_the_rest_waits_for_the_next(shelf: Shelf) -> None:
+    shelf.listing(1)
+    shelf.detail(1)
+    shelf.options(1)
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    shelf.listing(1, price="400")
+    shelf.swept()
+
+    assert shelf.process().versions == {}
+    shelf.end()
+    shelf.open()
+    shelf.listing(1, price="400")
+
+    assert shelf.process().versions == {LifeCycle.UPDATED: 1}
+
+
+def test_a_body_that_cannot_be_read_keeps_its_reason_and_holds_up_no_other(shelf: Shelf) -> None:
+    shelf.listing(1, 2)
+    shelf.put(TaskType.PRODUCT_DETAIL, 1, b'{"moduleList": []}')
+    shelf.detail(2)
+    shelf.options(1)
+    shelf.options(2)
+    shelf.swept()
+
+    report = shelf.process()
+
+    assert (report.failed_bodies, report.versions) == (1, {LifeCycle.CREATED: 1})
+    (failed,) = shelf.rows(
+        "SELECT item_no, error_code, error_text, attempts FROM product_raw_data WHERE status = 'FAILED'"
+    )
+    assert (failed["item_no"], failed["attempts"]) == (1, 1)
+    assert failed["error_code"].startswith("EXTERNAL_")
+    assert "ProductInfoModule is missing" in failed["error_text"]
+
+
+def test_a_failed_body_is_retried_twice_and_then_only_by_hand(shelf: Shelf) -> None:
+    shelf.listing(1)
+    shelf.options(1)
+    shelf.put(TaskType.PRODUCT_DETAIL, 1, b'{"moduleList": []}')
+    shelf.swept()
+    for _ in range(5):
+        shelf.process()
+    assert shelf.rows("SELECT attempts FROM product_raw_data WHERE status = 'FAILED'") == [{"attempts": 3}]
+
+    shelf.detail(1)
+    shelf.change("""
+        UPDATE product_raw_data SET body = (SELECT body FROM product_raw_data ORDER BY raw_id DESC LIMIT 1)
+        WHERE status = 'FAILED'
+    """)
+    shelf.change("DELETE FROM product_raw_data WHERE status = 'PENDING'")
+    reports = replay_failed(shelf.database, seller_id=SellerId(shelf.seller_id), since=None, now=utc_now)
+
+    assert reports[shelf.seller_id].versions == {LifeCycle.CREATED: 1}
+
+
+def test_a_failed_body_that_a_newer_one_has_overtaken_is_never_processed(shelf: Shelf) -> None:
+    shelf.crawl(1)
+    shelf.open()
+    shelf.detail(1, stock=5)
+    shelf.change("UPDATE product_raw_data SET status = 'FAILED' WHERE status = 'PENDING'")
+    shelf.end()
+    shelf.crawl(1, stock=6)
+
+    assert replay_failed(shelf.database, seller_id=None, since=None, now=utc_now) == {}
+    assert shelf.rows("SELECT data::json ->> 'stock' AS stock FROM products") == [{"stock": "6"}]
+
+
+def test_a_detail_of_another_seller_is_never_absorbed(shelf: Shelf) -> None:
+    shelf.listing(1)
+    shelf.detail(1, sellerId="somebody else")
+    shelf.options(1)
+    shelf.swept()
+
+    assert shelf.process().versions == {}
+    assert shelf.rows("SELECT error_code FROM product_raw_data WHERE status = 'FAILED'") == [
+        {"error_code": "EXTERNAL_WRONG_SELLER"}
+    ]
+
+
+def test_two_processors_of_one_seller_at_once_make_nothing_twice(shelf: Shelf) -> None:
+    small = BatchSize(bodies=3, versions=3)
+    items = range(1, 31)
+    shelf.listing(*items)
+    for item in items:
+        shelf.detail(item)
+        shelf.options(item)
+    shelf.swept()
+    reports: list[ProcessingReport] = []
+    threads = [threading.Thread(target=lambda: reports.append(shelf.process(small))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert sum(report.versions[LifeCycle.CREATED] for report in reports) == 30
+    assert sum(report.bodies for report in reports) == 61
+    assert_whole(shelf.database)
+
+
+def test_a_refused_outbox_row_leaves_no_version_and_no_processed_body(shelf: Shelf) -> None:
+    shelf.change("ALTER TABLE product_outbox ADD CONSTRAINT refused CHECK (item_no <> 2)")
+    with pytest.raises(DBAPIError, match="refused"):
+        shelf.crawl(1, 2)
+
+    assert shelf.rows("SELECT DISTINCT status FROM product_raw_data WHERE item_no IS NOT NULL") == [
+        {"status": "PENDING"}
+    ]
+    assert (shelf.versions(1), shelf.outbox(1)) == ([], [])
+    assert_whole(shelf.database)
+
+    shelf.change("ALTER TABLE product_outbox DROP CONSTRAINT refused")
+    assert shelf.process().versions == {LifeCycle.CREATED: 2}
+    assert_whole(shelf.database)
+
+
+def test_a_connection_that_dies_before_the_commit_leaves_nothing_half(shelf: Shelf) -> None:
+    shelf.listing(1)
+    shelf.detail(1)
+    shelf.options(1)
+    shelf.swept()
+    killed: list[int] = []
+
+    def kill(connection: object, cursor: Any, statement: str, *_: object) -> None:
+        if "INSERT INTO product_outbox" in statement and not killed:
+            pid = cursor.connection.info.backend_pid
+            killed.append(pid)
+            with shelf.database.engine.connect() as other:
+                other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+
+    event.listen(shelf.database.engine, "after_cursor_execute", kill)
+    try:
+        with pytest.raises(DBAPIError):
+            shelf.process()
+    finally:
+        event.remove(shelf.database.engine, "after_cursor_execute", kill)
+
+    assert killed
+    assert (shelf.versions(1), shelf.outbox(1)) == ([], [])
+    assert_whole(shelf.database)
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert_whole(shelf.database)

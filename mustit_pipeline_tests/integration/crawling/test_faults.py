@@ -1,0 +1,189 @@
+"""The worker against a marketplace that misbehaves in every way the simulator knows."""
+
+import pytest
+
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import WorkReport, utc_now
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.failures import FetchError
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import executions
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+PASSING = [
+    *(
+        "429",
+        "5xx",
+        "slow",
+        "drip",
+        "reset",
+        "truncated",
+        "html",
+        "null",
+        "wrong_shape",
+        "token_refused",
+        "wrong_seller",
+    )
+]
+TIMEOUTS = {"read_timeout_seconds": 1, "total_timeout_seconds": 1.5}
+
+
+@pytest.mark.parametrize("endpoint", ["detail", "options"])
+def test_a_crawl_completes_through_every_passing_fault_of_product_calls(
+    endpoint: str,
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    market.add_seller("s", len(PASSING))
+    register(database, "s")
+    for product, kind in zip(market.products("s"), PASSING, strict=True):
+        market.fault(kind, endpoint, itemNo=product["itemNo"], count=2, seconds=3, retryAfter="0")
+    stored = crawl(database, make_settings(base_url=marketplace.url, **TIMEOUTS), "s").stored
+    assert {one["kind"]: one["used"] for one in market.faults()} == dict.fromkeys(PASSING, 2)
+    assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
+    assert len(check_outcomes(database, stored.execution.id)) == 1 + 2 * len(PASSING)
+
+
+def test_a_crawl_completes_through_every_passing_fault_of_listing_calls(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 8)
+    register(database, "s")
+    kinds = [kind for kind in PASSING if kind != "wrong_seller"]
+    for kind in kinds:
+        market.fault(kind, "listing", count=1, seconds=3, retryAfter="0")
+    # One call may meet them all, one after another.
+    settings = make_settings(base_url=marketplace.url, page_size=2, task_max_retries=10, **TIMEOUTS)
+    stored = crawl(database, settings, "s").stored
+    assert {one["kind"]: one["used"] for one in market.faults()} == dict.fromkeys(kinds, 1)
+    assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
+    assert stored.sweep_status is SweepStatus.COMPLETE
+    assert len(check_outcomes(database, stored.execution.id)) == 4 + 2 * 8
+
+
+@pytest.mark.parametrize("kind", ["count_zero", "wrong_seller"])
+def test_a_listing_page_that_lies_leaves_an_incomplete_sweep_and_a_whole_crawl(
+    kind: str,
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    market.add_seller("s", 8)
+    market.add_seller("other", 1)
+    register(database, "s")
+    opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now())
+    settings = make_settings(base_url=marketplace.url, page_size=2, max_concurrent_requests=1)
+    lie = [kind]
+
+    def after_the_first_page(_: WorkReport) -> None:
+        if lie:
+            market.fault(lie.pop(), "listing", count=1)
+
+    Crawl(database, settings, opened.stored).sweep(60, after_the_first_page)
+    stored = crawl(database, settings, "s").stored
+    assert stored.execution.status is ExecutionStatus.COMPLETED
+    assert stored.sweep_status is SweepStatus.INCOMPLETE
+    check_outcomes(database, stored.execution.id)
+
+
+def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_and_nothing_else(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 20)
+    market.add_seller("other", 1)
+    register(database, "s")
+    items = [product["itemNo"] for product in market.products("s")]
+    malformed = ["truncated", "html", "null", "wrong_shape"]
+    asked: dict[str, int] = {}
+    reasons: dict[str, str] = {}
+
+    def break_it(kind: str, endpoint: str, code: str, requests: int, **more: object) -> None:
+        item = items.pop()
+        market.fault(kind, endpoint, itemNo=item, **more)
+        name, path = ("DETAIL", f"item/{item}/detail/top") if endpoint == "detail" else ("OPTION", f"{item}/options")
+        reasons[f"PRODUCT_{name}:{item}"] = code
+        asked[path] = requests
+
+    for endpoint in ("detail", "options"):
+        for kind in malformed:
+            break_it(kind, endpoint, "EXTERNAL_MALFORMED_BODY", 3)
+        break_it("5xx", endpoint, "EXTERNAL_SERVER_ERROR", 3)
+        break_it("reset", endpoint, "EXTERNAL_NETWORK_BROKEN", 9)
+    break_it("wrong_seller", "detail", "EXTERNAL_WRONG_SELLER", 3)
+    break_it("wrong_seller", "options", "EXTERNAL_MALFORMED_BODY", 3)
+    break_it("token_refused", "detail", "EXTERNAL_UNAUTHORIZED", 6)
+    break_it("status", "detail", "EXTERNAL_NOT_FOUND", 1, status=404)
+
+    stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
+
+    assert stored.execution.status is ExecutionStatus.COMPLETED
+    rows = check_outcomes(database, stored.execution.id)
+    failed = {key: row for key, row in rows.items() if row.status == "FAILED"}
+    assert {key: row.error_code for key, row in failed.items()} == reasons
+    assert all(row.error_text for row in failed.values())
+    assert {key: row.retry_count for key, row in failed.items()} == {
+        key: 0 if code == "EXTERNAL_NOT_FOUND" else 2 for key, code in reasons.items()
+    }
+    urls = market.requested_urls()
+    assert {path: sum(n for url, n in urls.items() if path in url) for path in asked} == asked
+    assert stored.requests == sum(n for url, n in urls.items() if "mustit-api" in url)
+
+
+def test_a_refused_session_costs_one_repeat_and_no_retry(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 3)
+    register(database, "s")
+    market.fault("token_refused", "detail", count=1)
+    stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
+    rows = check_outcomes(database, stored.execution.id)
+    assert {(row.status, row.retry_count) for row in rows.values()} == {("COMPLETED", 0)}
+    assert stored.requests == 1 + 1 + 2 * 3 + 1
+
+
+def test_throttled_calls_cost_neither_retries_nor_releases(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 20)
+    register(database, "s")
+    market.fault("429", "api", share=0.25, count=9, retryAfter="0")
+    stored = crawl(database, make_settings(base_url=marketplace.url, suspend_seconds=1), "s").stored
+    rows = check_outcomes(database, stored.execution.id)
+    assert {(row.status, row.retry_count, row.release_count) for row in rows.values()} == {("COMPLETED", 0, 0)}
+    assert stored.throttled == 9
+
+
+def test_a_crawl_whose_count_call_fails_has_its_reason_and_is_resumed_from_there(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url)
+    market.add_seller("s", 3)
+    register(database, "s")
+    market.fault("html", "listing")
+    with pytest.raises(FetchError):
+        crawl(database, settings, "s")
+    with database.reading() as connection:
+        failed = executions.newest(connection, None, 1)[0]
+    assert failed.execution.status is ExecutionStatus.FAILED
+    assert failed.execution.error_code == "EXTERNAL_MALFORMED_BODY"
+    assert failed.execution.error_text
+    assert failed.requests == 3
+
+    market.clear_faults()
+    crawls.resume(database, failed.execution.id)
+    done = crawl(database, settings, "s").stored
+    assert done.execution.id == failed.execution.id
+    assert done.execution.status is ExecutionStatus.COMPLETED
+    assert done.execution.started_at is not None
+    assert done.execution.error_text is None
+    assert len(check_outcomes(database, done.execution.id)) == 1 + 2 * 3

@@ -1,0 +1,225 @@
+"""Crawls that are killed, stopped, paused, cancelled or cut into slices go on where they were."""
+
+import signal
+import time
+from collections import Counter
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.worker import WorkReport, utc_now
+from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
+from mustit_pipeline_tests.integration.crawling.child import crawling, wait_until
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+SELLER = SellerId("s")
+ENDED = "SELECT completed_tasks FROM crawling_schedule_executions"
+
+
+def calls(market: MarketplaceControl) -> Counter[str]:
+    return Counter({url: times for url, times in market.requested_urls().items() if "mustit-api" in url})
+
+
+def stored_calls(database: Database) -> set[str]:
+    with database.reading() as connection:
+        found = connection.execute(text("SELECT request_url FROM crawler_tasks WHERE status = 'COMPLETED'")).scalars()
+        return {url.partition("/mustit-api")[2] for url in found}
+
+
+def repeats(market: MarketplaceControl) -> int:
+    return sum(times - 1 for times in calls(market).values())
+
+
+def test_a_crawl_killed_again_and_again_repeats_nothing_that_was_stored(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(
+        base_url=marketplace.url, page_size=20, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5
+    )
+    market.add_seller("s", 60)
+    market.settings(latencyMs=20)
+    register(database, "s")
+    moments = (1, 40, 90)
+    for moment in moments:
+        with crawling(settings, "s") as process:
+            wait_until(lambda: number(database, ENDED) >= moment)
+            process.kill()
+            process.wait()
+        before, kept = calls(market), stored_calls(database)
+        assert len(kept) >= moment
+        time.sleep(1.1)
+        crawl_some = {url: times for url, times in before.items() if url.partition("/mustit-api")[2] in kept}
+        assert crawl_some
+    again = crawl(database, settings, "s").stored
+    after = calls(market)
+    assert again.execution.status is ExecutionStatus.COMPLETED
+    assert {url: after[url] for url in crawl_some} == crawl_some
+    # The count call is no task; what a kill repeats was in flight or not yet stored.
+    assert repeats(market) <= len(moments) * (2 * settings.max_concurrent_requests + 1)
+    rows = check_outcomes(database, again.execution.id)
+    assert {row.status for row in rows.values()} == {"COMPLETED"}
+    assert len(rows) == 3 + 2 * 60
+
+
+def test_none_of_a_stopped_workers_late_writes_count(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(
+        base_url=marketplace.url, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5
+    )
+    market.add_seller("s", 40)
+    market.settings(latencyMs=20)
+    register(database, "s")
+    busy = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
+    """
+    held = "SELECT count(*) FROM crawler_tasks WHERE status = 'IN_PROGRESS'"
+    with crawling(settings, "s") as process:
+        while True:
+            wait_until(lambda: number(database, ENDED) >= 10)
+            process.send_signal(signal.SIGSTOP)
+            # Stopped inside a transaction it would hold its locks; stopped with nothing in hand it could not be late.
+            if not number(database, busy) and number(database, held):
+                break
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+        lost = number(database, held)
+        time.sleep(1.1)
+        done = crawl(database, settings, "s").stored
+        rows = check_outcomes(database, done.execution.id)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(60) == 0
+    assert lost > 0
+    assert done.execution.status is ExecutionStatus.COMPLETED
+    assert check_outcomes(database, done.execution.id) == rows
+    assert {(row.status, row.bodies) for row in rows.values()} == {("COMPLETED", 1)}
+
+
+def test_a_heartbeat_keeps_the_lease_of_a_request_that_is_slower_than_the_lease(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 2)
+    register(database, "s")
+    market.fault("slow", "detail", seconds=2.5)
+    stored = crawl(database, make_settings(base_url=marketplace.url, lease_seconds=0.6), "s").stored
+    rows = check_outcomes(database, stored.execution.id)
+    assert {(row.status, row.release_count) for row in rows.values()} == {("COMPLETED", 0)}
+    assert stored.requests == 1 + 1 + 2 * 2
+
+
+@pytest.mark.parametrize("how", ["pause", "cancel", "deactivate"])
+def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
+    how: str,
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    settings = make_settings(base_url=marketplace.url, max_concurrent_requests=4)
+    market.add_seller("s", 60)
+    register(database, "s")
+    opened = open_or_join(database, SELLER, triggered_by="test", now=utc_now())
+    work = Crawl(database, settings, opened.stored)
+    work.sweep(60)
+    execution_id = opened.stored.execution.id
+    stops = [
+        {
+            "pause": lambda: crawls.pause(database, execution_id),
+            "cancel": lambda: crawls.cancel(database, execution_id, utc_now()),
+            "deactivate": lambda: registry.deactivate(database, SELLER, utc_now()),
+        }[how]
+    ]
+
+    def stop_once(_: WorkReport) -> None:
+        if stops:
+            stops.pop()()
+
+    report = work.fetch_products(PRODUCT_TYPES, 60, stop_once)
+    asked = market.audit()["requests"]
+    stored = work.now().execution
+    rows = check_outcomes(database, execution_id, ended=how != "pause")
+    assert asked < 60
+    if how == "pause":
+        assert stored.status is ExecutionStatus.PAUSED
+        assert report.remaining == stored.remaining > 0
+        assert {row.status for row in rows.values()} == {"COMPLETED", "PUBLISHED"}
+        work.fetch_products(PRODUCT_TYPES, 60)
+        assert market.audit()["requests"] == asked
+        crawls.resume(database, execution_id)
+        done = crawl(database, settings, "s").stored
+        assert (done.execution.id, done.execution.status) == (execution_id, ExecutionStatus.COMPLETED)
+        assert repeats(market) == 0
+        check_outcomes(database, execution_id)
+    else:
+        assert stored.status is ExecutionStatus.CANCELLED
+        assert {row.error_code for row in rows.values()} == {None, "CANCELLED"}
+
+
+def test_short_slices_finish_a_crawl_without_hurting_a_task(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=10, max_concurrent_requests=4)
+    market.add_seller("s", 40)
+    market.settings(latencyMs=20)
+    register(database, "s")
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    slices = 0
+    while work.end().execution.is_open:
+        slices += 1
+        assert slices < 200
+        work.sweep(0.1)
+        work.fetch_products(PRODUCT_TYPES, 0.1)
+    rows = check_outcomes(database, work.stored.execution.id)
+    assert slices >= 3
+    assert {(row.status, row.retry_count, row.release_count) for row in rows.values()} == {("COMPLETED", 0, 0)}
+    assert repeats(market) == 0
+
+
+def test_waiting_for_agents_over_many_slices_costs_no_task_anything(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, requests_per_hour=1)
+    market.add_seller("s", 40)
+    register(database, "s")
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    work.sweep(30)
+    work.fetch_products(PRODUCT_TYPES, 3)
+    for _ in range(6):
+        work.fetch_products(PRODUCT_TYPES, 0.1)
+    rows = task_rows(database, work.stored.execution.id)
+    assert Counter(row.status for row in rows.values()) == {"COMPLETED": 49, "PUBLISHED": 81 - 49}
+    assert {(row.retry_count, row.release_count) for row in rows.values()} == {(0, 0)}
+    # Every request that the agents had was sent: none was booked for nothing.
+    assert market.audit()["requests"] == 50
+
+
+def test_a_task_that_is_throttled_while_no_agent_is_left_goes_back_unharmed_however_often(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, lease_seconds=0.3, suspend_seconds=3600)
+    market.add_seller("s", 1)
+    register(database, "s")
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    work.sweep(30)
+    market.fault("429", "api", retryAfter="0")
+    for _ in range(7):
+        with database.transaction() as connection:
+            revive = "UPDATE user_agents SET status = 'AVAILABLE', suspended_until = NULL, revision = revision + 1"
+            connection.execute(text(revive + " WHERE agent_id = (SELECT min(agent_id) FROM user_agents)"))
+        work.fetch_products([TaskType.PRODUCT_DETAIL], 0.4)
+    rows = task_rows(database, work.stored.execution.id)
+    assert {(row.status, row.retry_count, row.release_count) for key, row in rows.items() if "PRODUCT" in key} == {
+        ("PUBLISHED", 0, 0)
+    }

@@ -1,0 +1,91 @@
+"""An outage burns nothing, opens the breaker, and one trial at a time finds its end."""
+
+from collections.abc import Callable
+
+from mustit_pipeline.delivery.relay import BREAKER_THRESHOLD, relay
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.simulator.control import ProductServerControl
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf
+
+Effects = Callable[[], list[tuple[int, int, str]]]
+LET_A_TRIAL_BE_DUE = "UPDATE circuit_breakers SET open_until = now() - interval '1 second'"
+LET_ALL_BE_DUE = "UPDATE product_outbox SET next_attempt_at = now() - interval '1 second' WHERE status = 'WAITING'"
+
+
+def sends(server: ProductServerControl) -> int:
+    return server.audit()["requests"].get("events", 0)
+
+
+def test_an_outage_opens_the_breaker_and_burns_no_attempt(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    narrow = settings.model_copy(update={"relay_concurrent_sends": 2})
+    server.fault("down", "events")
+    shelf.crawl(*range(1, 31))
+
+    report = relay(shelf.database, narrow)
+
+    assert (report.sent, report.failed, report.waiting) == (0, 0, 30)
+    assert BREAKER_THRESHOLD <= sends(server) <= BREAKER_THRESHOLD + 2
+    assert shelf.rows("SELECT DISTINCT status, retry_count FROM product_outbox") == [
+        {"status": "WAITING", "retry_count": 0}
+    ]
+    assert shelf.rows("SELECT sum(attempts) AS n FROM product_outbox") == [{"n": sends(server)}]
+
+    shelf.change(LET_ALL_BE_DUE)
+    before = sends(server)
+    relay(shelf.database, narrow)
+    assert sends(server) == before
+
+    shelf.change(LET_A_TRIAL_BE_DUE)
+    relay(shelf.database, narrow)
+    assert sends(server) == before + 1
+
+    server.clear_faults()
+    shelf.change(LET_A_TRIAL_BE_DUE)
+    shelf.change(LET_ALL_BE_DUE)
+    report = relay(shelf.database, narrow)
+    assert (report.sent, report.waiting) == (30, 0)
+    assert sorted(effects()) == [(item, 1, "PRODUCT_CREATED") for item in range(1, 31)]
+
+
+def test_a_patient_relay_waits_for_the_trial_and_sends_everything_after_it(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    server.fault("down", "events", seconds=0.6)
+    shelf.crawl(*range(1, 9))
+
+    report = relay(shelf.database, settings, patience_seconds=5, cooldown_seconds=0.3)
+
+    assert (report.sent, report.failed, report.waiting) == (8, 0, 0)
+    assert len(effects()) == 8
+    assert shelf.rows("SELECT DISTINCT retry_count FROM product_outbox") == [{"retry_count": 0}]
+
+
+def test_a_server_that_refuses_connections_has_been_sent_nothing(shelf: Shelf, make_settings: MakeSettings) -> None:
+    shelf.crawl(*range(1, 11))
+
+    report = relay(shelf.database, make_settings(product_server_url="http://127.0.0.1:1"))
+
+    assert (report.sent, report.waiting) == (0, 10)
+    assert shelf.rows("SELECT DISTINCT status, attempts, retry_count FROM product_outbox") == [
+        {"status": "WAITING", "attempts": 0, "retry_count": 0}
+    ]
+
+
+def test_the_trial_is_not_made_with_the_row_that_breaks_every_connection(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    server.fault("drop_before", "events", itemNo=1)
+    shelf.crawl(1)
+    for _ in range(BREAKER_THRESHOLD):
+        relay(shelf.database, settings)
+        shelf.change(LET_ALL_BE_DUE)
+    assert shelf.rows("SELECT open_until > now() AS open FROM circuit_breakers") == [{"open": True}]
+    shelf.crawl(1, 2)
+
+    shelf.change(LET_A_TRIAL_BE_DUE)
+    relay(shelf.database, settings)
+
+    assert effects() == [(2, 1, "PRODUCT_CREATED")]

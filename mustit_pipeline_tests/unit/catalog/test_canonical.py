@@ -1,0 +1,125 @@
+"""The same content is the same hash, however the marketplace writes it; other content is another."""
+
+from typing import Any
+from unicodedata import normalize
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustit_pipeline.catalog import canonical
+from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline_tests.unit.catalog.reading import detail_of, hash_of, listing_of, options_of
+from mustit_pipeline_tests.unit.marketplace import bodies
+
+EMPTY = st.sampled_from(["missing", None, "", "  "])
+NAMES = st.text(alphabet="가각뷁éüÅ한글 Ab1", min_size=1, max_size=12).filter(str.strip)
+
+
+def shuffled(draw: st.DrawFn, data: dict[str, Any]) -> dict[str, Any]:
+    return dict(draw(st.permutations(list(data.items()))))
+
+
+def without(data: dict[str, Any], name: str, how: object) -> dict[str, Any]:
+    """The data with a field left out in one of the ways in which nothing is said."""
+    kept = {key: value for key, value in data.items() if key != name}
+    return kept if how == "missing" else {**kept, name: how}
+
+
+@st.composite
+def written(draw: st.DrawFn, value: int) -> object:
+    """A number in one of the ways in which the marketplace writes numbers."""
+    return draw(st.sampled_from([value, str(value), f"{value:,}", f"{value}%", f" {value:,}", f"{value}.0"]))
+
+
+@st.composite
+def listing_noise(draw: st.DrawFn) -> dict[str, Any]:
+    volatile = {
+        "likeStatus": draw(st.booleans()),
+        "likeImageUrl": draw(st.text(max_size=5)),
+        "webSpacingInfo": draw(st.none() | st.integers()),
+        "neverSeenBefore": draw(st.text(max_size=5)),
+    }
+    numbers = {"price": 545600, "originalPrice": 1075000, "normalPrice": 1075000, "discountRate": 49}
+    tags = [{"title": title, "textColor": draw(st.text(max_size=3))} for title in ("무료배송", "당일발송", "단독")]
+    changes = {name: draw(written(value)) for name, value in numbers.items()}
+    changes |= volatile | {"tagList": draw(st.permutations(tags))}
+    return shuffled(draw, bodies.listing_item(**changes))
+
+
+@given(listing_noise(), listing_noise())
+def test_order_number_formats_tag_order_and_volatile_fields_of_a_listing_are_no_change(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    assert hash_of(listing_of(**one)) == hash_of(listing_of(**other))
+
+
+@given(st.data())
+def test_order_number_formats_unknown_modules_and_fields_of_a_detail_are_no_change(data: st.DataObject) -> None:
+    numbers = {"normalPrice": 1083000, "sellingPrice": 621000, "discountPrice": 565100, "stock": 3, "discountRate": 48}
+    info = bodies.info(**{name: data.draw(written(value)) for name, value in numbers.items()}, viewers=7)
+    body = bodies.detail(ProductInfoModule=info, RecommendModule={"seen": data.draw(st.integers())})
+    body["moduleList"] = data.draw(st.permutations(body["moduleList"]))
+    modules = {module["type"]: module["data"] for module in body["moduleList"]}
+
+    assert hash_of(detail_of(**modules)) == hash_of(detail_of())
+
+
+@given(st.permutations([1, 2, 3, 4]), st.data())
+def test_the_order_of_options_and_of_their_fields_is_no_change(order: list[int], data: st.DataObject) -> None:
+    options = [bodies.option(optionNo=number, size=f"EU {number}") for number in (1, 2, 3, 4)]
+    fields = data.draw(st.permutations(list(bodies.option())))
+    mixed = [{field: options[number - 1][field] for field in fields} for number in order]
+
+    assert hash_of(options_of(*mixed)) == hash_of(options_of(*options))
+
+
+@given(NAMES)
+def test_composed_and_decomposed_text_is_the_same_content(name: str) -> None:
+    composed, decomposed = normalize("NFC", name), normalize("NFD", name)
+
+    assert hash_of(listing_of(name=composed)) == hash_of(listing_of(name=decomposed))
+    one, other = (detail_of(ProductInfoModule=bodies.info(itemName=text)) for text in (composed, decomposed))
+    assert hash_of(one) == hash_of(other)
+    assert hash_of(options_of(bodies.option(size=composed))) == hash_of(options_of(bodies.option(size=decomposed)))
+
+
+@given(st.sampled_from(["brandName", "price", "originalPrice", "discountRate", "appPrice", "landingUrl"]), EMPTY, EMPTY)
+def test_null_missing_and_empty_are_the_same_in_a_listing(field: str, one: object, other: object) -> None:
+    if field in ("brandName", "landingUrl"):
+        one, other = ("" if how == "  " else how for how in (one, other))
+    hashes = []
+    for how in (one, other):
+        body = bodies.listing(without(bodies.listing_item(), field, how))
+        (entry,) = parse_listing(bodies.encoded(body)).entries
+        hashes.append(hash_of(canonical.listing_document(entry)))
+    assert hashes[0] == hashes[1]
+    assert hashes[0] != hash_of(listing_of())
+
+
+@pytest.mark.parametrize("field", ["sellingPrice", "stock", "brandNameKr", "brandCode", "smallCategory", "isSoldOut"])
+def test_null_missing_and_empty_are_the_same_in_a_detail(field: str) -> None:
+    hashes = {hash_of(detail_of(ProductInfoModule=without(bodies.info(), field, how))) for how in ("missing", None, "")}
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("field", ["color", "size", "sizeGuide", "stock"])
+def test_null_missing_and_empty_are_the_same_in_an_option(field: str) -> None:
+    hashes = {hash_of(options_of(without(bodies.option(), field, how))) for how in ("missing", None, "")}
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("stock", [None, 0])
+def test_nothing_said_and_zero_are_different_statements(stock: int | None) -> None:
+    other = 0 if stock is None else None
+    assert hash_of(options_of(bodies.option(stock=stock))) != hash_of(options_of(bodies.option(stock=other)))
+
+
+def test_no_options_is_a_statement_of_its_own() -> None:
+    assert options_of() == {"options": []}
+    assert hash_of(options_of()) != hash_of(options_of(bodies.option()))
+
+
+def test_the_order_of_images_is_content() -> None:
+    there, back = ["https://a/1", "https://a/2"], ["https://a/2", "https://a/1"]
+    assert hash_of(listing_of(imageUrlList=there)) != hash_of(listing_of(imageUrlList=back))
