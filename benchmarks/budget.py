@@ -137,11 +137,13 @@ def _spend(world: World, scenario: Scenario, window: float, windows: int) -> Spe
         if scenario.kills_redis:
             time.sleep(max(0.0, started + window + KILL_AFTER_SECONDS - time.monotonic()))
             _kill_redis(world)
-        reports = [_report_of(worker) for worker in workers]
+        left_over = min(_remaining(worker) for worker in workers)
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
+    if not left_over:
+        raise RuntimeError("the work ran out before the budget did")
     audit = world.market.audit()
     return Spending(
         scenario=scenario.name,
@@ -149,7 +151,7 @@ def _spend(world: World, scenario: Scenario, window: float, windows: int) -> Spe
         used=audit["requests"] - audit["limit429"],
         refused=audit["limit429"],
         most_in_window=audit["maxInWindow"],
-        left_over=min(report["remaining"] for report in reports),
+        left_over=left_over,
     )
 
 
@@ -175,11 +177,11 @@ def _tell(worker: "subprocess.Popen[str]", line: str) -> None:
         worker.stdin.flush()
 
 
-def _report_of(worker: "subprocess.Popen[str]") -> dict[str, int]:
+def _remaining(worker: "subprocess.Popen[str]") -> int:
     lines = worker.stdout.read().splitlines() if worker.stdout is not None else []
     if worker.wait() or not lines:
         raise RuntimeError("a worker failed; its reason is above")
-    return json.loads(lines[-1])
+    return int(lines[-1])
 
 
 def _kill_redis(world: World) -> None:

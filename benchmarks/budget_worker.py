@@ -13,7 +13,7 @@ from mustit_pipeline.domain.values import SellerId
 
 
 def main() -> None:
-    """Arguments: the job and the changed settings; a line with the seconds to work starts it."""
+    """Arguments: the job and the changed settings; a line with the seconds to work starts it. Prints what is left."""
     job, changed = Job(**json.loads(sys.argv[1])), json.loads(sys.argv[2])
     settings = settings_of(job, **changed)
     database = open_database(job)
@@ -21,7 +21,7 @@ def main() -> None:
     seconds = float(sys.stdin.readline())
     opened = open_or_join(database, SellerId(job.seller_id), triggered_by="benchmark", now=utc_now())
     report = Crawl(database, settings, opened.stored).fetch_products(PRODUCT_TYPES, seconds)
-    print(json.dumps({"requests": report.requests, "remaining": report.remaining}), flush=True)
+    print(report.remaining, flush=True)
     database.close()
 
 

@@ -18,7 +18,9 @@ PARTS = ("main", "threads")
 IDLE = "waiting"
 # Own time spent in these is time in which the thread had nothing to do.
 _WAITS = ("'poll' of 'select", "'get' of '_queue", "'acquire' of '_thread")
-_LIBRARY = re.compile(r"site-packages/([^/.]+)|mustit_pipeline/(\w+)|/(asyncio)/|/lib/python[0-9.]+/(?!site-packages)(\w+)")
+_LIBRARY = re.compile(
+    r"site-packages/([^/.]+)|mustit_pipeline/(\w+)|/(asyncio)/|/lib/python[0-9.]+/(?!site-packages)(\w+)"
+)
 
 
 class _ProfiledThreads(asyncio.DefaultEventLoopPolicy):

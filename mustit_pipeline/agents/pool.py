@@ -127,11 +127,14 @@ class AgentPool:
         return booked
 
     async def settle(self, booking: Booking, outcome: Outcome) -> None:
-        """How the request ended. Whatever it was, its slot frees one window from now."""
+        """How the request ended: its slot frees one window from now, or at once if it was never sent."""
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
             return
-        await self._limiter.settle(entry.slot)
+        if outcome is Outcome.NOT_SENT:
+            await self._limiter.withdraw(entry.slot, 0.0)
+        else:
+            await self._limiter.settle(entry.slot)
         if outcome is Outcome.SUCCESS:
             known = self._agents.get(booking.agent_id)
             if known is None or known.health < HEALTH_MAX:

@@ -36,7 +36,9 @@ def demo(
     """Show the whole pipeline at work on a simulated marketplace, and prove that nothing was missed.
 
     Registers sellers, crawls, relays, changes the marketplace, crawls and relays again, then compares the product
-    server with the marketplace, field by field. Exit 0 only if they are equal. Example: `mustit demo`
+    server with the marketplace, field by field. Exit 0 only if they are equal.
+
+    Example: `mustit demo --sellers 1`
     """
     for name in ("MUSTIT_BASE_URL", "MUSTIT_PRODUCT_SERVER_URL"):
         if name in os.environ:

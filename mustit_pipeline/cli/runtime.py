@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents import roster
@@ -100,18 +100,24 @@ def dagster_environment(settings: Settings) -> dict[str, str]:
 def dagster_instance(settings: Settings) -> Generator["dg.DagsterInstance"]:
     """Dagster's instance, with its storage in our PostgreSQL."""
     os.environ.update(dagster_environment(settings))
+    _require_dagster_database(addresses(settings).dagster_database_url)
     import dagster as dg
 
-    try:
-        opened = dg.DagsterInstance.get()
-    except OperationalError as error:
-        url = addresses(settings).dagster_database_url.render_as_string(hide_password=True)
-        reason = str(error.orig).strip().splitlines()[-1]
-        raise DatabaseUnreachable(
-            f"Dagster's database does not answer at {url}: {reason}. Check MUSTIT_DAGSTER_DATABASE_URL"
-        ) from None
-    with opened as instance:
+    with dg.DagsterInstance.get() as instance:
         yield instance
+
+
+def _require_dagster_database(url: URL) -> None:
+    """Ask once: Dagster itself would retry for a quarter of a minute and then not say where."""
+    engine = create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 10})
+    try:
+        engine.connect().close()
+    except OperationalError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise DatabaseUnreachable(
+            f"Dagster's database does not answer at {url.render_as_string(hide_password=True)}: {reason}. "
+            "Check MUSTIT_DAGSTER_DATABASE_URL"
+        ) from None
 
 
 def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
@@ -127,7 +133,7 @@ def announce_partition(settings: Settings, seller_id: str) -> None:
     try:
         with dagster_instance(settings) as instance:
             ensure_partition(instance, seller_id)
-    except (DatabaseUnreachable, OperationalError) as error:
+    except DatabaseUnreachable as error:
         err.print("[yellow]Dagster shows the seller as a partition later:[/yellow]", end=" ")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
 

@@ -181,12 +181,11 @@ class Worker:
 
     async def _hand_back(self) -> None:
         """Agents are scarce: what is held goes back unharmed, and from now on an agent comes first."""
-        if not self._held:
-            return
-        self._ended += [TaskResult(leased, handed_back=True) for leased in self._held]
-        self._held.clear()
-        self._ahead, self._ready = 1, 0
-        await self._store_all()
+        if self._held:
+            self._ended += [TaskResult(leased, handed_back=True) for leased in self._held]
+            self._held.clear()
+            self._ahead, self._ready = 1, 0
+            await self._store_all()
 
     async def _await_one(self, wait: float | None) -> None:
         """Until a request has ended, an agent is free for the next one, or what is held has been held long enough."""
@@ -195,9 +194,8 @@ class Worker:
             waits.append(max(wait, 0.001))
         if self._held:
             waits.append(max(0.001, self._held_since + HELD_SECONDS - self._loop.time()))
-        done, _ = await asyncio.wait(
-            self._flying, timeout=min(waits, default=None), return_when=asyncio.FIRST_COMPLETED
-        )
+        timeout = min(waits, default=None)
+        done, _ = await asyncio.wait(self._flying, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         self._collect(done)
 
     def _collect(self, done: Iterable[asyncio.Task[TaskResult]]) -> None:
@@ -265,7 +263,7 @@ class Worker:
         """Let what is in flight end, store it, and give the rest back."""
         self._ended += [TaskResult(leased, handed_back=True) for leased in self._held]
         self._held.clear()
-        broken: BaseException | None = None
+        broken = None
         if self._flying:
             done, late = await asyncio.wait(self._flying, timeout=self._settings.total_timeout_seconds)
             for task in late:

@@ -55,7 +55,7 @@ def relay(
     lease_seconds: float = LEASE_SECONDS,
     progress: Callable[[RelayReport], None] | None = None,
 ) -> RelayReport:
-    """Send until nothing is due, waiting out back-offs that are no longer than the caller's patience."""
+    """Send until nothing is due, waiting for back-offs and trials as long as the caller's patience lasts."""
     sender = _Relay(
         database, settings, patience=patience_seconds, cooldown=cooldown_seconds, lease=lease_seconds, progress=progress
     )
@@ -81,6 +81,7 @@ class _Relay:
         self._progress = progress
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._report = RelayReport()
+        self._waited = 0.0
         self._window = settings.relay_concurrent_sends
 
     async def run(self) -> RelayReport:
@@ -88,9 +89,12 @@ class _Relay:
             while True:
                 await self._send_due(server)
                 pause = await asyncio.to_thread(self._pause)
-                if pause is None or pause > self._patience:
+                # Patience is for silence: each answer renews it, an outage that lasts uses it up.
+                if pause is None or self._waited + pause > self._patience:
                     break
-                await asyncio.sleep(min(pause, 1.0) + 0.01)
+                nap = min(pause, 1.0) + 0.01
+                self._waited += nap
+                await asyncio.sleep(nap)
         with self._database.reading() as connection:
             self._report.waiting = outbox.unsent(connection)
         return self._report
@@ -126,7 +130,7 @@ class _Relay:
                     event, answer = task.result()
                     ended.append((event, answer))
                     if _answered(answer):
-                        unreachable = 0
+                        unreachable, self._waited = 0, 0.0
                     elif _unreachable(answer):
                         unreachable += 1
             if len(ended) >= self._window or (ended and not flying):

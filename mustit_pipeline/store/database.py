@@ -11,6 +11,8 @@ from mustit_pipeline import embedded
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import schema
 
+LONGEST_IDLE_TRANSACTION_SECONDS = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -64,12 +66,14 @@ class Database:
 
 def make_engine(url: URL) -> Engine:
     """An engine for one process: 10 to 50 connections, UTC, and a clear name in pg_stat_activity."""
+    # A process that is frozen inside a transaction must not keep its locks for as long as it is.
+    options = f"-c timezone=UTC -c idle_in_transaction_session_timeout={LONGEST_IDLE_TRANSACTION_SECONDS}s"
     return create_engine(
         url,
         pool_size=10,
         max_overflow=40,
         pool_pre_ping=True,
-        connect_args={"application_name": "mustit", "options": "-c timezone=UTC", "connect_timeout": 10},
+        connect_args={"application_name": "mustit", "options": options, "connect_timeout": 10},
     )
 
 

@@ -67,7 +67,7 @@ _PENDING = text("""
         ORDER BY raw_id LIMIT :products
     )
     SELECT raw_id, execution_id, source, item_no, body, fetched_at FROM product_raw_data
-    WHERE raw_id IN (SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others)
+    WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
 """)
 

@@ -53,7 +53,10 @@ metadata = MetaData(
 
 OPEN_EXECUTION = "status IN ('PENDING', 'RUNNING', 'PAUSED')"
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
-UNPUBLISHED_PRODUCT = "complete AND data_hash IS DISTINCT FROM published_hash"
+UNPUBLISHED_PRODUCT = (
+    "complete AND data_hash IS DISTINCT FROM published_hash"
+    " AND (deleted_at IS NULL OR last_seen_execution_id IS NOT NULL)"
+)
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import EXECUTION, TASK, TaskType
-from mustit_pipeline.store.tasks import CLAIMABLE, LEASED, OPEN, TaskHome
+from mustit_pipeline.store.task_states import CLAIMABLE, LEASED, OPEN
+from mustit_pipeline.store.tasks import TaskHome
 
 _CLAIMABLE = text(f"""
     SELECT count(*) FROM (

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CANCELLED, CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId, TaskId
+from mustit_pipeline.store.task_states import CLAIMABLE, IN_MONTHS, LEASED
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,6 @@ class LeasedTask:
     lease_no: int
 
 
-def listed(statuses: Iterable[TaskStatus]) -> str:
-    """States as SQL literals: a partial index is used only where its condition can be proven from the text."""
-    return ", ".join(f"'{status.value}'" for status in sorted(statuses))
-
-
-CLAIMABLE = listed(TASK.sources("start"))
-LEASED = listed(TASK.sources("release"))
-OPEN = listed(TASK.sources("cancel"))
-
 _ADD = text("""
     WITH added AS (
         INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no, page_no,
@@ -78,7 +70,7 @@ _ADD = text("""
 
 _CLAIM = text(f"""
     WITH picked AS (
-        SELECT t.task_month, t.task_id FROM crawler_tasks t
+        SELECT t.task_id FROM crawler_tasks t
         WHERE t.task_month = :task_month AND t.execution_id = :execution_id AND t.status IN ({CLAIMABLE})
           AND t.task_type = ANY(CAST(:types AS text[])) AND t.available_at <= now()
           AND EXISTS (SELECT FROM crawling_schedule_executions e
@@ -89,7 +81,7 @@ _CLAIM = text(f"""
     UPDATE crawler_tasks t
     SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
-    FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
+    FROM picked p WHERE t.task_month = :task_month AND t.task_id = p.task_id
     RETURNING t.*
 """)
 
@@ -105,6 +97,7 @@ _SAVE = text(f"""
                 CAST(:errors AS text[]), CAST(:delays AS float8[]))
          AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
     WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND t.status IN ({LEASED})
+      AND {IN_MONTHS}
     RETURNING t.task_id, t.execution_id, t.status
 """)
 
@@ -122,6 +115,7 @@ _HAND_BACK = text(f"""
         lease_expires_at = NULL
     FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
     WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND t.status IN ({LEASED})
+      AND {IN_MONTHS}
 """)
 
 # A row that somebody else has locked is being stored, cancelled or released: waiting for it could only deadlock.
@@ -130,11 +124,11 @@ _HEARTBEAT = text(f"""
         SELECT t.task_month, t.task_id FROM crawler_tasks t
         JOIN unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
           ON t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no
-        WHERE t.status IN ({LEASED})
+        WHERE t.status IN ({LEASED}) AND {IN_MONTHS}
         FOR NO KEY UPDATE OF t SKIP LOCKED
     )
     UPDATE crawler_tasks t SET lease_expires_at = now() + make_interval(secs => :lease_seconds)
-    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id
+    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id AND {IN_MONTHS}
     RETURNING t.task_id
 """)
 

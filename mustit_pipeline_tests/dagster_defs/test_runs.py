@@ -10,13 +10,17 @@ from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.definitions import defs
+from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
 from mustit_pipeline_tests.integration.crawls import differences, register
 
@@ -152,7 +156,7 @@ def test_the_steps_of_a_run_stay_with_the_execution_that_its_first_step_opened(
 
 
 def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(
-    database: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, market: MarketplaceControl
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
     market.fault("status", "listing", status=400)
 
@@ -162,9 +166,25 @@ def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(
     user_failure = event.step_failure_data.user_failure_data
     assert user_failure is not None
     assert user_failure.metadata["code"].value == "EXTERNAL_UNEXPECTED_STATUS"
-    assert event.step_failure_data.error_source is not None
     assert latest(database).execution.status is ExecutionStatus.FAILED
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict("CONFLICT_TEST", korean="충돌", english="conflict"),
+        SettingsError("MUSTIT_X: wrong"),
+        SchemaMismatch("the database has no schema yet"),
+    ],
+)
+def test_failures_that_people_must_mend_are_never_retried(error: Exception) -> None:
+    with pytest.raises(dg.Failure) as caught, readable_failures():
+        raise error
+
+    assert caught.value.allow_retries is False
+    assert caught.value.description
+    assert caught.value.description in str(error)
 
 
 def test_the_relay_records_what_each_seller_got_and_repeating_it_sends_nothing(

@@ -3,9 +3,9 @@
 import time
 
 import dagster as dg
+import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
@@ -166,22 +166,24 @@ def test_a_run_that_has_just_started_is_not_taken_for_dead(
     assert _status(instance, run) is Status.STARTED
 
 
-def test_waiting_events_start_one_relay_at_a_time(
-    database: Database,
-    instance: dg.DagsterInstance,
-    tick: Tick,
-    add_run: AddRun,
-    set_environment: SetEnvironment,
-    make_settings: MakeSettings,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+@pytest.fixture
+def waiting_events(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
-    assert "no product event waits" in tick(waiting_outbox).skip_message
+    """A crawled seller whose products nobody has been told of."""
     market.add_seller("dmont", 2)
     register(database, "dmont")
     crawl(database, make_settings(base_url=marketplace.url), "dmont")
-    process(database, SellerId("dmont"), now=utc_now)
 
+
+def test_nothing_is_relayed_while_no_event_waits(tick: Tick) -> None:
+    assert tick(waiting_outbox).skip_message == "no product event waits"
+
+
+@pytest.mark.usefixtures("waiting_events")
+def test_waiting_events_start_one_relay_at_a_time(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun, set_environment: SetEnvironment
+) -> None:
     assert "MUSTIT_PRODUCT_SERVER_URL" in tick(waiting_outbox).skip_message
 
     set_environment(product_server_url="http://127.0.0.1:9")

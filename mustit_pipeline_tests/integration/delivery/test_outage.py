@@ -53,8 +53,8 @@ def test_an_outage_opens_the_breaker_and_burns_no_attempt(
 def test_a_patient_relay_waits_for_the_trial_and_sends_everything_after_it(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:
-    server.fault("down", "events", seconds=0.6)
     shelf.crawl(*range(1, 9))
+    server.fault("down", "events", seconds=0.6)
 
     report = relay(shelf.database, settings, patience_seconds=5, cooldown_seconds=0.3)
 

@@ -1,7 +1,6 @@
 """Per product: one in flight, versions that only grow, and the newest speaks for those before it."""
 
 import threading
-import time
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -192,13 +191,12 @@ def test_rows_of_a_killed_relay_return_when_their_lease_ends_and_its_late_result
     shelf: Shelf, settings: Settings, effects: Effects
 ) -> None:
     shelf.crawl(1)
-    (claimed,) = claim(shelf, lease_seconds=0.5)
-    started = time.monotonic()
+    (claimed,) = claim(shelf, lease_seconds=60)
 
     assert relay(shelf.database, settings).waiting == 1
-    report = relay(shelf.database, settings, patience_seconds=5)
+    shelf.change("UPDATE product_outbox SET lease_expires_at = now() - interval '1 second'")
+    report = relay(shelf.database, settings)
 
-    assert time.monotonic() - started >= 0.4
     assert (report.sent, report.waiting) == (1, 0)
     claimed.outbox.fail("too late")
     with shelf.database.transaction() as connection:
@@ -230,10 +228,10 @@ def test_a_row_whose_lease_may_end_in_flight_is_given_back_unsent(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:
     one_by_one = settings.model_copy(update={"relay_concurrent_sends": 1})
-    server.fault("slow", "events", seconds=0.3)
+    server.fault("slow", "events", seconds=0.6)
     shelf.crawl(*range(1, 6))
 
-    report = relay(shelf.database, one_by_one, lease_seconds=1.0)
+    report = relay(shelf.database, one_by_one, lease_seconds=4.0, patience_seconds=10)
 
     assert (report.sent, report.waiting) == (5, 0)
     assert len(effects()) == 5

@@ -48,8 +48,8 @@ def ground(database: Database, status: ExecutionStatus = ExecutionStatus.RUNNING
 def add_execution(connection: Connection, status: ExecutionStatus, seller: str = SELLER) -> UUID:
     """An execution in that state."""
     query = text("""
-        INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by, task_month,
-                                                  sweep_status)
+        INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
+                                                  task_month, sweep_status)
         SELECT :id, seller_id, schedule_id, :status, 'test', :month, 'PENDING' FROM crawling_schedules
         WHERE seller_id = :seller
     """)
@@ -60,7 +60,7 @@ def add_execution(connection: Connection, status: ExecutionStatus, seller: str =
 
 
 def add_task(
-    connection: Connection, home: TaskHome, status: TaskStatus, item_no: int, *, expires: str = "1 minute", **more: Any
+    connection: Connection, home: TaskHome, status: TaskStatus, item_no: int, *, expires: str = "1 minute"
 ) -> UUID:
     """An option task in that state, counted in its execution; a leased one has lease_no 1."""
     leased = status is TaskStatus.IN_PROGRESS
@@ -74,14 +74,12 @@ def add_task(
         "status": status.value,
         "owner": "somebody" if leased else None,
         "expires": expires if leased else None,
-        "retry_count": more.get("retry_count", 0),
-        "release_count": more.get("release_count", 0),
     }
     insert = text("""
-        INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no, request_url,
-                                   status, priority, lease_owner, lease_no, lease_expires_at, retry_count, release_count)
-        VALUES (:month, :id, :execution, :seller, 'PRODUCT_OPTION', :key, :item, '/auction_products/1/options', :status,
-                10, :owner, 1, now() + CAST(:expires AS interval), :retry_count, :release_count)
+        INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
+                                   request_url, status, priority, lease_owner, lease_no, lease_expires_at)
+        VALUES (:month, :id, :execution, :seller, 'PRODUCT_OPTION', :key, :item, '/auction_products/1/options',
+                :status, 10, :owner, 1, now() + CAST(:expires AS interval))
     """)
     connection.execute(insert, values)
     count = text("""
@@ -107,8 +105,8 @@ def add_outbox(connection: Connection, status: OutboxStatus, item_no: int, versi
         VALUES (:seller, :item, :version, 'UPDATED', '{}', '[]', '{}', gen_random_uuid())
     """)
     outbox = text("""
-        INSERT INTO product_outbox (outbox_id, seller_id, item_no, version, event_type, idempotency_key, status, lease_no,
-                                    lease_owner, lease_expires_at)
+        INSERT INTO product_outbox (outbox_id, seller_id, item_no, version, event_type, idempotency_key, status,
+                                    lease_no, lease_owner, lease_expires_at)
         VALUES (:id, :seller, :item, :version, 'PRODUCT_UPDATED', :key, :status, 1, :owner,
                 now() + CAST(:expires AS interval))
     """)

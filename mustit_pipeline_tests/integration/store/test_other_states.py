@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -46,8 +47,8 @@ NOW = utc_now()
 @pytest.mark.parametrize(
     ("move", "act"),
     [
-        ("pause", lambda database, id: crawls.pause(database, id)),
-        ("resume", lambda database, id: crawls.resume(database, id)),
+        ("pause", crawls.pause),
+        ("resume", crawls.resume),
         ("cancel", lambda database, id: crawls.cancel(database, id, NOW)),
         ("fail", lambda database, id: crawls.give_up(database, id, "CODE", "no plan", NOW)),
         ("complete", lambda database, id: crawls.complete_if_done(database, id, NOW)),
@@ -64,10 +65,8 @@ def test_an_execution_makes_exactly_the_moves_that_the_domain_allows(
         with database.transaction() as connection:
             connection.execute(put, {"status": status.value})
         allowed = status in EXECUTION.sources(move)
-        try:
+        with nullcontext() if allowed else suppress(DomainError):
             act(database, execution_id)
-        except DomainError as error:
-            assert not allowed, error
         stored = crawls.find(database, execution_id).execution
         assert stored.status is (EXECUTION.target(move) if allowed else status)
         assert (stored.ended_at is not None) == (allowed and move in ("cancel", "fail", "complete"))
@@ -88,10 +87,8 @@ def test_a_seller_and_its_schedule_move_together_or_not_at_all(database: Databas
             connection.execute(text("DELETE FROM scheduler_outbox"))
         seller_may = move not in SELLER.moves() or status in SELLER.sources(move)
         allowed = seller_may and schedule in SCHEDULE.sources(move)
-        try:
+        with nullcontext() if allowed else pytest.raises(DomainError):
             moves[move]()
-        except DomainError as error:
-            assert not allowed, error
         query = text("""
             SELECT s.status, c.status, (SELECT count(*) FROM scheduler_outbox) FROM sellers s
             JOIN crawling_schedules c USING (seller_id)
@@ -108,7 +105,7 @@ def test_a_seller_and_its_schedule_move_together_or_not_at_all(database: Databas
 @pytest.mark.parametrize(
     ("move", "act"),
     [
-        ("process", lambda connection, ids: raw.mark_processed(connection, ids)),
+        ("process", raw.mark_processed),
         ("fail", lambda connection, ids: raw.mark_failed(connection, [RawFailure(i, "CODE", "why") for i in ids])),
     ],
 )

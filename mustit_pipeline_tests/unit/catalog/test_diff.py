@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustit_pipeline.catalog.diff import diff
@@ -149,6 +149,7 @@ def test_a_new_picture_in_the_description_changes_the_description_and_its_images
 PRODUCTS = st.lists(st.sampled_from(CHANGES), max_size=1).map(lambda picked: picked[0][0] if picked else sources())
 
 
+@settings(deadline=None)
 @given(PRODUCTS, PRODUCTS)
 def test_a_diff_is_symmetric_and_empty_exactly_on_equal_products(one: Sources, other: Sources) -> None:
     a, b = merged(one), merged(other)

@@ -350,7 +350,10 @@ def upgrade() -> None:
         "products",
         ["seller_id", "item_no"],
         unique=False,
-        postgresql_where=sa.text("complete AND data_hash IS DISTINCT FROM published_hash"),
+        postgresql_where=sa.text(
+            "complete AND data_hash IS DISTINCT FROM published_hash"
+            " AND (deleted_at IS NULL OR last_seen_execution_id IS NOT NULL)"
+        ),
     )
     op.create_table(
         "crawling_schedule_executions",

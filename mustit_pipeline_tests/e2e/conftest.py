@@ -1,0 +1,117 @@
+"""Real `mustit` processes with a home of their own, against simulated servers that the tests started."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from mustit_pipeline import embedded
+from mustit_pipeline.agents import roster
+from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
+from mustit_pipeline.simulator.process import start_marketplace, start_product_server
+from mustit_pipeline.store import schema
+from mustit_pipeline.store.database import Database, make_engine
+
+COMMAND = str(Path(sys.executable).parent / "mustit")
+WIDE_OPEN = {
+    "MUSTIT_REQUESTS_PER_HOUR": "100000",
+    "MUSTIT_MIN_REQUEST_GAP_SECONDS": "0",
+    "MUSTIT_RETRY_BASE_SECONDS": "0.05",
+}
+PATIENCE_SECONDS = 120.0
+# Nobody listens on the discard port of a test machine.
+NOWHERE = "http://127.0.0.1:9"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document; anything else on stdout fails here."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Mustit:
+    """The command line, as a person would use it in one home."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+    def start(self, *arguments: str, **changed: str) -> subprocess.Popen[str]:
+        """Start a command and go on."""
+        outside = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTIT_", "DAGSTER_"))}
+        return subprocess.Popen(
+            [COMMAND, *arguments],
+            env={**outside, "MUSTIT_HOME": str(self.home), "LANG": "C.UTF-8", **self.environment, **changed},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str, **changed: str) -> Answer:
+        """Run a command to its end."""
+        with self.start(*arguments, **changed) as process:
+            try:
+                out, err = process.communicate(timeout=PATIENCE_SECONDS)
+            finally:
+                process.kill()
+        return Answer(process.returncode, out, err)
+
+
+@dataclass(frozen=True)
+class World:
+    """A home with running servers, and both ends of the pipeline."""
+
+    mustit: Mustit
+    market: MarketplaceControl
+    receiver: ProductServerControl
+    database: Database
+
+    def register(self, seller_id: str, products: int) -> None:
+        """A seller on both sides, without the seconds that a command takes."""
+        self.market.add_seller(seller_id, products)
+        registry.register(self.database, SellerId(seller_id), seller_id, CrawlingInterval.DEFAULT, datetime.now(UTC))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    """One home for all tests of a session, each with sellers of its own; its servers stay up between commands."""
+    folder = tmp_path_factory.mktemp("e2e")
+    home = folder / "home"
+    with (
+        start_marketplace(
+            state=folder / "simulator", seed=7, requests_per_window=1_000_000, min_gap_seconds=0
+        ) as marketplace,
+        start_product_server(state=folder / "simulator") as product_server,
+        MarketplaceControl(marketplace.url) as market,
+        ProductServerControl(product_server.url) as receiver,
+    ):
+        servers = embedded.attach(home)
+        database = Database(make_engine(make_url(servers.database_url)))
+        try:
+            with database.transaction() as connection:
+                schema.upgrade(connection)
+                roster.ensure_builtin(connection)
+            urls = {"MUSTIT_BASE_URL": marketplace.url, "MUSTIT_PRODUCT_SERVER_URL": product_server.url}
+            yield World(Mustit(home, {**WIDE_OPEN, **urls}), market, receiver, database)
+        finally:
+            database.close()
+            embedded.stop(home)

@@ -1,0 +1,105 @@
+"""Bad input on the command line: a clear error each, the right exit code, and nothing stored."""
+
+import pytest
+
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.store import executions, sellers
+from mustit_pipeline_tests.e2e.conftest import World
+
+
+def _ids(world: World) -> list[str]:
+    with world.database.reading() as connection:
+        return sellers.all_ids(connection)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["   ", "--name", "X"], "VALIDATION_SELLER_ID_BLANK"),
+        (["new", "--name", "  "], "VALIDATION_SELLER_NAME"),
+        (["new", "--name", "X", "--interval", "0d"], "VALIDATION_INTERVAL"),
+        (["new", "--name", "X", "--interval", "31d"], "VALIDATION_INTERVAL"),
+        (["new", "--name", "X", "--interval", "soon"], "VALIDATION_INTERVAL_FORMAT"),
+    ],
+)
+def test_a_seller_that_cannot_be_is_refused_and_nothing_is_stored(
+    world: World, arguments: list[str], code: str
+) -> None:
+    before = _ids(world)
+
+    refused = world.mustit("seller", "add", *arguments, "--json")
+
+    assert refused.code == 1
+    assert refused.document["errorCode"].startswith(code.removesuffix("_BLANK"))
+    assert refused.document["message"] in refused.err
+    assert _ids(world) == before
+
+
+def test_a_known_id_is_refused_and_the_seller_stays_as_it_was(world: World) -> None:
+    world.register("twice", 1)
+
+    refused = world.mustit("seller", "add", "twice", "--name", "Another", "--interval", "6h")
+
+    assert refused.code == 1
+    assert "registered already" in refused.err
+    with world.database.reading() as connection:
+        seller, _ = sellers.get(connection, SellerId("twice"))
+    assert (seller.name, str(seller.interval)) == ("twice", "1d")
+
+
+def test_an_unknown_seller_is_named_with_what_to_do(world: World) -> None:
+    refused = world.mustit("crawl", "nobody", "--json")
+
+    assert refused.code == 1
+    assert refused.document["errorCode"] == "NOT_FOUND_SELLER"
+    assert "mustit seller add" in refused.err
+
+
+def test_paused_and_inactive_crawls_exit_1_with_the_reason_and_the_document(world: World) -> None:
+    world.register("halted", 1)
+    stored = open_or_join(world.database, SellerId("halted"), triggered_by="test", now=utc_now()).stored
+    stored.execution.start(1, utc_now())
+    with world.database.transaction() as connection:
+        executions.save(connection, stored.execution)
+    crawls.pause(world.database, stored.execution.id)
+
+    paused = world.mustit("crawl", "halted", "--json")
+    registry.deactivate(world.database, SellerId("halted"), utc_now())
+    inactive = world.mustit("crawl", "halted", "--json")
+
+    assert (paused.code, paused.document["status"]) == (1, "PAUSED")
+    assert paused.document["executionId"] == str(stored.execution.id)
+    assert f"mustit execution resume {stored.execution.id}" in paused.err
+    assert (inactive.code, inactive.document["status"]) == (1, "INACTIVE")
+    assert "mustit seller activate" in inactive.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nope"], ["seller"], ["seller", "add", "x"], ["crawl", "x", "--limit", "0"]], ids=" ".join
+)
+def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: list[str]) -> None:
+    refused = world.mustit(*arguments)
+
+    assert refused.code == 2
+    if arguments != ["seller"]:
+        assert refused.out == ""
+        assert "Usage: mustit" in refused.err
+
+
+def test_a_wrong_setting_is_named(world: World) -> None:
+    refused = world.mustit("seller", "list", "--json", MUSTIT_PAGE_SIZE="many")
+
+    assert refused.code == 1
+    assert "MUSTIT_PAGE_SIZE" in refused.document["message"]
+    assert "MUSTIT_PAGE_SIZE" in refused.err
+
+
+def test_a_relay_without_an_address_names_the_setting(world: World) -> None:
+    refused = world.mustit("relay", "--json", MUSTIT_PRODUCT_SERVER_URL="")
+
+    assert refused.code == 1
+    assert "MUSTIT_PRODUCT_SERVER_URL" in refused.document["message"]

@@ -1,0 +1,87 @@
+"""`mustit doctor` names what is wrong and how to mend it."""
+
+import base64
+from collections.abc import Generator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import URL
+
+from mustit_pipeline_tests.conftest import JWT_SECRET
+from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World
+
+OTHER_KEY = base64.b64encode(b"x" * 32).decode()
+
+
+def _problems(answer: Answer) -> dict[str, str]:
+    """What is wrong, each with its detail and its remedy."""
+    wrong = [finding for finding in answer.document if finding["health"] == "problem"]
+    assert all(finding["remedy"] for finding in wrong)
+    return {finding["subject"]: f"{finding['detail']} {finding['remedy']}" for finding in wrong}
+
+
+@pytest.fixture
+def empty_database(world: World) -> Generator[str]:
+    """A database that nobody has upgraded."""
+    name = f"empty_{uuid4().hex}"
+    url: URL = world.database.engine.url
+    with psycopg.connect(host=str(url.query["host"]), user="postgres", dbname="postgres", autocommit=True) as admin:
+        admin.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        yield url.set(database=name).render_as_string(hide_password=False)
+        admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+
+
+def test_a_daemon_that_does_not_run_and_unreachable_ends_are_named(world: World) -> None:
+    found = world.mustit("doctor", "--json", MUSTIT_BASE_URL=NOWHERE, MUSTIT_PRODUCT_SERVER_URL=NOWHERE)
+
+    assert found.code == 1
+    problems = _problems(found)
+    assert problems.keys() == {"Dagster daemon", "marketplace", "product server"}
+    assert "mustit up" in problems["Dagster daemon"]
+    assert "MUSTIT_BASE_URL" in problems["marketplace"]
+    assert "MUSTIT_PRODUCT_SERVER_URL" in problems["product server"]
+
+
+def test_an_unreachable_database_is_named_and_its_password_is_not(world: World) -> None:
+    address = "postgresql://mustit:geheim@127.0.0.1:9/mustit"
+
+    found = world.mustit(
+        "doctor",
+        "--json",
+        MUSTIT_DATABASE_URL=address,
+        MUSTIT_DAGSTER_DATABASE_URL=address,
+        MUSTIT_TOKEN_KEY=OTHER_KEY,
+        MUSTIT_JWT_SECRET=JWT_SECRET,
+    )
+
+    assert found.code == 1
+    assert "MUSTIT_DATABASE_URL" in _problems(found)["PostgreSQL"]
+    assert "geheim" not in found.out + found.err
+
+
+def test_a_database_without_schema_and_a_missing_dagster_database_are_named(world: World, empty_database: str) -> None:
+    environment = {
+        "MUSTIT_DATABASE_URL": empty_database,
+        "MUSTIT_DAGSTER_DATABASE_URL": "postgresql://mustit@127.0.0.1:9/dagster",
+        "MUSTIT_TOKEN_KEY": OTHER_KEY,
+        "MUSTIT_JWT_SECRET": JWT_SECRET,
+    }
+
+    found = world.mustit("doctor", "--json", **environment)
+    listed = world.mustit("seller", "list", "--json", **environment)
+
+    problems = _problems(found)
+    assert "mustit db upgrade" in problems["schema"]
+    assert "MUSTIT_DAGSTER_DATABASE_URL" in problems["Dagster"]
+    assert (listed.code, listed.document["errorCode"]) == (1, "SchemaMismatch")
+
+
+def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> None:
+    world.register("keyed", 1)
+    assert world.mustit("crawl", "keyed").code == 0
+
+    found = world.mustit("doctor", "--json", MUSTIT_TOKEN_KEY=OTHER_KEY)
+
+    assert "MUSTIT_TOKEN_KEY" in _problems(found)["token key"]

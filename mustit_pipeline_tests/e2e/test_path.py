@@ -1,0 +1,117 @@
+"""The main path on the command line: register, crawl, relay; repeat, break, continue."""
+
+import signal
+import time
+
+from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
+from mustit_pipeline_tests.integration.crawls import differences
+
+ODD = "한글 & a/b 50%?#"
+PRODUCTS = 8
+CRAWL_KEYS = {
+    "executionId",
+    "sellerId",
+    "status",
+    "totalTasks",
+    "completedTasks",
+    "failedTasks",
+    "requests",
+    "changes",
+}
+
+
+def test_the_product_server_ends_equal_to_the_marketplace_and_repeating_it_sends_nothing(world: World) -> None:
+    mustit = world.mustit
+    world.market.add_seller(ODD, PRODUCTS)
+
+    added = mustit("seller", "add", ODD, "--name", "[/red] 이름", "--interval", "6h", "--json")
+    assert (added.code, added.document["sellerId"], added.document["interval"]) == (0, ODD, "6h"), added.err
+    crawled = mustit("crawl", ODD, "--json")
+    assert crawled.code == 0, crawled.err
+    assert crawled.document.keys() == CRAWL_KEYS
+    assert crawled.document["status"] == "COMPLETED"
+    assert crawled.document["totalTasks"] == crawled.document["completedTasks"] == 1 + 2 * PRODUCTS
+    assert crawled.document["changes"] == {"CREATED": PRODUCTS}
+    relayed = mustit("relay", "--json")
+    assert (relayed.code, relayed.document) == (0, {"sent": PRODUCTS, "superseded": 0, "failed": 0, "waiting": 0})
+    assert differences(world.market, world.receiver, ODD) == {}
+
+    again = mustit("crawl", ODD)
+    assert again.code == 0, again.err
+    assert "changes: none" in again.out
+    assert mustit("relay", "--json").document["sent"] == 0
+
+    shown = mustit("seller", "show", ODD)
+    assert shown.code == 0, shown.err
+    assert "[/red] 이름" in shown.out
+
+
+def test_a_killed_crawl_goes_on_where_it_stopped_and_fetches_nothing_stored_twice(world: World) -> None:
+    mustit, seller, products = world.mustit, "killed", 30
+    world.register(seller, products)
+    world.market.reset_audit()
+    world.market.settings(latencyMs=300)
+    with mustit.start("crawl", seller, MUSTIT_MAX_CONCURRENT_REQUESTS="2", MUSTIT_LEASE_SECONDS="2") as process:
+        deadline = time.monotonic() + 60
+        while _asked_for(world) < 12 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    before = _asked_for(world)
+    world.market.settings(latencyMs=0)
+    assert 12 <= before < 2 * products
+
+    crawled = mustit("crawl", seller, "--json", MUSTIT_LEASE_SECONDS="2")
+
+    assert crawled.code == 0, crawled.err
+    assert crawled.document["completedTasks"] == 1 + 2 * products
+    # In flight and unstored together are at most twice the concurrency.
+    repeated = sum(times - 1 for url, times in world.market.requested_urls().items() if url != "/")
+    assert repeated <= 2 * 2
+
+
+def test_a_failed_task_makes_the_crawl_exit_1_and_the_rest_is_kept(world: World) -> None:
+    mustit, seller = world.mustit, "half-broken"
+    world.register(seller, 3)
+    fault = world.market.fault("status", "options", itemNo=world.market.products(seller)[0]["itemNo"], status=404)
+
+    crawled = mustit("crawl", seller, "--json")
+
+    world.market.clear_faults(fault)
+    assert crawled.code == 1
+    assert (crawled.document["status"], crawled.document["failedTasks"]) == ("COMPLETED", 1)
+    assert crawled.document["changes"] == {"CREATED": 2}
+
+
+def test_a_marketplace_that_does_not_answer_fails_the_crawl_with_its_reason(world: World) -> None:
+    mustit, seller = world.mustit, "unreachable"
+    world.register(seller, 1)
+
+    crawled = mustit("crawl", seller, "--json", MUSTIT_BASE_URL=NOWHERE)
+
+    assert crawled.code == 1
+    assert crawled.document["status"] == "FAILED"
+    assert "no connection could be opened" in crawled.document["message"]
+    assert "no connection could be opened" in crawled.err
+
+
+def test_an_interrupted_crawl_says_so_and_stays_open(world: World) -> None:
+    mustit, seller = world.mustit, "interrupted"
+    world.register(seller, 5)
+    world.market.reset_audit()
+    world.market.settings(latencyMs=1500)
+    with mustit.start("crawl", seller, "--json", MUSTIT_MAX_CONCURRENT_REQUESTS="1") as process:
+        deadline = time.monotonic() + 60
+        while _asked_for(world, "mini-shop") < 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    world.market.settings(latencyMs=0)
+
+    assert process.returncode == 1
+    assert '"status": "PENDING"' in out or '"status": "RUNNING"' in out
+    assert "interrupted" in err
+    assert "Traceback" not in err
+
+
+def _asked_for(world: World, part: str = "/item/") -> int:
+    return sum(times for url, times in world.market.requested_urls().items() if part in url)

@@ -1,0 +1,169 @@
+"""`mustit up`, seen from outside: one long test, because starting it takes long."""
+
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from mustit_pipeline import embedded
+from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
+
+DEMO_SELLERS = {"dmont", "럭셔리하우스", "bag & shoes/50%"}
+START_SECONDS = 180.0
+OVERVIEW = """{
+  assetNodes { assetKey { path } dependencyKeys { path } }
+  assetNodeOrError(assetKey: {path: ["minishop_listings"]}) { ... on AssetNode { partitionKeys } }
+  repositoryOrError(repositorySelector: {
+    repositoryLocationName: "mustit_pipeline", repositoryName: "__repository__"
+  }) { ... on Repository {
+    sensors { name sensorState { status } }
+    schedules { name scheduleState { status } }
+  } }
+}"""
+CRAWLS = """{ runsOrError(filter: {pipelineName: "crawl_seller", statuses: [SUCCESS]}) {
+  ... on Runs { results { tags { key value } } }
+} }"""
+
+
+def test_up_serves_crawls_heals_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    mustit = Mustit(tmp_path / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
+    with mustit.start("up") as process:
+        said = _Lines(process.stdout, process.stderr)
+        family = psutil.Process(process.pid)
+        try:
+            said.wait_for(f"Dagster UI       {url}")
+            _check_overview(url)
+
+            demo = mustit("demo", "--json")
+            assert demo.code == 1
+            assert "is running in" in demo.document["message"]
+
+            [webserver] = [child for child in family.children() if "dagster-webserver" in " ".join(child.cmdline())]
+            os.kill(webserver.pid, signal.SIGKILL)
+            said.wait_for("Dagster UI is restarted")
+            _until(lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)
+
+            _until(lambda: _crawled(url) >= 1)
+            assert len(_processes_of(mustit.home)) > 5
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            embedded.stop(mustit.home)
+    said.wait_for("Everything is stopped")
+    assert _processes_of(mustit.home) == []
+    status = embedded.status(mustit.home)
+    assert (status.keeper_pid, status.postgres_pid, status.redis_pid) == (None, None, None)
+
+
+def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path) -> None:
+    mustit = Mustit(tmp_path / "home")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+
+        refused = mustit("up", MUSTIT_DAGSTER_PORT=port)
+
+    assert refused.code == 1
+    assert f"port {port}" in refused.err
+    assert "MUSTIT_DAGSTER_PORT" in refused.err
+    assert not (tmp_path / "home" / "pgdata").exists()
+
+
+def _check_overview(url: str) -> None:
+    shown = _ask(url, OVERVIEW)
+    lineage = {
+        node["assetKey"]["path"][0]: {key["path"][0] for key in node["dependencyKeys"]} for node in shown["assetNodes"]
+    }
+    assert lineage == {
+        "mustit_marketplace": set(),
+        "minishop_listings": {"mustit_marketplace"},
+        "product_details": {"minishop_listings"},
+        "product_options": {"minishop_listings"},
+        "product_change_sets": {"product_details", "product_options"},
+        "product_server": {"product_change_sets"},
+    }
+    assert set(shown["assetNodeOrError"]["partitionKeys"]) == DEMO_SELLERS
+    repository = shown["repositoryOrError"]
+    sensors = {one["name"]: one["sensorState"]["status"] for one in repository["sensors"]}
+    assert {"seller_partitions", "due_crawls", "waiting_outbox"} <= sensors.keys()
+    assert set(sensors.values()) == {"RUNNING"}
+    assert {one["scheduleState"]["status"] for one in repository["schedules"]} == {"RUNNING"}
+
+
+def _crawled(url: str) -> int:
+    """How many of the demo sellers the daemon has crawled."""
+    runs = _ask(url, CRAWLS)["runsOrError"]["results"]
+    tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in runs]
+    return len({one["dagster/partition"] for one in tags if "dagster/sensor_name" in one} & DEMO_SELLERS)
+
+
+def _ask(url: str, query: str) -> Any:
+    answer = httpx.post(f"{url}/graphql", json={"query": query}, timeout=60, trust_env=False)
+    document = answer.json()
+    assert "errors" not in document, document
+    return document["data"]
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if true():
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.5)
+    raise AssertionError("it did not happen in time")
+
+
+def _processes_of(home: Path) -> list[list[str]]:
+    """Every process that was started for this home, whoever its parent is by now."""
+    found: list[list[str]] = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("MUSTIT_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.cmdline())
+        except psutil.Error:
+            continue
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class _Lines:
+    """What a process says on both of its outputs, line by line as it comes."""
+
+    def __init__(self, *streams: Any) -> None:
+        self._said: list[str] = []
+        self._queue: queue.Queue[str] = queue.Queue()
+        for stream in streams:
+            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def wait_for(self, text: str) -> None:
+        """Until a line with this text was said."""
+        deadline = time.monotonic() + START_SECONDS
+        while not any(text in line for line in self._said):
+            try:
+                self._said.append(self._queue.get(timeout=max(0.01, deadline - time.monotonic())))
+            except queue.Empty:
+                raise AssertionError(f"{text!r} was not said, only: {self._said}") from None
+
+    def _read(self, stream: Any) -> None:
+        for line in stream:
+            self._queue.put(line.rstrip())

@@ -1,0 +1,197 @@
+"""The deletion guard, crawl by crawl against a real listing: gone is only what is proven to be gone."""
+
+from collections.abc import Generator
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.domain.states import LifeCycle, SweepStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.catalog.shelf import assert_whole, utc_now
+from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, register
+
+PRODUCTS = 10
+
+
+@pytest.fixture(scope="module")
+def running_market(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningSimulator]:
+    state = tmp_path_factory.mktemp("marketplace")
+    with start_marketplace(state=state, seed=7, requests_per_window=1_000_000, min_gap_seconds=0) as running:
+        yield running
+
+
+@pytest.fixture
+def shop(running_market: RunningSimulator) -> Generator[MarketplaceControl]:
+    with MarketplaceControl(running_market.url) as control:
+        yield control
+        control.clear_faults()
+
+
+class Guarded:
+    """A seller with ten products that has been crawled once."""
+
+    def __init__(self, database: Database, settings: Settings, shop: MarketplaceControl) -> None:
+        self.database, self.settings, self.shop = database, settings, shop
+        self.seller_id = f"seller-{uuid4().hex[:8]}"
+        shop.add_seller(self.seller_id, PRODUCTS)
+        register(database, self.seller_id)
+        self.crawl()
+        self.items = sorted(product["itemNo"] for product in shop.products(self.seller_id))
+
+    def crawl(self, *, limit: int | None = None) -> CrawlOutcome:
+        return crawl(self.database, self.settings, self.seller_id, limit=limit)
+
+    def life(self, item: int) -> list[str]:
+        query = "SELECT life_cycle FROM product_change_sets WHERE item_no = :item ORDER BY version"
+        with self.database.reading() as connection:
+            return list(connection.execute(text(query), {"item": item}).scalars())
+
+    def deleted(self) -> list[int]:
+        query = "SELECT item_no FROM products WHERE deleted_at IS NOT NULL ORDER BY item_no"
+        with self.database.reading() as connection:
+            return list(connection.execute(text(query)).scalars())
+
+    def holds(self) -> list[tuple[str, list[int], int]]:
+        query = "SELECT status, item_nos, live_count FROM deletion_holds ORDER BY opened_at"
+        with self.database.reading() as connection:
+            return [(row.status, sorted(row.item_nos), row.live_count) for row in connection.execute(text(query))]
+
+
+@pytest.fixture
+def guarded(
+    database: Database, make_settings: MakeSettings, running_market: RunningSimulator, shop: MarketplaceControl
+) -> Guarded:
+    settings = make_settings(base_url=running_market.url, page_size=5, task_max_retries=0, max_concurrent_requests=10)
+    return Guarded(database, settings, shop)
+
+
+def test_a_product_absent_from_two_complete_sweeps_and_gone_is_deleted_once_and_may_return(guarded: Guarded) -> None:
+    gone = guarded.items[0]
+    guarded.shop.remove(guarded.seller_id, [gone])
+
+    guarded.crawl()
+    assert guarded.deleted() == []
+    second = guarded.crawl()
+    assert guarded.deleted() == [gone]
+    assert second.stored.execution.failed_tasks == 0
+    guarded.crawl()
+    assert guarded.life(gone) == ["CREATED", "DELETED"]
+
+    guarded.shop.restore(guarded.seller_id, [gone])
+    back = guarded.crawl()
+
+    assert back.report.versions == {LifeCycle.RESTORED: 1}
+    assert guarded.life(gone) == ["CREATED", "DELETED", "RESTORED"]
+    assert guarded.deleted() == []
+    assert_whole(guarded.database)
+
+
+def test_a_product_that_its_probe_finds_alive_is_kept(guarded: Guarded) -> None:
+    hidden = guarded.items[0]
+    guarded.shop.remove(guarded.seller_id, [hidden])
+    guarded.crawl()
+    opened = open_or_join(guarded.database, SellerId(guarded.seller_id), triggered_by="test", now=utc_now())
+    work = Crawl(guarded.database, guarded.settings, opened.stored)
+    work.sweep(60)
+    guarded.shop.restore(guarded.seller_id, [hidden])
+
+    work.fetch_products(PRODUCT_TYPES, 60)
+    ended = work.end()
+
+    assert ended.execution.failed_tasks == 0
+    assert ended.execution.total_tasks == 2 + 2 * 9 + 1
+    assert guarded.deleted() == []
+    assert guarded.life(hidden) == ["CREATED"]
+
+
+@pytest.mark.parametrize("fault", ["html", "5xx"])
+def test_a_probe_without_a_clear_answer_keeps_the_product(guarded: Guarded, fault: str) -> None:
+    gone = guarded.items[0]
+    guarded.shop.remove(guarded.seller_id, [gone])
+    guarded.crawl()
+    guarded.shop.fault(fault, "detail", itemNo=gone)
+    guarded.crawl()
+    assert guarded.deleted() == []
+
+    guarded.shop.clear_faults()
+    guarded.crawl()
+    assert guarded.deleted() == [gone]
+
+
+def test_incomplete_sweeps_delete_nothing_and_count_nothing(guarded: Guarded) -> None:
+    gone = guarded.items[0]
+    guarded.shop.remove(guarded.seller_id, [gone])
+    guarded.crawl()
+
+    assert guarded.crawl(limit=3).stored.sweep_status is SweepStatus.INCOMPLETE
+    one_by_one = guarded.settings.model_copy(update={"max_concurrent_requests": 1})
+    # The count and the first page are answered, then the last products move to where nobody looks any more.
+    guarded.shop.shift(guarded.seller_id, 2, after_listings=2)
+    shifted = crawl(guarded.database, one_by_one, guarded.seller_id)
+
+    assert shifted.stored.sweep_status is SweepStatus.INCOMPLETE
+    assert guarded.deleted() == []
+    guarded.crawl()
+    assert guarded.deleted() == [gone]
+
+
+def test_a_sweep_that_would_delete_too_much_is_held_and_later_sweeps_bring_the_hold_up_to_date(
+    guarded: Guarded,
+) -> None:
+    three = guarded.items[:3]
+    guarded.shop.remove(guarded.seller_id, three)
+
+    for _ in range(3):
+        guarded.crawl()
+    assert guarded.holds() == [("OPEN", three, 10)]
+    assert guarded.deleted() == []
+
+    guarded.shop.restore(guarded.seller_id, three[:1])
+    guarded.shop.remove(guarded.seller_id, guarded.items[-1:])
+    guarded.crawl()
+    assert guarded.holds() == [("OPEN", sorted([*three[1:], guarded.items[-1]]), 10)]
+
+    guarded.shop.restore(guarded.seller_id, guarded.items[-1:])
+    guarded.crawl()
+    assert [status for status, _, _ in guarded.holds()] == ["CLOSED"]
+    assert guarded.deleted() == []
+    guarded.crawl()
+    assert guarded.deleted() == three[1:]
+    assert_whole(guarded.database)
+
+
+def test_a_listing_that_suddenly_says_zero_is_held(guarded: Guarded) -> None:
+    guarded.shop.fault("count_zero", "listing", sellerId=guarded.seller_id)
+    for _ in range(3):
+        assert guarded.crawl().stored.sweep_status is SweepStatus.COMPLETE
+
+    assert guarded.holds() == [("OPEN", guarded.items, 10)]
+    assert guarded.deleted() == []
+
+
+def test_another_sellers_products_are_never_adopted_and_leave_no_hold_behind(guarded: Guarded) -> None:
+    other = f"other-{uuid4().hex[:8]}"
+    guarded.shop.add_seller(other, 1)
+    fault = guarded.shop.fault("wrong_seller", "listing", sellerId=guarded.seller_id)
+    wrong = guarded.crawl()
+
+    assert wrong.report.versions == {}
+    assert guarded.deleted() == []
+    assert [status for status, _, _ in guarded.holds()] == ["OPEN"]
+
+    guarded.shop.clear_faults(fault)
+    for _ in range(3):
+        assert guarded.crawl().report.versions == {}
+    assert [status for status, _, _ in guarded.holds()] == ["CLOSED"]
+    assert all(item not in guarded.items for item in guarded.deleted())
+    assert [guarded.life(item) for item in guarded.items] == [["CREATED"]] * PRODUCTS
+    assert_whole(guarded.database)

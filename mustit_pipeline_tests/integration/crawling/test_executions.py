@@ -1,0 +1,128 @@
+"""Executions: one open one per seller, the same call once, exactly what was asked for."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from sqlalchemy import text
+
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_probes, plan_products
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import task_months, tasks
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+SELLER = SellerId("s")
+ENDPOINTS = Endpoints("http://127.0.0.1:1", "/listing", 0, 10)
+
+
+def test_a_second_trigger_joins_the_open_execution_and_leaves_its_plan_and_interval(database: Database) -> None:
+    register(database, "s")
+    first = open_or_join(database, SELLER, triggered_by="api", now=utc_now(), product_limit=5)
+    due = "SELECT extract(epoch FROM next_due_at) FROM crawling_schedules"
+    before = number(database, due)
+    second = open_or_join(database, SELLER, triggered_by="sqs", now=utc_now(), full_refetch=True)
+    assert (first.joined, second.joined) == (False, True)
+    assert second.stored.execution.id == first.stored.execution.id
+    assert (second.stored.product_limit, second.stored.full_refetch, second.stored.triggered_by) == (5, False, "api")
+    assert number(database, due) == before
+
+
+def test_of_many_triggers_at_once_one_opens_and_the_others_join(database: Database) -> None:
+    register(database, "s")
+    # A month whose partition nobody has made yet: they all try to make it.
+    now = datetime(2031, 5, 31, tzinfo=UTC)
+    with ThreadPoolExecutor(8) as threads:
+        opened = list(threads.map(lambda who: open_or_join(database, SELLER, triggered_by=str(who), now=now), range(8)))
+    assert sorted(one.joined for one in opened) == [False] + [True] * 7
+    assert len({one.stored.execution.id for one in opened}) == 1
+    assert number(database, "SELECT count(*) FROM crawling_schedule_executions") == 1
+
+
+def test_sellers_that_open_in_a_new_month_at_once_share_its_partition(database: Database) -> None:
+    sellers = [f"s{number}" for number in range(6)]
+    register(database, *sellers)
+    now = datetime(2031, 12, 1, tzinfo=UTC)
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda one: open_or_join(database, SellerId(one), triggered_by="t", now=now), sellers))
+    with database.transaction() as connection:
+        task_months.ensure_month(connection, now.date())
+        bounds = connection.execute(
+            text("SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'crawler_tasks_2031_12'")
+        ).scalar_one()
+    assert bounds == "FOR VALUES FROM ('2031-12-01') TO ('2032-01-01')"
+
+
+def test_the_same_call_is_queued_once_however_often_it_is_planned_and_totals_stay_exact(database: Database) -> None:
+    register(database, "s")
+    stored = open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored
+    pages = plan_pages(ENDPOINTS, SELLER, 25, None)
+    products = plan_products(ENDPOINTS, {1: 0, 2: 3})
+    with database.transaction() as connection:
+        assert tasks.add(connection, stored.home, [*pages, *pages]) == 3
+        assert tasks.add(connection, stored.home, [*pages, *products]) == 4
+        # A probe is the same call as a detail: the one that is there already does for both.
+        assert tasks.add(connection, stored.home, plan_probes(ENDPOINTS, [2, 9])) == 1
+        assert tasks.add(connection, stored.home, []) == 0
+    rows = task_rows(database, stored.execution.id)
+    assert set(rows) == {
+        *(f"MINISHOP:{page}" for page in range(3)),
+        *(f"PRODUCT_{kind}:{item}" for kind in ("DETAIL", "OPTION") for item in (1, 2)),
+        "PRODUCT_DETAIL:9",
+    }
+    assert number(database, "SELECT total_tasks FROM crawling_schedule_executions") == len(rows)
+
+
+def test_many_workers_planning_the_same_calls_at_once_queue_each_once(database: Database) -> None:
+    register(database, "s")
+    stored = open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored
+    planned = plan_products(ENDPOINTS, dict.fromkeys(range(1, 201), 0))
+
+    def plan(_: int) -> int:
+        with database.transaction() as connection:
+            return tasks.add(connection, stored.home, planned)
+
+    with ThreadPoolExecutor(6) as threads:
+        assert sum(threads.map(plan, range(6))) == 400
+    assert number(database, "SELECT total_tasks FROM crawling_schedule_executions") == 400
+    assert number(database, "SELECT count(*) FROM crawler_tasks") == 400
+
+
+def test_a_limited_crawl_fetches_so_many_products_and_never_counts_as_a_whole_sweep(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 20)
+    register(database, "s")
+    stored = crawl(database, make_settings(base_url=marketplace.url, page_size=5), "s", limit=7).stored
+    rows = check_outcomes(database, stored.execution.id)
+    assert (stored.execution.status, stored.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
+    assert len(rows) == 2 + 2 * 7
+    newest = [product["itemNo"] for product in market.products("s")][:7]
+    assert {f"PRODUCT_DETAIL:{item}" for item in newest} <= set(rows)
+
+
+def test_one_source_alone_is_refetched_for_known_products_without_a_sweep(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url)
+    market.add_seller("s", 4)
+    register(database, "s")
+    crawl(database, settings, "s")
+    for kind, path in ((TaskType.PRODUCT_DETAIL, "/detail/top"), (TaskType.PRODUCT_OPTION, "/options")):
+        market.reset_audit()
+        work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="t", now=utc_now()).stored)
+        assert work.plan_known_products([kind]) == 4
+        assert work.plan_known_products(PRODUCT_TYPES) == 0
+        work.fetch_products([kind], 30)
+        done = work.end()
+        assert (done.execution.status, done.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
+        assert [path in url for url in market.requested_urls() if "mustit-api" in url] == [True] * 4
+        check_outcomes(database, done.execution.id)

@@ -1,0 +1,90 @@
+"""Sweeps of a listing that moves while it is read."""
+
+from collections.abc import Callable
+
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import WorkReport, utc_now
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+SELLER = SellerId("s")
+SEEN = "SELECT count(*) FROM products WHERE last_seen_execution_id = :execution"
+
+
+def sweep(database: Database, settings: Settings, meanwhile: Callable[[], object] = lambda: None) -> Crawl:
+    """A sweep during which something happens once the first page is stored."""
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    once = [meanwhile]
+
+    def stored(_: WorkReport) -> None:
+        if once:
+            once.pop()()
+
+    work.sweep(60, stored)
+    return work
+
+
+def pages(database: Database, work: Crawl) -> int:
+    return sum(key.startswith("MINISHOP") for key in task_rows(database, work.stored.execution.id))
+
+
+def test_a_listing_that_shifts_under_the_sweep_is_joined_by_item_and_known_to_be_incomplete(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=5, max_concurrent_requests=1)
+    market.add_seller("s", 20)
+    register(database, "s")
+    # After the count call and the first page: what was last is now first, and its place shows others twice.
+    market.shift("s", 2, after_listings=2)
+    first = crawl(database, settings, "s").stored
+    assert first.execution.status is ExecutionStatus.COMPLETED
+    assert first.sweep_status is SweepStatus.INCOMPLETE
+    assert number(database, SEEN, execution=first.execution.id.value) == 18
+    assert len(check_outcomes(database, first.execution.id)) == 4 + 2 * 18
+    again = crawl(database, settings, "s").stored
+    assert again.sweep_status is SweepStatus.COMPLETE
+    assert number(database, "SELECT count(*) FROM products") == 20
+
+
+def test_products_that_vanish_during_the_sweep_leave_an_empty_page_and_an_incomplete_sweep(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=5, max_concurrent_requests=1)
+    market.add_seller("s", 20)
+    register(database, "s")
+    last = [product["itemNo"] for product in market.products("s")][-6:]
+    work = sweep(database, settings, lambda: market.remove("s", last))
+    assert work.now().sweep_status is SweepStatus.INCOMPLETE
+    assert number(database, SEEN, execution=work.stored.execution.id.value) == 14
+    assert pages(database, work) == 4
+
+
+def test_products_that_appear_during_the_sweep_add_the_page_that_holds_the_pushed_ones(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=5, max_concurrent_requests=1)
+    market.add_seller("s", 20)
+    register(database, "s")
+    work = sweep(database, settings, lambda: market.add_products("s", 3))
+    stored = work.now()
+    assert (stored.sweep_status, stored.listed_count) == (SweepStatus.INCOMPLETE, 23)
+    assert pages(database, work) == 5
+    assert number(database, SEEN, execution=stored.execution.id.value) == 20
+
+
+def test_a_seller_without_products_is_swept_completely_with_no_task(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 0)
+    register(database, "s")
+    stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
+    assert (stored.execution.status, stored.execution.total_tasks) == (ExecutionStatus.COMPLETED, 0)
+    assert stored.sweep_status is SweepStatus.COMPLETE

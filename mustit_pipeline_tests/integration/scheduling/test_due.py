@@ -1,0 +1,76 @@
+"""Which sellers are crawled next."""
+
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.store.database import Database
+
+
+def registered(database: Database, **overdue_hours: float) -> None:
+    """Sellers that have been due for so many hours."""
+    for seller, hours in overdue_hours.items():
+        at = utc_now() - timedelta(hours=hours)
+        registry.register(database, SellerId(seller), seller, CrawlingInterval.hours(1), at)
+
+
+def chosen(database: Database, free: int = 10, busy: tuple[str, ...] = ()) -> list[str]:
+    return [entry.seller_id for entry in next_slices(database, busy=busy, free=free, now=utc_now())]
+
+
+def end(database: Database, seller: str) -> None:
+    opened = open_or_join(database, SellerId(seller), triggered_by="test", now=utc_now())
+    crawls.cancel(database, opened.stored.execution.id, utc_now())
+
+
+def test_the_longest_overdue_come_first_and_only_as_many_as_there_are_slots(database: Database) -> None:
+    registered(database, a=1, b=5, c=3, later=-1)
+    assert chosen(database, free=0) == []
+    assert chosen(database, free=2) == ["b", "c"]
+    assert chosen(database, free=2, busy=("b", "c")) == ["a"]
+
+
+def test_times_missed_in_an_outage_are_caught_up_once(database: Database) -> None:
+    registered(database, a=100)
+    assert chosen(database) == ["a"]
+    end(database, "a")
+    assert chosen(database) == []
+
+
+def test_inactive_sellers_and_sellers_with_a_run_are_left_alone(database: Database) -> None:
+    registered(database, a=1, b=2, c=3)
+    registry.deactivate(database, SellerId("c"), utc_now())
+    assert chosen(database, busy=("b",)) == ["a"]
+    with database.reading() as connection:
+        opened = connection.execute(text("SELECT seller_id FROM crawling_schedule_executions")).scalars().all()
+    assert opened == ["a"]
+
+
+def test_an_open_crawl_is_continued_before_new_ones_each_slice_with_a_key_of_its_own(database: Database) -> None:
+    registered(database, a=1, b=9)
+    first = open_or_join(database, SellerId("a"), triggered_by="api", now=utc_now()).stored.execution.id
+    slices = [next_slices(database, busy=(), free=1, now=utc_now()) for _ in range(3)]
+    assert [[entry.key for entry in one] for one in slices] == [[f"{first}:{number}"] for number in (1, 2, 3)]
+    assert chosen(database, free=1, busy=("a",)) == ["b"]
+
+
+def test_a_paused_crawl_is_neither_continued_nor_replaced(database: Database) -> None:
+    registered(database, a=1)
+    stored = open_or_join(database, SellerId("a"), triggered_by="api", now=utc_now()).stored
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING'"))
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 hour'"))
+    crawls.pause(database, stored.execution.id)
+    assert chosen(database) == []
+
+
+def test_a_crawl_started_by_hand_restarts_the_interval(database: Database) -> None:
+    registered(database, a=1)
+    end(database, "a")
+    assert chosen(database) == []

@@ -1,0 +1,199 @@
+"""The schema: upgraded once whoever asks, refused where it does not fit, and exactly what the code believes it is."""
+
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from psycopg import sql
+from sqlalchemy import CheckConstraint, Connection, Constraint, inspect, make_url, text
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.exc import IntegrityError
+
+import mustit_pipeline.store.agent_tables  # noqa: F401  (completes the metadata)
+from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus
+from mustit_pipeline.store import schema
+from mustit_pipeline.store.database import Database, make_engine, open_database
+from mustit_pipeline.store.schema import SchemaMismatch
+from mustit_pipeline.store.tables import metadata
+from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.integration.store.rows import add_execution, add_outbox, add_task, ground
+
+
+@pytest.fixture
+def empty_url(test_servers: TestServers) -> Generator[str]:
+    """The address of a database with nothing in it."""
+    name = f"empty_{uuid4().hex}"
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def empty(empty_url: str) -> Generator[Database]:
+    opened = Database(make_engine(make_url(empty_url)))
+    yield opened
+    opened.close()
+
+
+def test_an_upgrade_that_is_repeated_finds_nothing_to_do(empty: Database) -> None:
+    with empty.transaction() as connection:
+        assert schema.upgrade(connection).current is None
+    with empty.transaction() as connection:
+        assert schema.upgrade(connection).is_current
+        schema.require_current(connection)
+
+
+def test_two_processes_that_upgrade_at_once_both_succeed(empty_url: str, empty: Database) -> None:
+    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.store.upgrading", empty_url]
+    both = [subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = sorted(process.communicate(timeout=60)[0].strip() for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert said == sorted(["None", schema.expected_revision()])
+    with empty.reading() as connection:
+        schema.require_current(connection)
+
+
+def test_a_missing_or_older_schema_is_refused_with_the_command_that_helps(
+    empty: Database, empty_url: str, make_settings: MakeSettings
+) -> None:
+    settings = make_settings(database_url=empty_url)
+    with pytest.raises(SchemaMismatch, match=r"no schema yet.*`mustit db upgrade`"):
+        open_database(settings)
+    with empty.transaction() as connection:
+        _alembic(connection, "0001")
+    with pytest.raises(SchemaMismatch, match=r"older schema 0001.*`mustit db upgrade`"):
+        open_database(settings)
+
+
+def test_a_newer_schema_is_refused_and_never_touched(database: Database, make_settings: MakeSettings) -> None:
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaMismatch, match=r"9999.*newer than this code"):
+        open_database(make_settings())
+    with database.transaction() as connection, pytest.raises(SchemaMismatch, match=r"newer than this code"):
+        schema.upgrade(connection)
+
+
+def test_the_migrations_make_exactly_the_tables_that_the_code_believes_in(database: Database) -> None:
+    def ours(_: object, name: str | None, kind: str, *__: object) -> bool:
+        return not (kind == "table" and str(name).startswith("crawler_tasks_"))
+
+    options: dict[str, Any] = {"compare_type": True, "compare_server_default": True, "include_object": ours}
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+        checks = text("""
+            SELECT conname FROM pg_constraint JOIN pg_class t ON t.oid = conrelid
+            WHERE contype = 'c' AND NOT t.relispartition AND t.relnamespace = 'public'::regnamespace
+        """)
+        made = set(connection.execute(checks).scalars())
+    believed = {
+        str(conv) for table in metadata.tables.values() for conv in map(_name, table.constraints) if conv is not None
+    }
+    assert made == believed
+
+
+def _name(constraint: Constraint) -> str | None:
+    if not isinstance(constraint, CheckConstraint):
+        return None
+    return PGDialect().identifier_preparer.format_constraint(constraint)
+
+
+def test_the_schema_can_be_taken_down_and_built_again(database: Database) -> None:
+    with database.transaction() as connection:
+        _alembic(connection, "base", down=True)
+        assert set(inspect(connection).get_table_names()) <= {"alembic_version"}
+    with database.transaction() as connection:
+        schema.upgrade(connection)
+        schema.require_current(connection)
+
+
+def test_the_indexes_that_were_asked_for_are_there(database: Database) -> None:
+    wanted = {
+        "sellers": [["status"]],
+        "crawler_tasks": [["seller_id", "created_at"], ["status", "created_at"], ["execution_id", "priority", "seq"]],
+        "products": [["item_no"], ["seller_id", "complete"]],
+        "product_outbox": [["status", "created_at"]],
+        "scheduler_outbox": [["status", "created_at"]],
+        "crawling_schedule_executions": [["seller_id", "started_at"], ["status"]],
+    }
+    with database.reading() as connection:
+        for table, indexes in wanted.items():
+            there = [index["column_names"] for index in inspect(connection).get_indexes(table)]
+            assert [columns for columns in indexes if columns not in there] == [], table
+
+
+REFUSED = {
+    "a seller in an unknown state": "UPDATE sellers SET status = 'GONE'",
+    "a blank seller": "INSERT INTO sellers "
+    "(seller_id, name, status, interval_amount, interval_unit) VALUES (' ', 'n', 'ACTIVE', 1, 'DAYS')",
+    "an interval of 31 days": "UPDATE sellers SET interval_amount = 31",
+    "an interval of 24 hours": "UPDATE sellers SET interval_amount = 24, interval_unit = 'HOURS'",
+    "a schedule in an unknown state": "UPDATE crawling_schedules SET status = 'GONE'",
+    "an execution in an unknown state": "UPDATE crawling_schedule_executions SET status = 'GONE'",
+    "more outcomes than tasks": "UPDATE crawling_schedule_executions SET failed_tasks = total_tasks + 1",
+    "a limit of nothing": "UPDATE crawling_schedule_executions SET product_limit = 0",
+    "a task in an unknown state": "UPDATE crawler_tasks SET status = 'GONE'",
+    "a lease without its state": "UPDATE crawler_tasks SET lease_owner = 'x' WHERE status = 'PUBLISHED'",
+    "a state without its lease": "UPDATE crawler_tasks SET status = 'IN_PROGRESS' WHERE status = 'PUBLISHED'",
+    "a listing task of an item": "UPDATE crawler_tasks SET task_type = 'MINISHOP'",
+    "the same call twice": "UPDATE crawler_tasks SET task_key = 'same'",
+    "an item number of 0": "UPDATE products SET item_no = 0",
+    "a delivered version that never was": "UPDATE products SET delivered_version = version + 1",
+    "the same product twice": "UPDATE products SET item_no = 5",
+    "a version 0 in the history": "UPDATE product_change_sets SET version = 0",
+    "an outbox row in an unknown state": "UPDATE product_outbox SET status = 'GONE'",
+    "the same version twice": "UPDATE product_outbox SET version = 9, item_no = 1",
+    "the same key twice": "UPDATE product_outbox SET idempotency_key = 'same'",
+    "a sender without its state": "UPDATE product_outbox SET lease_owner = 'x' WHERE status = 'WAITING'",
+    "a schedule message that is no JSON": "UPDATE scheduler_outbox SET payload = '{'",
+}
+
+
+def test_the_tables_refuse_rows_that_must_not_be(database: Database) -> None:
+    standing = ground(database)
+    with database.transaction() as connection:
+        add_task(connection, standing.home, TaskStatus.PUBLISHED, 1)
+        add_task(connection, standing.home, TaskStatus.PUBLISHED, 2)
+        add_outbox(connection, OutboxStatus.WAITING, 1)
+        add_outbox(connection, OutboxStatus.WAITING, 2)
+    for what, statement in REFUSED.items():
+        taken = None
+        with suppress(IntegrityError), database.transaction() as connection:
+            connection.execute(text(statement))
+            taken = what
+        assert taken is None
+
+
+def test_a_seller_has_one_open_execution_and_a_product_one_event_in_flight_whoever_tries(database: Database) -> None:
+    ground(database)
+    for status in ExecutionStatus:
+        closed = status in (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+        try:
+            with database.transaction() as connection:
+                add_execution(connection, status)
+        except IntegrityError:
+            assert not closed
+        else:
+            assert closed
+    with database.transaction() as connection:
+        add_outbox(connection, OutboxStatus.SENDING, 1, version=1)
+    with pytest.raises(IntegrityError), database.transaction() as connection:
+        add_outbox(connection, OutboxStatus.SENDING, 1, version=2)
+
+
+def _alembic(connection: Connection, revision: str, *, down: bool = False) -> None:
+    config = Config()
+    config.set_main_option("script_location", "mustit_pipeline:store/migrations")
+    config.attributes["connection"] = connection
+    (command.downgrade if down else command.upgrade)(config, revision)
