@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILE := uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 TESTS ?= mustit_pipeline_tests
 
 export DAGSTER_DISABLE_TELEMETRY := yes
@@ -44,16 +46,17 @@ format: setup ## let ruff format and fix what it can
 test: lint ## all checks and tests, on real PostgreSQL and Redis
 	$(BIN)/pytest $(TESTS) -n 2 --dist loadfile
 
-bench: setup ## the benchmark suite: a table and benchmarks/results.json
+bench: setup ## the benchmark suite: a table and build/bench.json
 	$(BIN)/python -m benchmarks
 
 chaos: setup ## the long fault-injection suite: a table and JSON
 	$(BIN)/python -m mustit_pipeline_tests.faults
 
 lock: ## refresh the lock files from pyproject.toml (needs uv)
-	uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" -o requirements.lock pyproject.toml
-	uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" --group dev -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -o requirements.lock pyproject.toml
+	$(COMPILE) --group dev -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -o requirements-bench.lock benchmarks/requirements.in
 
 clean: ## remove the environment and caches; .mustit (the data) stays
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from benchmarks.environment import ROOT
 from benchmarks.job import Job
 from benchmarks.ours import open_database, settings_of
@@ -55,6 +57,7 @@ class Spending:
     refused: int
     most_in_window: int
     left_over: int
+    hand_overs: int
 
     @property
     def share(self) -> float:
@@ -90,10 +93,11 @@ class Budget:
                 f"{spending.share:.2%}",
                 str(spending.refused),
                 str(spending.most_in_window),
+                str(spending.hand_overs),
             ]
             for spending in self.spendings
         ]
-        return Table(title, ["scenario", "requests", "used", "429", "most in a window"], rows)
+        return Table(title, ["scenario", "requests", "used", "429", "most in a window", "hand-overs"], rows)
 
     def document(self) -> dict[str, object]:
         return {
@@ -144,6 +148,9 @@ def _spend(world: World, scenario: Scenario, window: float, windows: int) -> Spe
             worker.wait()
     if not left_over:
         raise RuntimeError("the work ran out before the budget did")
+    hand_overs = _hand_overs(job)
+    if scenario.kills_redis and not hand_overs:
+        raise RuntimeError("nobody noticed that Redis was killed")
     audit = world.market.audit()
     return Spending(
         scenario=scenario.name,
@@ -152,6 +159,7 @@ def _spend(world: World, scenario: Scenario, window: float, windows: int) -> Spe
         refused=audit["limit429"],
         most_in_window=audit["maxInWindow"],
         left_over=left_over,
+        hand_overs=hand_overs,
     )
 
 
@@ -182,6 +190,15 @@ def _remaining(worker: "subprocess.Popen[str]") -> int:
     if worker.wait() or not lines:
         raise RuntimeError("a worker failed; its reason is above")
     return int(lines[-1])
+
+
+def _hand_overs(job: Job) -> int:
+    """How often the counting has moved since Redis first took it over."""
+    database = open_database(job)
+    with database.reading() as connection:
+        epoch: int = connection.execute(text("SELECT epoch FROM pool_state")).scalar_one()
+    database.close()
+    return epoch - 1
 
 
 def _kill_redis(world: World) -> None:

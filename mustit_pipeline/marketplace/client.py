@@ -12,7 +12,6 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from mustit_pipeline.domain.values import RequestUrl
 from mustit_pipeline.failures import (
     BodyTooLarge,
     ForbiddenHost,
@@ -22,7 +21,6 @@ from mustit_pipeline.failures import (
     failure_of_status,
 )
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.settings import Settings
 
 _ASKED = {"Accept": "application/json", "Accept-Encoding": "gzip"}
@@ -72,14 +70,6 @@ class MarketplaceClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self._transport.aclose()
-
-    async def fetch(self, url: RequestUrl, session: Session, user_agent: str) -> Answer:
-        """What the marketplace answers to this session."""
-        return await self.call(url.value, session.headers(user_agent))
-
-    async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
-        """The body behind a URL."""
-        return (await self.call(url, headers)).body
 
     async def call(self, url: str, headers: Mapping[str, str]) -> Answer:
         """One request and its whole answer, or a FetchError."""

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from mustit_pipeline.marketplace.fields import clean
+from mustit_pipeline.marketplace.markup import image_sources
+
 BANNERS = "ProductBannersModule"
 INFO = "ProductInfoModule"
 SHIPPING = "ShippingModule"
@@ -83,7 +86,11 @@ class ProductDetail:
     shipping_location: str
     sales_method: str
     description_markup: str
-    description_images: tuple[str, ...]
+
+    @property
+    def description_images(self) -> tuple[str, ...]:
+        """The images in the description, read when asked for: most fetches only need to know that the body is sound."""
+        return tuple(map(clean, image_sources(self.description_markup)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import orjson
 from mustit_pipeline.failures import MalformedBody
 from mustit_pipeline.marketplace.fields import (
     WrongValue,
-    clean,
     code,
     flag,
     identity,
@@ -19,7 +18,6 @@ from mustit_pipeline.marketplace.fields import (
     text,
     texts,
 )
-from mustit_pipeline.marketplace.markup import image_sources
 from mustit_pipeline.marketplace.models import (
     BANNERS,
     DETAIL_INFO,
@@ -165,7 +163,6 @@ def _detail(document: Any, item_no: int | None) -> ProductDetail:
         shipping_location=text(more, "shippingLocation"),
         sales_method=text(more, "salesMethod"),
         description_markup=markup,
-        description_images=tuple(map(clean, image_sources(markup))),
     )
 
 

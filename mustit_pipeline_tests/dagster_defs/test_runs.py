@@ -11,6 +11,8 @@ from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.presence import absent
+from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
@@ -153,6 +155,23 @@ def test_the_steps_of_a_run_stay_with_the_execution_that_its_first_step_opened(
     stored = instance.get_run_by_id(result.run_id)
     assert stored is not None
     assert stored.tags["mustit/execution"] == str(latest(database).execution.id)
+
+
+def test_a_run_is_seen_alive_for_as_long_as_it_works(database: Database, instance: dg.DagsterInstance) -> None:
+    seen: list[set[str]] = []
+
+    @dg.op
+    def look(context: dg.OpExecutionContext, pipeline: Pipeline) -> None:
+        seen.append(absent(database, [context.run_id]))
+
+    @dg.job(resource_defs={"pipeline": Pipeline()})
+    def looking() -> None:
+        look()
+
+    result = looking.execute_in_process(instance=instance)
+
+    assert seen == [set()]
+    assert absent(database, [result.run_id]) == {result.run_id}
 
 
 def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(

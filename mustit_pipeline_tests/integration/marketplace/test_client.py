@@ -23,7 +23,7 @@ SESSION = read_session(["token=s3cret-token", "nid=s3cret-nid", "mustit_uid=s3cr
 
 
 async def fetched(client: MarketplaceClient) -> bytes:
-    return (await client.fetch(client.endpoints.detail(ItemNo(7)), SESSION, AGENT)).body
+    return (await client.call(client.endpoints.detail(ItemNo(7)).value, SESSION.headers(AGENT))).body
 
 
 async def failure(client: MarketplaceClient) -> failures.FetchError:
@@ -57,7 +57,7 @@ def network_reason(answer: Send, *, scheme: str = "http", **changes: Any) -> Net
 def test_a_call_sends_agent_token_and_cookies_and_brings_the_body() -> None:
     async def scenario() -> None:
         async with calling(always(response(b'{"a": 1}'))) as (server, client):
-            answer = await client.fetch(client.endpoints.detail(ItemNo(7)), SESSION, AGENT)
+            answer = await client.call(client.endpoints.detail(ItemNo(7)).value, SESSION.headers(AGENT))
             assert answer.body == b'{"a": 1}'
             assert 0 < answer.seconds < 10
             sent = server.received[0].headers
@@ -75,7 +75,7 @@ def test_a_call_sends_agent_token_and_cookies_and_brings_the_body() -> None:
 def test_the_server_reads_the_seller_id_that_was_meant(seller: str) -> None:
     async def scenario() -> None:
         async with calling(always(response(b"{}"))) as (server, client):
-            await client.fetch(client.endpoints.listing(SellerId(seller), 2), SESSION, AGENT)
+            await client.call(client.endpoints.listing(SellerId(seller), 2).value, SESSION.headers(AGENT))
             query = parse_qs(urlsplit(server.received[0].target).query, strict_parsing=True)
             assert query["sellerId"] == [seller]
             assert query["pageNo"] == ["2"]

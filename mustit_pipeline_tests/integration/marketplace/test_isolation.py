@@ -40,7 +40,11 @@ def test_any_other_server_is_refused_before_a_connection_is_opened(url: str) -> 
             calling(always(response(b"{}"))) as (server, client),
         ):
             with pytest.raises(failures.ForbiddenHost) as caught:
-                await client.get(url.format(port=server.port, other=other.port), {"Authorization": "Bearer s3cret"})
+                (
+                    await client.call(
+                        url.format(port=server.port, other=other.port), {"Authorization": "Bearer s3cret"}
+                    )
+                ).body
             assert not caught.value.transient
             assert "s3cret" not in f"{caught.value} {caught.value.korean}"
             assert server.connections == other.connections == 0
@@ -54,7 +58,7 @@ def test_a_redirect_to_another_host_is_not_followed() -> None:
             moved = response(b"", f"Location: http://127.0.0.1:{other.port}/", status="302 Found")
             async with calling(always(moved)) as (server, client):
                 with pytest.raises(failures.UnexpectedStatus):
-                    await client.get(client.endpoints.session(), {})
+                    await client.call(client.endpoints.session(), {})
                 assert len(server.received) == 1
             assert other.connections == 0
 
@@ -102,8 +106,8 @@ def test_cookies_of_one_agent_never_reach_the_next_request() -> None:
         answer = always(response(b"{}", *COOKIES, "Set-Cookie: extra=1"))
         async with calling(answer, host="localhost") as (server, client):
             await issue_session(client, "UA/1", NOW)
-            await client.get(client.endpoints.session() + "x", {"User-Agent": "UA/2"})
-            await client.get(client.endpoints.session() + "y", {"Cookie": "nid=n2; mustit_uid=u2"})
+            await client.call(client.endpoints.session() + "x", {"User-Agent": "UA/2"})
+            await client.call(client.endpoints.session() + "y", {"Cookie": "nid=n2; mustit_uid=u2"})
             assert [request.headers.get("cookie") for request in server.received] == [
                 None,
                 None,
@@ -124,9 +128,9 @@ def test_a_request_lost_on_a_kept_connection_is_not_repeated_in_secret() -> None
                 exchange.writer.close()
 
         async with calling(answers_once) as (server, client):
-            assert await client.get(client.endpoints.session(), {}) == b"first"
+            assert (await client.call(client.endpoints.session(), {})).body == b"first"
             with pytest.raises(failures.NetworkFailure):
-                await client.get(client.endpoints.session(), {})
+                await client.call(client.endpoints.session(), {})
             assert server.connections == 1, "the second call must use the kept connection"
             assert len(server.received) == 2
 
@@ -139,7 +143,7 @@ def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch)
             for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
                 monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
             async with calling(always(response(b"direct"))) as (_, client):
-                assert await client.get(client.endpoints.session(), {}) == b"direct"
+                assert (await client.call(client.endpoints.session(), {})).body == b"direct"
             assert proxy.connections == 0
 
     asyncio.run(scenario())
@@ -156,7 +160,7 @@ def test_no_more_connections_are_open_than_requests_are_allowed() -> None:
             await exchange.send(response(b"{}"))
 
         async with calling(waits_for_company, max_concurrent_requests=3) as (server, client):
-            await asyncio.gather(*(client.get(client.endpoints.session(), {}) for _ in range(12)))
+            await asyncio.gather(*(client.call(client.endpoints.session(), {}) for _ in range(12)))
             assert server.most_open == 3
             assert len(server.received) == 12
 
@@ -173,7 +177,7 @@ def test_a_cancelled_call_closes_its_connection_and_stays_cancelled() -> None:
             gone.set()
 
         async with calling(waits) as (_, client):
-            call = asyncio.ensure_future(client.get(client.endpoints.session(), {}))
+            call = asyncio.ensure_future(client.call(client.endpoints.session(), {}))
             await arrived.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -189,7 +193,7 @@ def test_a_header_that_http_cannot_carry_is_refused_without_being_shown(value: s
     async def scenario() -> None:
         async with calling(always(response(b"{}"))) as (server, client):
             with pytest.raises(ValueError, match="User-Agent takes printable ASCII") as caught:
-                await client.get(client.endpoints.session(), {"User-Agent": value})
+                await client.call(client.endpoints.session(), {"User-Agent": value})
             assert "s3cret" not in repr(caught.value)
             assert server.connections == 0
 

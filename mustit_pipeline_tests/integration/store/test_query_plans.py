@@ -40,6 +40,7 @@ _GROW = [
         FROM generate_series(1, {TASKS}) n,
              LATERAL (SELECT CASE WHEN n % 1000 = 0 THEN 'IN_PROGRESS' WHEN n % 10 = 0 AND n % 20 = 0 THEN 'PUBLISHED'
                                   ELSE 'COMPLETED' END AS status) s""",
+    "UPDATE crawling_schedule_executions SET total_tasks = 100000 WHERE execution_id = :execution",
     "ANALYZE",
 ]
 

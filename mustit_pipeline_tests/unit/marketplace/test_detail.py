@@ -43,7 +43,6 @@ def test_every_field_of_every_known_module_is_read() -> None:
         shipping_location="대구 중구",
         sales_method="일반판매",
         description_markup='<p><img src="https://image.example/d1.jpg"></p>',
-        description_images=("https://image.example/d1.jpg",),
     )
 
 

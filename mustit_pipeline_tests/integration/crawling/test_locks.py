@@ -1,0 +1,64 @@
+"""Storing, releasing and renewing beside somebody who cancels: they take turns, and nobody deadlocks."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.fetching import RequestCounter
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
+from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.store import executions, tasks
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
+from mustit_pipeline_tests.integration.crawling.child import wait_until
+from mustit_pipeline_tests.integration.crawls import register
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+@pytest.mark.parametrize("beside", ["store", "release"])
+def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
+    beside: str, database: Database, make_settings: MakeSettings
+) -> None:
+    settings = make_settings()
+    register(database, "s")
+    stored = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now()).stored
+    endpoints = Endpoints.from_settings(settings)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING'"))
+        tasks.add(connection, stored.home, plan_products(endpoints, dict.fromkeys(range(1, 11), 0)))
+        leases = tasks.claim(
+            connection, stored.home, PRODUCT_TYPES, owner="me", limit=99, lease_seconds=-1, max_retries=2
+        )
+        # The next release of each one fails it, and that is counted in the execution.
+        connection.execute(text("UPDATE crawler_tasks SET release_count = 4"))
+    for lease in leases:
+        lease.task.complete(utc_now())
+    results = [TaskResult(lease, body="[]") for lease in leases]
+    store = ResultStore(database, settings, stored, endpoints, utc_now)
+    acts: dict[str, Callable[[], object]] = {
+        "store": lambda: store.store(results, RequestCounter()).completed,
+        "release": lambda: release_expired(database, settings, utc_now()),
+    }
+    with ThreadPoolExecutor(1) as thread:
+        with database.transaction() as connection:
+            held = executions.get(connection, stored.execution.id, lock=True)
+            writing = thread.submit(acts[beside])
+            wait_until(lambda: writing.done() or number(database, WAITING))
+            # Renewing waits for nobody, whoever has the rows.
+            held.execution.cancel(utc_now())
+            tasks.cancel_open(connection, held.home)
+            with database.transaction() as other:
+                assert tasks.heartbeat(other, leases, 30) == set()
+            executions.save(connection, held.execution)
+        assert writing.result(60) == 0
+    rows = check_outcomes(database, stored.execution.id)
+    assert {row.error_code for row in rows.values()} == {"CANCELLED"}
