@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from sqlalchemy import make_url
 
 from mustit_pipeline import embedded
@@ -62,7 +63,7 @@ def test_servers() -> Generator[TestServers]:
     template = "template_mustit"
     started = TestServers(servers, template)
     with started.admin() as connection:
-        connection.execute(f"CREATE DATABASE {template}")
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))
     engine = make_engine(make_url(servers.database_url).set(database=template))
     with engine.begin() as connection:
         schema.upgrade(connection)
@@ -78,10 +79,14 @@ def database_url(test_servers: TestServers) -> Generator[str]:
     """The address of a fresh database with the schema in it."""
     name = f"test_{uuid4().hex}"
     with test_servers.admin() as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {test_servers.template}")
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.Identifier(name), sql.Identifier(test_servers.template)
+            )
+        )
     yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
     with test_servers.admin() as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

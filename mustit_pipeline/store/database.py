@@ -3,8 +3,10 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from psycopg.types.array import ListBinaryDumper
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
@@ -68,13 +70,20 @@ def make_engine(url: URL) -> Engine:
     """An engine for one process: 10 to 50 connections, UTC, and a clear name in pg_stat_activity."""
     # A process that is frozen inside a transaction must not keep its locks for as long as it is.
     options = f"-c timezone=UTC -c idle_in_transaction_session_timeout={LONGEST_IDLE_TRANSACTION_SECONDS}s"
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=10,
         max_overflow=40,
         pool_pre_ping=True,
         connect_args={"application_name": "mustit", "options": options, "connect_timeout": 10},
     )
+    event.listen(engine, "connect", _send_lists_as_binary)
+    return engine
+
+
+def _send_lists_as_binary(connection: Any, record: object) -> None:
+    """Set-based statements carry long arrays: as text psycopg escapes them 250 times slower."""
+    connection.adapters.register_dumper(list, ListBinaryDumper)
 
 
 def open_database(settings: Settings, *, check_schema: bool = True) -> Database:

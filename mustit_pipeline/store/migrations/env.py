@@ -2,8 +2,7 @@
 
 from alembic import context
 
-from mustit_pipeline.store import agent_tables as _agent_tables  # noqa: F401  its tables belong to the metadata
-from mustit_pipeline.store.tables import metadata
+from mustit_pipeline.store.agent_tables import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=metadata, compare_type=True, compare_server_default=True)
