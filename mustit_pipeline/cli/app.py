@@ -103,7 +103,8 @@ def _log_to_stderr() -> None:
     import structlog
 
     structlog.configure(
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Looked up at each line: whoever replaces sys.stderr gets the lines from then on.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
     )
 

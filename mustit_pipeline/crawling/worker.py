@@ -228,7 +228,10 @@ class Worker:
         landed, self._landed = self._landed, []
         for task in landed:
             del self._flying[task]
-        self._results.add([task.result() for task in landed])
+        # Whatever broke one of them, the others' results are kept.
+        self._results.add([task.result() for task in landed if task.exception() is None])
+        for task in landed:
+            task.result()
 
     def _pause(self, types: Sequence[TaskType]) -> float | None:
         """How long until a task may be ready; None where there is nothing left to do here."""

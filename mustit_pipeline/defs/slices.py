@@ -41,7 +41,7 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
         stored = opened.stored
         # The run's later steps stay with this execution, even if it is cancelled meanwhile.
         context.instance.add_run_tags(
-            context.run_id, {EXECUTION_TAG: str(stored.execution.id), BOUND_TAG: context.run_id}
+            context.run.run_id, {EXECUTION_TAG: str(stored.execution.id), BOUND_TAG: context.run.run_id}
         )
         context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.execution.id}")
     _refuse_halted(stored)
@@ -50,7 +50,7 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
 
 def bound_execution(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredExecution | None:
     """The execution that this run belongs to; a re-execution inherits its parent's tags but makes its own choice."""
-    run = context.instance.get_run_by_id(context.run_id) or context.run
+    run = context.instance.get_run_by_id(context.run.run_id) or context.run
     inherited = run.parent_run_id is not None and run.tags.get(BOUND_TAG) != run.run_id
     if inherited or EXECUTION_TAG not in run.tags:
         return None
@@ -76,6 +76,6 @@ def _refuse_halted(stored: StoredExecution) -> None:
 
 def seconds_left(context: dg.AssetExecutionContext, pipeline: Pipeline) -> float:
     """What is left of this run's slice."""
-    record = context.instance.get_run_record_by_id(context.run_id)
+    record = context.instance.get_run_record_by_id(context.run.run_id)
     started = record.start_time if record is not None and record.start_time is not None else time.time()
     return max(0.0, pipeline.settings.crawl_slice_seconds - (time.time() - started))
