@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Self, cast
+from typing import Self
 
 import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
+import yarl
 
 from mustit_pipeline.failures import (
     BodyTooLarge,
@@ -40,69 +39,75 @@ class MarketplaceClient:
 
     def __init__(self, settings: Settings) -> None:
         self.endpoints = Endpoints.from_settings(settings)
-        self._origin = _origin(httpx.URL(settings.base_url))
+        self._origin = yarl.URL(settings.base_url).origin()
         self._limit = settings.max_body_bytes
         self._deadline = settings.total_timeout_seconds
-        context = httpx.create_ssl_context(trust_env=False)
-
-        def open_pool() -> aiohttp.ClientSession:
-            return aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=settings.max_concurrent_requests, ssl=context),
-                # aiohttp would keep cookies, and agents must not share them.
-                cookie_jar=aiohttp.DummyCookieJar(),
-                middlewares=(_send_once,),
-            )
-
-        # Without httpx.AsyncClient around it: cookies, redirects, proxies and auth are all unwanted here, and
-        # passing through them costs a third of a request's CPU time.
-        self._transport = AiohttpTransport(verify=context, client=open_pool)
-        timeout = httpx.Timeout(
-            connect=settings.connect_timeout_seconds,
-            read=settings.read_timeout_seconds,
-            write=settings.read_timeout_seconds,
-            # Waiting for a free connection is bounded by the deadline alone.
-            pool=None,
+        self._connections = settings.max_concurrent_requests
+        # Waiting for a free connection is bounded by the deadline alone.
+        self._timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=settings.connect_timeout_seconds, sock_read=settings.read_timeout_seconds
         )
-        self._extensions = {"timeout": timeout.as_dict()}
+        self._pool: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        # aiohttp itself, without httpx around it: cookies, redirects, proxies and auth are all unwanted here, and
+        # httpx's own requests and addresses cost as much CPU time as everything else of a call together.
+        self._pool = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections),
+            # aiohttp would keep cookies, and agents must not share them.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_send_once,),
+            timeout=self._timeout,
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent",),
+            trust_env=False,
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._transport.aclose()
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
 
     async def call(self, url: str, headers: Mapping[str, str]) -> Answer:
         """One request and its whole answer, or a FetchError."""
         target = self._permitted(url)
-        path = _shown_path(target)
-        request = httpx.Request("GET", target, headers=_ASKED | _sendable(headers), extensions=self._extensions)
+        path = target.raw_path
+        if self._pool is None:
+            raise RuntimeError("the client is used outside of its context")
         started = perf_counter()
         try:
-            async with asyncio.timeout(self._deadline):
-                response = await self._transport.handle_async_request(request)
-                try:
-                    retry_after = response.headers.get("retry-after")
-                    failure = failure_of_status(response.status_code, path, retry_after, datetime.now(UTC))
-                    if failure is not None:
-                        raise failure
-                    body = await self._whole_body(response, path)
-                finally:
-                    await response.aclose()
-        except (httpx.HTTPError, httpx.StreamError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            async with (
+                asyncio.timeout(self._deadline),
+                self._pool.get(target, headers=_ASKED | _sendable(headers), allow_redirects=False) as response,
+            ):
+                retry_after = response.headers.get("retry-after")
+                failure = failure_of_status(response.status, path, retry_after, datetime.now(UTC))
+                if failure is not None:
+                    # Its body is of no interest and may have no end: the connection goes with it.
+                    response.close()
+                    raise failure
+                body = await self._whole_body(response, path)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             # Without the cause: its text may name what a request carried.
             raise NetworkFailure(path, _reason(error)) from None
-        return Answer(body, perf_counter() - started, tuple(response.headers.get_list("set-cookie")))
+        return Answer(body, perf_counter() - started, tuple(response.headers.getall("set-cookie", ())))
 
-    def _permitted(self, url: str) -> httpx.URL:
+    def _permitted(self, url: str) -> yarl.URL:
         try:
-            target = httpx.URL(url)
-        except (httpx.InvalidURL, ValueError):
+            # Sent as it is: the addresses are percent-encoded already.
+            target = yarl.URL(url, encoded=True)
+            host = target.host or ""
+            ours = target.origin() == self._origin and target.user is None and target.password is None
+        except ValueError:
             raise ForbiddenHost("", "invalid URL") from None
-        if _origin(target) != self._origin or target.userinfo:
-            raise ForbiddenHost(_shown_path(target), target.host)
+        if not (url.isascii() and url.isprintable()) or " " in url:
+            raise ForbiddenHost("", "invalid URL")
+        if not ours:
+            raise ForbiddenHost(target.raw_path, host)
         return target
 
-    async def _whole_body(self, response: httpx.Response, path: str) -> bytes:
+    async def _whole_body(self, response: aiohttp.ClientResponse, path: str) -> bytes:
         """The decompressed body; no more than the limit is ever held, whatever the headers say."""
         announced = response.headers.get("content-length", "")
         if announced.isascii() and announced.isdigit() and int(announced[:20]) > self._limit:
@@ -113,7 +118,7 @@ class MarketplaceClient:
         unzip = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
         parts: list[bytes] = []
         size = 0
-        async for chunk in cast(httpx.AsyncByteStream, response.stream):
+        async for chunk in response.content.iter_any():
             # Unfolds at most one byte over the limit at a time, so a bomb never does.
             part = _unzipped(unzip, chunk, self._limit + 1, path) if unzip else chunk
             size += len(part)
@@ -144,11 +149,6 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return dict(headers)
 
 
-def _shown_path(url: httpx.URL) -> str:
-    """The path as sent, so that no encoded line break reaches a log."""
-    return url.raw_path.partition(b"?")[0].decode("ascii")
-
-
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Keeps aiohttp from silently repeating a GET on a dropped connection: the marketplace would count two."""
     try:
@@ -159,17 +159,11 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
         raise aiohttp.ClientConnectionError from None
 
 
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
-
-
 def _reason(error: Exception) -> NetworkReason:
-    # The transport calls every dropped connection a ConnectTimeout; only its cause tells them apart.
-    cause = error.__cause__ or error
-    if isinstance(cause, aiohttp.ConnectionTimeoutError):
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NetworkReason.CONNECT_TIMEOUT
-    if isinstance(cause, aiohttp.ClientConnectorError):
+    if isinstance(error, aiohttp.ClientConnectorError):
         return NetworkReason.CONNECT
-    if isinstance(cause, aiohttp.ServerTimeoutError):
+    if isinstance(error, aiohttp.ServerTimeoutError):
         return NetworkReason.READ_TIMEOUT
     return NetworkReason.DEADLINE if isinstance(error, TimeoutError) else NetworkReason.BROKEN
