@@ -7,8 +7,7 @@ import typer
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.crawling.attempts import utc_now
+from mustit_pipeline.cli.runtime import runtime, utc_now
 from mustit_pipeline.domain.values import UserAgentId
 from mustit_pipeline.store.agents import AgentRow
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "db": ("database", "app", "The database schema."),
     "seller": ("sellers", "app", "Sellers: who is crawled, and how often."),
     "execution": ("executions", "app", "Crawls: what they are doing, and how to steer them."),
+    "agents": ("agents", "app", "The pool of user agents."),
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
 }
 MARKUP = "markdown"

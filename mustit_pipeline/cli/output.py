@@ -33,7 +33,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     """Rows for people; names may hold brackets, so that only a Text is ever styled."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == columns[0])
     for row in rows:
         table.add_row(*map(_cell, row))
     out.print(table)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
@@ -35,13 +36,13 @@ class Crawl:
 
     def sweep(self, seconds: float, progress: Progress | None = None) -> WorkReport:
         """Count the products, fetch the listing pages, and judge what was not seen."""
-        report = asyncio.run(self._sweep(seconds, progress))
+        report = event_loop.run(self._sweep(seconds, progress))
         self._close_sweep()
         return report
 
     def fetch_products(self, types: Sequence[TaskType], seconds: float, progress: Progress | None = None) -> WorkReport:
         """Fetch details and options, product by product."""
-        return asyncio.run(self._work(types, seconds, progress))
+        return event_loop.run(self._work(types, seconds, progress))
 
     def plan_known_products(self, types: Sequence[TaskType]) -> int:
         """Plan a refetch of known products without a sweep; an execution that has a plan keeps it."""

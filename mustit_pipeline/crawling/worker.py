@@ -28,10 +28,10 @@ __all__ = ["Progress", "WorkReport", "Worker", "utc_now"]
 
 READY_AT_ONCE = 1000
 # Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not.
-MOST_HELD = 50
+MOST_HELD = 100
 HELD_SECONDS = 2.0
 # Agents asked for at once: each answer is a round trip.
-ASKED_AT_ONCE = 8
+ASKED_AT_ONCE = 25
 # Somebody may pause the crawl or free an agent meanwhile, and no wait tells of that.
 LONGEST_SLEEP_SECONDS = 1.0
 

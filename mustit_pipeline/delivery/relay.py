@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
+from mustit_pipeline import event_loop
 from mustit_pipeline.delivery.events import event_body, event_type
 from mustit_pipeline.delivery.product_server import Answer, ProductServer, Verdict
 from mustit_pipeline.domain.backoff import backoff_seconds
@@ -59,7 +60,7 @@ def relay(
     sender = _Relay(
         database, settings, patience=patience_seconds, cooldown=cooldown_seconds, lease=lease_seconds, progress=progress
     )
-    return asyncio.run(sender.run())
+    return event_loop.run(sender.run())
 
 
 class _Relay:
