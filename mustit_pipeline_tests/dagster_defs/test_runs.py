@@ -5,7 +5,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from sqlalchemy import text
 
+from mustit_pipeline.agents import roster
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
@@ -102,6 +104,32 @@ def test_a_failed_task_turns_the_run_red_after_the_change_sets_are_written(
     [check] = result.get_asset_check_evaluations()
     assert (check.check_name, check.passed, check.metadata["failed"].value) == ("no_failed_tasks", False, 1)
     assert latest(database).execution.status is ExecutionStatus.COMPLETED
+
+
+def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(
+    database: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment
+) -> None:
+    """A product step that planned by itself would complete a new seller's crawl with nothing in it."""
+    set_environment(crawl_slice_seconds=1)
+    with database.transaction() as connection:
+        for agent in roster.list_agents(connection):
+            roster.block(connection, agent.agent_id)
+
+    assert run(instance).success
+
+    stored = latest(database)
+    assert (stored.execution.status, stored.is_planned) == (ExecutionStatus.PENDING, False)
+
+    with database.transaction() as connection:
+        for agent in roster.list_agents(connection):
+            roster.unblock(connection, agent.agent_id)
+        connection.execute(text("UPDATE pool_state SET breaker_open_until = NULL"))
+    set_environment(crawl_slice_seconds=60)
+
+    assert run(instance).success
+    ended = latest(database)
+    assert (ended.execution.id, ended.execution.status) == (stored.execution.id, ExecutionStatus.COMPLETED)
+    assert ended.execution.total_tasks == 1 + 2 * PRODUCTS
 
 
 def test_options_selected_alone_are_refetched_alone_for_known_products(

@@ -63,4 +63,4 @@ def products(
 def _sweeps_too(context: dg.AssetExecutionContext) -> bool:
     """Whether the sweep belongs to this run; then it makes the plan, if need be in the next slice."""
     selection = context.run.asset_selection
-    return selection is None or dg.AssetKey("minishop_listings") in selection
+    return not selection or dg.AssetKey("minishop_listings") in selection
