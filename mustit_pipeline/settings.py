@@ -5,13 +5,15 @@ import fcntl
 import json
 import os
 import secrets
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+T = TypeVar("T")
 PREFIX = "MUSTIT_"
 MARKETPLACE = "https://m.web.mustit.co.kr"
 LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
@@ -22,7 +24,11 @@ class SettingsError(Exception):
 
 
 def _http_url(value: object) -> str:
-    return str(AnyHttpUrl(str(value))).rstrip("/")
+    url = AnyHttpUrl(str(value))
+    if url.username is not None or url.password is not None:
+        # It would be shown wherever the address is.
+        raise ValueError("takes an address without a user name or password in it")
+    return str(url).rstrip("/")
 
 
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
@@ -86,10 +92,21 @@ class Settings(BaseSettings):
     breaker_min_available: float = Field(0.2, ge=0, le=1, description="Below this share of AVAILABLE agents calls stop")
     breaker_cooldown_seconds: float = Field(600, gt=0, description="Until an open breaker tries one request")
 
+    network_tries: int = Field(3, ge=1, le=10, description="Tries of one request inside a task when the network breaks")
+    session_patience_seconds: float = Field(
+        30, gt=0, description="How long a new crawl waits for a session token before it fails"
+    )
     task_max_retries: int = Field(2, ge=0, le=10, description="Retries of a crawl task after its first attempt")
+    crawls_at_once: int = Field(
+        4, ge=1, le=100, description="Crawl runs that the due_crawls sensor keeps going at once"
+    )
     relay_concurrent_sends: int = Field(
         20, ge=1, le=500, description="Events on their way to the product server at once"
     )
+    product_server_connect_seconds: float = Field(3.0, gt=0, description="To open a connection to the product server")
+    product_server_read_seconds: float = Field(5.0, gt=0, description="For the product server's answer")
+    product_server_breaker_failures: int = Field(5, ge=1, description="Connection failures in a row that stop sending")
+    product_server_breaker_seconds: float = Field(30, gt=0, le=60, description="Until sending is tried again")
     outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
     retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
     lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")
@@ -97,8 +114,8 @@ class Settings(BaseSettings):
     deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
     deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
     recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
-    trigger: Literal["dagster", "eventbridge"] = Field("dagster", description="Who starts due crawls")
-    task_transport: Literal["postgres", "sqs"] = Field("postgres", description="Where crawl tasks are queued")
+    trigger: Literal["dagster"] = Field("dagster", description="Who starts due crawls")
+    task_transport: Literal["postgres"] = Field("postgres", description="Where crawl tasks are queued")
     aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
     lake_uri: str | None = Field(None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it")
 
@@ -185,13 +202,22 @@ class Settings(BaseSettings):
         """The keys for tokens at rest, made once under HOME on the embedded default."""
         if self.token_key is not None:
             return TokenKey(self.token_key.get_secret_value())
+        return self._made("token_key", TokenKey)
+
+    def make_secrets(self) -> None:
+        """Make what is missing on the embedded default, so that it is there, and backed up, before it is needed."""
+        if self.embedded:
+            self.token_keys()
+            if self.jwt_secret is None:
+                self._made("jwt_secret", str)
+
+    def _made(self, name: str, read: Callable[[str], T]) -> T:
+        """A secret of 32 bytes in base64 that was made here once."""
         try:
-            return TokenKey(
-                _made_once(self.home, "token_key", lambda: base64.b64encode(secrets.token_bytes(32)).decode())
-            )
+            return read(_made_once(self.home, name, lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"{self.home}/secrets/token_key, made because {PREFIX}TOKEN_KEY is not set, cannot be used: {error}"
+                f"{self.home}/secrets/{name}, made because {PREFIX}{name.upper()} is not set, cannot be used: {error}"
             ) from error
 
     @classmethod

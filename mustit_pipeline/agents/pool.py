@@ -86,6 +86,11 @@ class AgentPool:
         """Who counts the requests: `redis`, `postgres`, or `moving`."""
         return self._limiter.counter
 
+    @property
+    def token_trouble(self) -> str:
+        """Why the last agent that asked for a token got none."""
+        return self._desk.trouble
+
     async def __aenter__(self) -> Self:
         await self._limiter.start()
         await self._refresh()

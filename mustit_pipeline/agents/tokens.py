@@ -59,6 +59,7 @@ class TokenDesk:
         self._failures = 0
         self._not_before = 0.0
         self.issued = 0
+        self.trouble = "none yet"
 
     @property
     def is_pausing(self) -> bool:
@@ -145,6 +146,7 @@ class TokenDesk:
         return session
 
     async def _failed(self, agent_id: UUID, owner: UUID, error: FetchError) -> NoToken:
+        self.trouble = error.english
         pause = self._pause()
         # Issues that were under way together fail together: one event.
         if pause <= 0:

@@ -143,8 +143,12 @@ def _agents(settings: Settings, database: Database) -> Finding:
     )
     if not pool.total:
         return Finding("user agents", Health.PROBLEM, detail, "Run `mustit db upgrade` to add the built-in ones.")
+    if pool.blocked:
+        return Finding(
+            "user agents", Health.WARNING, detail, "See `mustit agents list`, then `mustit agents unblock ID`."
+        )
     if pool.circuit != "closed" or not pool.available:
-        return Finding("user agents", Health.WARNING, detail, "It mends itself; blocked agents are unblocked by hand.")
+        return Finding("user agents", Health.WARNING, detail, "They rest and come back by themselves.")
     return Finding("user agents", Health.OK, detail)
 
 
@@ -153,7 +157,7 @@ def _outbox(database: Database) -> Finding:
         counts = outbox.counts(connection)
     detail = f"{counts.waiting} waiting, {counts.sending} in flight, {counts.failed} failed"
     if counts.failed:
-        return Finding("outbox", Health.WARNING, detail, "Look at them, mend the cause and replay them.")
+        return Finding("outbox", Health.WARNING, detail, "Their reasons are in product_outbox.last_error.")
     return Finding("outbox", Health.OK, detail)
 
 

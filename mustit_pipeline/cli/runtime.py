@@ -56,6 +56,7 @@ def runtime() -> Generator[Runtime]:
 
 def upgrade(settings: Settings) -> schema.SchemaStatus:
     """Bring the schema up to date and add the built-in user agents; returns where the database stood before."""
+    settings.make_secrets()
     database = open_database(settings, check_schema=False)
     try:
         with database.reading() as connection:

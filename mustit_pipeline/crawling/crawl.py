@@ -15,7 +15,7 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_prod
 from mustit_pipeline.crawling.worker import Progress, Worker, WorkReport, utc_now
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
-from mustit_pipeline.failures import FetchError
+from mustit_pipeline.failures import FetchError, SessionRefused
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingPage
@@ -72,7 +72,14 @@ class Crawl:
         deadline = loop.time() + seconds
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
             if not self.now().is_planned:
-                fetcher = Fetcher(client, pool, deadline=deadline, retry_base_seconds=self.settings.retry_base_seconds)
+                fetcher = Fetcher(
+                    client,
+                    pool,
+                    deadline=deadline,
+                    retry_base_seconds=self.settings.retry_base_seconds,
+                    network_tries=self.settings.network_tries,
+                    token_patience=self.settings.session_patience_seconds,
+                )
                 try:
                     await self._plan(client, fetcher)
                 except NoAgentFree:
@@ -109,7 +116,8 @@ class Crawl:
                 return await fetcher.fetch(url, parse_listing)
             except FetchError as error:
                 failures += 1
-                if not error.transient or failures > self.settings.task_max_retries:
+                hopeless = not error.transient or isinstance(error, SessionRefused)
+                if hopeless or failures > self.settings.task_max_retries:
                     raise
             base = self.settings.retry_base_seconds
             await asyncio.sleep(backoff_seconds(failures, base, LONGEST_BACKOFF_SECONDS, random.random()))

@@ -10,12 +10,19 @@ from typing import Generic, TypeVar
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.domain.backoff import backoff_seconds
-from mustit_pipeline.failures import FetchError, NetworkFailure, NotFoundAnswer, ServerFailure, Throttled, Unauthorized
+from mustit_pipeline.failures import (
+    FetchError,
+    NetworkFailure,
+    NotFoundAnswer,
+    ServerFailure,
+    SessionRefused,
+    Throttled,
+    Unauthorized,
+)
 from mustit_pipeline.marketplace.client import MarketplaceClient
 
 T = TypeVar("T")
 
-NETWORK_TRIES = 3
 LONGEST_BACKOFF_SECONDS = 10.0
 
 
@@ -51,7 +58,10 @@ class Fetched(Generic[T]):
 
 
 class Fetcher:
-    """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`."""
+    """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`.
+
+    Where no agent is given a session token for `token_patience`, that is a failure of the marketplace.
+    """
 
     def __init__(
         self,
@@ -60,12 +70,16 @@ class Fetcher:
         *,
         deadline: float,
         retry_base_seconds: float,
+        network_tries: int,
         patience: float = math.inf,
+        token_patience: float = math.inf,
     ) -> None:
         self._client = client
         self._pool = pool
         self._deadline = deadline
         self._patience = patience
+        self._token_patience = token_patience
+        self._network_tries = network_tries
         self._retry_base = retry_base_seconds
         self.counter = RequestCounter()
 
@@ -94,17 +108,21 @@ class Fetcher:
             except NetworkFailure as error:
                 broken = error
                 tries += 1
-                if tries >= NETWORK_TRIES:
+                if tries >= self._network_tries:
                     raise
                 await asyncio.sleep(backoff_seconds(tries, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random()))
 
     async def _agent(self) -> Booking:
         loop = asyncio.get_running_loop()
         until = min(self._deadline, loop.time() + self._patience)
+        without_token = 0.0
         while True:
             answer = await self._pool.acquire()
             if not isinstance(answer, Wait):
                 return answer
+            without_token += answer.seconds if answer.reason == "tokens" else 0.0
+            if without_token > self._token_patience:
+                raise SessionRefused("/", f"for {self._token_patience:g} s; the last answer: {self._pool.token_trouble}")
             if loop.time() + answer.seconds > until:
                 raise NoAgentFree(answer.reason)
             await asyncio.sleep(answer.seconds)

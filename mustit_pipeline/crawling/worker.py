@@ -65,6 +65,7 @@ class Worker:
             pool,
             deadline=self._deadline,
             retry_base_seconds=settings.retry_base_seconds,
+            network_tries=settings.network_tries,
             patience=settings.lease_seconds / 3,
         )
         self._attempts = Attempts(self._fetcher, retry_base_seconds=settings.retry_base_seconds)

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import dagster as dg
+from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.settings import SettingsError
@@ -18,6 +19,12 @@ def readable_failures() -> Generator[None]:
     except DomainError as error:
         raise dg.Failure(
             error.english, metadata={"code": error.code, "korean": error.korean}, allow_retries=False
+        ) from None
+    except OperationalError as error:
+        reason = str(error.orig).strip().splitlines()[-1]
+        raise dg.Failure(
+            f"PostgreSQL went away ({reason}); what was stored stays, and the next run goes on from there",
+            allow_retries=False,
         ) from None
     except (SettingsError, SchemaMismatch) as error:
         raise dg.Failure(str(error), allow_retries=False) from None

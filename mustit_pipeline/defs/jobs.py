@@ -44,7 +44,7 @@ def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pi
 def refuse_failed_events(totals: dict[str, int]) -> None:
     if totals["failed"]:
         raise dg.Failure(
-            f"{totals['failed']} events became FAILED: look at them with `mustit outbox list --status FAILED`",
+            f"{totals['failed']} events became FAILED: their reasons are in product_outbox.last_error",
             allow_retries=False,
         )
 

@@ -15,7 +15,6 @@ from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, sellers
 
-CRAWLS_AT_ONCE = 4
 PARTITION_TAG = "dagster/partition"
 
 
@@ -71,9 +70,10 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
 )
 def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
     busy = busy_sellers(unfinished_runs(context.instance, pipeline.database))
-    free = CRAWLS_AT_ONCE - len(busy)
+    slots = pipeline.settings.crawls_at_once
+    free = slots - len(busy)
     if free <= 0:
-        return dg.SkipReason(f"all {CRAWLS_AT_ONCE} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
+        return dg.SkipReason(f"all {slots} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
     slices = next_slices(pipeline.database, busy=busy, free=free, now=utc_now())
     if not slices:
         return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running")

@@ -12,10 +12,7 @@ import httpx_aiohttp
 from mustit_pipeline.marketplace.parsing import safe_excerpt
 from mustit_pipeline.settings import Settings, SettingsError
 
-CONNECT_SECONDS = 3.0
-READ_SECONDS = 5.0
 # Each read has its own time, so an answer that arrives byte by byte would never end.
-WHOLE_CALL_SECONDS = CONNECT_SECONDS + 2 * READ_SECONDS
 LARGEST_ANSWER = 64 * 1024
 NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 DROPPED = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
@@ -65,6 +62,8 @@ class ProductServer:
                 "or run `mustit up` to have one simulated"
             )
         self._url = settings.product_server_url + EVENTS_PATH
+        self._read_seconds = settings.product_server_read_seconds
+        self._whole_call_seconds = settings.product_server_connect_seconds + 2 * self._read_seconds
         headers = {"Content-Type": "application/json"}
         token = settings.product_server_token
         self._secret = None if token is None else token.get_secret_value().encode()
@@ -73,7 +72,9 @@ class ProductServer:
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self._client = httpx.AsyncClient(
             transport=httpx_aiohttp.AiohttpTransport(limits=limits, trust_env=False),
-            timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
+            timeout=httpx.Timeout(
+                settings.product_server_read_seconds, connect=settings.product_server_connect_seconds
+            ),
             headers=headers,
             follow_redirects=False,
             trust_env=False,
@@ -90,10 +91,10 @@ class ProductServer:
     async def deliver(self, key: str, body: bytes) -> Answer:
         """Send one event; never raises for what the other side does."""
         try:
-            async with asyncio.timeout(WHOLE_CALL_SECONDS):
+            async with asyncio.timeout(self._whole_call_seconds):
                 status, said = await self._post(key, body)
         except TimeoutError:
-            return Answer(Verdict.RETRY, None, f"no whole answer within {WHOLE_CALL_SECONDS:g} s")
+            return Answer(Verdict.RETRY, None, f"no whole answer within {self._whole_call_seconds:g} s")
         except httpx.HTTPError as error:
             # httpx-aiohttp folds a dropped connection into a timeout; the cause underneath tells them apart.
             cause = error.__cause__
@@ -102,7 +103,7 @@ class ProductServer:
             if isinstance(cause, DROPPED):
                 return Answer(Verdict.UNREACHABLE, None, f"connection dropped: {type(cause).__name__}")
             if isinstance(error, httpx.TimeoutException):
-                return Answer(Verdict.RETRY, None, f"no answer within {READ_SECONDS:g} s")
+                return Answer(Verdict.RETRY, None, f"no answer within {self._read_seconds:g} s")
             return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__}")
         verdict = judge(status)
         return Answer(verdict, status, None if verdict is Verdict.DONE else self._excerpt(status, said))

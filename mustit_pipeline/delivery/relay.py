@@ -23,8 +23,6 @@ from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.outbox import ClaimedEvent, Settlement
 
 BREAKER = "product_server"
-BREAKER_THRESHOLD = 5
-BREAKER_COOLDOWN_SECONDS = 30.0
 BATCH = 100
 LEASE_SECONDS = 60.0
 LONGEST_BACKOFF_SECONDS = 300.0
@@ -52,13 +50,18 @@ def relay(
     settings: Settings,
     *,
     patience_seconds: float = 0.0,
-    cooldown_seconds: float = BREAKER_COOLDOWN_SECONDS,
+    cooldown_seconds: float | None = None,
     lease_seconds: float = LEASE_SECONDS,
     progress: Callable[[RelayReport], None] | None = None,
 ) -> RelayReport:
     """Send until nothing is due, waiting for back-offs and trials as long as the caller's patience lasts."""
     sender = _Relay(
-        database, settings, patience=patience_seconds, cooldown=cooldown_seconds, lease=lease_seconds, progress=progress
+        database,
+        settings,
+        patience=patience_seconds,
+        cooldown=cooldown_seconds or settings.product_server_breaker_seconds,
+        lease=lease_seconds,
+        progress=progress,
     )
     return event_loop.run(sender.run())
 
@@ -114,7 +117,7 @@ class _Relay:
                 claimed = await asyncio.to_thread(self._claim)
                 backlog.extend((event, fresh_until) for event in claimed)
                 more = len(claimed) == BATCH
-            if unreachable >= BREAKER_THRESHOLD:
+            if unreachable >= self._settings.product_server_breaker_failures:
                 ended.extend((event, NOT_SENT) for event, _ in backlog)
                 backlog.clear()
                 more = False
@@ -187,7 +190,11 @@ class _Relay:
             if last_answered >= 0:
                 breakers.succeeded(connection, BREAKER)
             if failures and breakers.failed(
-                connection, BREAKER, failures=failures, threshold=BREAKER_THRESHOLD, cooldown=self._cooldown
+                connection,
+                BREAKER,
+                failures=failures,
+                threshold=self._settings.product_server_breaker_failures,
+                cooldown=self._cooldown,
             ):
                 log.warning("product server unreachable: breaker open", cooldown_seconds=self._cooldown)
         self._count(ended, kept)

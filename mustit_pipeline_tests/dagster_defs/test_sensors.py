@@ -11,7 +11,6 @@ from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.defs.presence import GRACE_SECONDS, present
 from mustit_pipeline.defs.sensors import (
-    CRAWLS_AT_ONCE,
     PartitionChanges,
     due_crawls,
     partition_changes,
@@ -109,12 +108,12 @@ def test_no_more_is_requested_than_slots_are_free_and_the_longest_due_come_first
             )
     add_run("somebody else", Status.STARTED)
 
-    assert keys(tick(due_crawls).run_requests) == names[: CRAWLS_AT_ONCE - 1]
+    assert keys(tick(due_crawls).run_requests) == names[:3]
 
 
 def test_nothing_is_requested_while_every_slot_is_taken(database: Database, tick: Tick, add_run: AddRun) -> None:
     register(database, "dmont")
-    for number in range(CRAWLS_AT_ONCE):
+    for number in range(4):
         add_run(f"busy {number}", Status.STARTED)
 
     outcome = tick(due_crawls)

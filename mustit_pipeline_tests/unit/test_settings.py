@@ -66,8 +66,8 @@ WRONG = [
     ("deletion_hold_share", "1.1", "less than or equal to 1"),
     ("deletion_sweeps", "0", "greater than or equal to 1"),
     ("recrawl", "nothing", "'everything'"),
-    ("trigger", "cron", "'dagster' or 'eventbridge'"),
-    ("task_transport", "kafka", "'postgres' or 'sqs'"),
+    ("trigger", "cron", "'dagster'"),
+    ("task_transport", "kafka", "'postgres'"),
     ("aws_endpoint_url", "localhost", "valid URL"),
     ("lake_uri", "gs://bucket", "s3://"),
 ]

@@ -3,14 +3,17 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.failures import SessionRefused
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -126,3 +129,24 @@ def test_one_source_alone_is_refetched_for_known_products_without_a_sweep(
         assert (done.execution.status, done.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
         assert [path in url for url in market.requested_urls() if "mustit-api" in url] == [True] * 4
         check_outcomes(database, done.execution.id)
+
+
+def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_resumed(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """It once waited slice after slice for ever, because waiting for an agent is no failure."""
+    market.add_seller("s", 2)
+    register(database, "s")
+    market.fault("reset", "session")
+    settings = make_settings(base_url=marketplace.url, session_patience_seconds=0.5)
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+
+    with pytest.raises(SessionRefused):
+        work.sweep(60)
+
+    failed = work.now().execution
+    assert (failed.status, failed.error_code) == (ExecutionStatus.FAILED, "EXTERNAL_SESSION_REFUSED")
+    market.clear_faults()
+    crawls.resume(database, failed.id)
+    ended = crawl(database, make_settings(base_url=marketplace.url), "s").stored.execution
+    assert (ended.id, ended.status, ended.total_tasks) == (failed.id, ExecutionStatus.COMPLETED, 1 + 2 * 2)

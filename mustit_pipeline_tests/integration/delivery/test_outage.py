@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mustit_pipeline.delivery.relay import BREAKER_THRESHOLD, relay
+from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.conftest import MakeSettings
@@ -11,6 +11,8 @@ from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 Effects = Callable[[], list[tuple[int, int, str]]]
 LET_A_TRIAL_BE_DUE = "UPDATE circuit_breakers SET open_until = now() - interval '1 second'"
 LET_ALL_BE_DUE = "UPDATE product_outbox SET next_attempt_at = now() - interval '1 second' WHERE status = 'WAITING'"
+
+BREAKER_THRESHOLD = 5
 
 
 def sends(server: ProductServerControl) -> int:
