@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from mustit_pipeline.agents.builtin import BUILTIN
 from mustit_pipeline.agents.limiter import limits_of
@@ -84,13 +84,7 @@ def pool_status(connection: Connection, settings: Settings, now: datetime) -> Po
     pool, rows = agent_pool.read_pool(connection), agents.read_agents(connection)
     resting = [row.suspended_until for row in rows if row.suspended_until is not None]
     paused = pool.paused_until if pool.paused_until is not None and pool.paused_until > now else None
-    today = connection.execute(
-        text("""
-            SELECT coalesce(sum(requests_today), 0) FROM user_agents
-            WHERE requests_day = (CAST(:now AS timestamptz) AT TIME ZONE 'Asia/Seoul')::date
-        """),
-        {"now": now},
-    ).scalar_one()
+    today = agents.requests_today(connection, now)
     return PoolStatus(
         total=len(rows),
         available=sum(row.status is AgentStatus.AVAILABLE for row in rows),

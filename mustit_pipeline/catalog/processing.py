@@ -7,7 +7,7 @@ from datetime import datetime
 
 import orjson
 import structlog
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.diff import diff
@@ -67,19 +67,13 @@ def process(
         raw.retry_failed(connection, seller_id.value, attempts=RAW_ATTEMPTS)
     while True:
         with database.transaction() as connection:
-            _one_at_a_time(connection, seller_id)
+            raw.take_turns(connection, seller_id.value)
             bodies = _absorb_batch(connection, seller_id, batch, report)
             versions = _publish_batch(connection, seller_id, batch.versions, now(), report)
         if progress is not None:
             progress(report)
         if not bodies and not versions:
             return report
-
-
-def _one_at_a_time(connection: Connection, seller_id: SellerId) -> None:
-    """Two processors of one seller take turns, so that the order of bodies holds; other sellers go on."""
-    query = text("SELECT pg_advisory_xact_lock(hashtextextended('catalog ' || :seller, 0))")
-    connection.execute(query, {"seller": seller_id.value})
 
 
 def _absorb_batch(connection: Connection, seller_id: SellerId, batch: BatchSize, report: ProcessingReport) -> int:

@@ -122,7 +122,9 @@ class Fetcher:
                 return answer
             without_token += answer.seconds if answer.reason == "tokens" else 0.0
             if without_token > self._token_patience:
-                raise SessionRefused("/", f"for {self._token_patience:g} s; the last answer: {self._pool.token_trouble}")
+                raise SessionRefused(
+                    "/", f"for {self._token_patience:g} s; the last answer: {self._pool.token_trouble}"
+                )
             if loop.time() + answer.seconds > until:
                 raise NoAgentFree(answer.reason)
             await asyncio.sleep(answer.seconds)

@@ -5,14 +5,11 @@ seller busy, for ever. So a run holds a lock that PostgreSQL drops the moment it
 """
 
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from hashlib import blake2b
 
 import dagster as dg
-from sqlalchemy import func, select
 
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.presence import absent
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -24,27 +21,6 @@ UNFINISHED = [
 # From a run's start to its lock, and from the lock's end to the run's, a moment passes.
 GRACE_SECONDS = 60.0
 SETTLE_SECONDS = 1.0
-
-
-@contextmanager
-def present(database: Database, run_id: str) -> Generator[None]:
-    """Be seen alive as this run."""
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(select(func.pg_advisory_lock(_key(run_id))))
-        try:
-            yield
-        finally:
-            connection.execute(select(func.pg_advisory_unlock(_key(run_id))))
-
-
-def absent(database: Database, run_ids: Sequence[str]) -> set[str]:
-    """Those runs that no process is seen alive as."""
-    if not run_ids:
-        return set()
-    free = [func.pg_try_advisory_xact_lock(_key(run_id)) for run_id in run_ids]
-    with database.transaction() as connection:
-        answers = connection.execute(select(*free)).one()
-    return {run_id for run_id, answer in zip(run_ids, answers, strict=True) if answer}
 
 
 def unfinished_runs(
@@ -66,7 +42,3 @@ def unfinished_runs(
             if run is not None and run.status is dg.DagsterRunStatus.STARTED:
                 instance.report_run_failed(run, "The run's process is gone; the next run goes on from what is stored.")
     return [record.dagster_run for record in records if record.dagster_run.run_id not in dead]
-
-
-def _key(run_id: str) -> int:
-    return int.from_bytes(blake2b(run_id.encode(), digest_size=8).digest(), "big", signed=True)

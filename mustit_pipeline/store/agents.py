@@ -53,6 +53,15 @@ def read_agents(connection: Connection) -> list[AgentRow]:
     return [_agent_row(row) for row in rows]
 
 
+def requests_today(connection: Connection, now: datetime) -> int:
+    """How many requests all agents have sent on this day in Seoul."""
+    query = text("""
+        SELECT coalesce(sum(requests_today), 0) FROM user_agents
+        WHERE requests_day = (CAST(:now AS timestamptz) AT TIME ZONE 'Asia/Seoul')::date
+    """)
+    return connection.execute(query, {"now": now}).scalar_one()
+
+
 def read_agent(connection: Connection, agent_id: UUID) -> AgentRow:
     """One agent, or NotFound."""
     row = connection.execute(

@@ -123,6 +123,12 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
     cursor.close()
 
 
+def take_turns(connection: Connection, seller_id: str) -> None:
+    """Two processors of one seller wait for each other, so that the order of bodies holds; other sellers go on."""
+    query = text("SELECT pg_advisory_xact_lock(hashtextextended('catalog ' || :seller, 0))")
+    connection.execute(query, {"seller": seller_id})
+
+
 def pending(connection: Connection, seller_id: str, *, pages: int, products: int) -> list[RawRow]:
     """The next bodies of a seller to process, in processing order."""
     rows = connection.execute(_PENDING, {"seller_id": seller_id, "pages": pages, "products": products})

@@ -13,7 +13,6 @@ from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.presence import absent
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -24,6 +23,7 @@ from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.presence import absent
 from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
 from mustit_pipeline_tests.integration.crawls import differences, register

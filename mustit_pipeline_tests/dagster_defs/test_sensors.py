@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.worker import utc_now
-from mustit_pipeline.defs.presence import GRACE_SECONDS, present
+from mustit_pipeline.defs.presence import GRACE_SECONDS
 from mustit_pipeline.defs.sensors import (
     PartitionChanges,
     due_crawls,
@@ -24,6 +24,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import breakers
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.presence import present
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register

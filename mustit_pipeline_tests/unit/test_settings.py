@@ -34,6 +34,7 @@ WRONG = [
     ("redis_url", "http://:hunter2@h", "redis://host:6379/0"),
     ("base_url", "ftp://u:hunter2@h", "'http' or 'https'"),
     ("base_url", "http://", "valid URL"),
+    ("base_url", "http://user:hunter2@host", "without a user name or password"),
     ("listing_path", "api/listing", "absolute path"),
     ("listing_path", "/api/listing/", "absolute path"),
     ("listing_path", "/api/listing?x=1", "without a query"),
@@ -45,6 +46,7 @@ WRONG = [
     ("total_timeout_seconds", "nan", "finite number"),
     ("max_body_bytes", "1", "greater than or equal to 1024"),
     ("product_server_url", "product-server:hunter2", "'http' or 'https'"),
+    ("product_server_url", "http://user:hunter2@host", "without a user name or password"),
     ("token_key", "hunter2", "32 bytes in base64"),
     ("token_key", "비밀hunter2", "32 bytes in base64"),
     ("token_key", f"{KEY},:{OTHER_KEY}", "kid:key"),
@@ -57,7 +59,14 @@ WRONG = [
     ("suspend_seconds", "-1", "greater than 0"),
     ("breaker_min_available", "20%", "valid number"),
     ("breaker_cooldown_seconds", "0", "greater than 0"),
+    ("network_tries", "0", "greater than or equal to 1"),
+    ("session_patience_seconds", "0", "greater than 0"),
     ("task_max_retries", "-1", "greater than or equal to 0"),
+    ("crawls_at_once", "0", "greater than or equal to 1"),
+    ("product_server_connect_seconds", "0", "greater than 0"),
+    ("product_server_read_seconds", "0", "greater than 0"),
+    ("product_server_breaker_failures", "0", "greater than or equal to 1"),
+    ("product_server_breaker_seconds", "61", "less than or equal to 60"),
     ("relay_concurrent_sends", "0", "greater than or equal to 1"),
     ("outbox_max_retries", "51", "less than or equal to 50"),
     ("retry_base_seconds", "0", "greater than 0"),
@@ -228,3 +237,16 @@ def test_the_simulated_world_counts_only_while_somebody_holds_it_and_the_environ
         assert load(environment).base_url == announced["base_url"]
         found = load(environment, BASE_URL="http://127.0.0.1:3/")
         assert (found.base_url, found.product_server_url) == ("http://127.0.0.1:3", announced["product_server_url"])
+
+
+def test_every_secret_is_made_once_on_the_embedded_default(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = load(environment, HOME=str(tmp_path / "home"))
+    settings.make_secrets()
+    made = {
+        path.name: (path.read_text(), path.stat().st_mode & 0o777) for path in (tmp_path / "home/secrets").iterdir()
+    }
+    settings.make_secrets()
+    assert {path.name: path.read_text() for path in (tmp_path / "home/secrets").iterdir()} == {
+        name: text for name, (text, _) in made.items()
+    }
+    assert {name: mode for name, (_, mode) in made.items()} == {"token_key": 0o600, "jwt_secret": 0o600}
