@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -24,6 +25,7 @@ from mustit_pipeline.cli.runtime import (
 )
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, only_one, simulated_world
+from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
@@ -111,6 +113,9 @@ def _prepare(world: World, ground: Runtime) -> None:
                 continue
         for seller_id in SELLERS:
             ensure_partition(instance, seller_id)
+            # Whoever starts this wants to see a crawl, however recent the last one was; an INACTIVE seller stays so.
+            with suppress(Conflict):
+                open_or_join(ground.database, SellerId(seller_id), triggered_by="up", now=utc_now())
 
 
 def _wait_for_ui(settings: Settings, supervisor: Supervisor) -> None:
