@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import Connection
+
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
@@ -84,10 +86,15 @@ def cancel(database: Database, execution_id: ExecutionId, now: datetime) -> Stor
     """End an execution and its open tasks for good."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
-        stored.execution.cancel(now)
-        tasks.cancel_open(connection, stored.home)
-        executions.save(connection, stored.execution)
+        cancel_locked(connection, stored, now)
     return stored
+
+
+def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime) -> None:
+    """The same inside the caller's transaction, which holds the execution's lock."""
+    stored.execution.cancel(now)
+    tasks.cancel_open(connection, stored.home)
+    executions.save(connection, stored.execution)
 
 
 def give_up(database: Database, execution_id: ExecutionId, code: str, reason: str, now: datetime) -> None:

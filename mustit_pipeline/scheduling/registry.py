@@ -3,11 +3,12 @@
 import json
 from datetime import datetime
 
+from mustit_pipeline.crawling.executions import cancel_locked
 from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.schedule import CrawlingSchedule, ScheduleEvent
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.values import CrawlingInterval, OutboxId, ScheduleId, SellerId
-from mustit_pipeline.store import executions, sellers, tasks
+from mustit_pipeline.store import executions, sellers
 from mustit_pipeline.store.database import Database
 
 
@@ -53,9 +54,7 @@ def deactivate(database: Database, seller_id: SellerId, now: datetime) -> Seller
         sellers.add_scheduler_messages(connection, _messages(schedule))
         present = executions.find_open(connection, seller_id, lock=True)
         if present is not None:
-            present.execution.cancel(now)
-            tasks.cancel_open(connection, present.home)
-            executions.save(connection, present.execution)
+            cancel_locked(connection, present, now)
     return seller
 
 
