@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from mustit_pipeline.cli.runtime import (
     runtime,
     utc_now,
 )
+from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -61,6 +63,9 @@ def crawl(
     seller_id: Annotated[str, typer.Argument(metavar="ID", help="A registered seller.")],
     full: Annotated[bool, typer.Option("--full", help="Refetch every product.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Fetch at most so many products.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many requests it takes, and how long at best.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run one seller's crawl to its end, here and now.
@@ -68,6 +73,9 @@ def crawl(
     Example: `mustit crawl dmont --limit 20`
     """
     key = SellerId(seller_id)
+    if dry_run:
+        _tell_estimate(key, limit, as_json=as_json)
+        return
     with runtime() as ground, dagster_instance(ground.settings) as instance:
         try:
             summary = run_crawl(ground, instance, key, full=full, limit=limit, quiet=as_json)
@@ -167,6 +175,29 @@ def _nothing_opened(seller_id: SellerId, error: Conflict) -> dict[str, Any]:
         "errorCode": error.code,
         "message": message_of(error),
     }
+
+
+def _tell_estimate(seller_id: SellerId, limit: int | None, *, as_json: bool) -> None:
+    with runtime() as ground:
+        cost = estimate(ground.database, ground.settings, seller_id, limit=limit)
+    if as_json:
+        seconds = None if cost.seconds is None else round(cost.seconds, 1)
+        print_json(
+            {
+                "sellerId": seller_id.value,
+                "products": cost.products,
+                "requests": cost.requests,
+                "availableAgents": cost.agents,
+                "seconds": seconds,
+            }
+        )
+        return
+    time = "no agent is available" if cost.seconds is None else f"{timedelta(seconds=round(cost.seconds))} at best"
+    out.print(
+        f"{seller_id}: {cost.products} products, {cost.requests} requests, {time} with {cost.agents} agents",
+        markup=False,
+        highlight=False,
+    )
 
 
 def _tell(summary: CrawlSummary) -> None:

@@ -86,6 +86,19 @@ def test_a_failed_task_makes_the_crawl_exit_1_and_the_rest_is_kept(world: World)
     assert crawled.document["changes"] == {"CREATED": 2}
 
 
+def test_a_dry_run_says_what_a_crawl_would_cost_and_opens_nothing(world: World) -> None:
+    world.register("estimated", 12)
+
+    told = world.mustit("crawl", "estimated", "--dry-run", "--json", MUSTIT_PAGE_SIZE="5")
+    limited = world.mustit("crawl", "estimated", "--dry-run", "--limit", "2")
+
+    assert told.code == limited.code == 0
+    assert (told.document["products"], told.document["requests"]) == (12, 1 + 3 + 24)
+    assert "2 products, 6 requests" in limited.out
+    assert world.mustit("execution", "list", "--seller", "estimated", "--json").document == []
+    assert world.mustit("crawl", "nobody", "--dry-run").code == 1
+
+
 def test_a_marketplace_that_does_not_answer_fails_the_crawl_with_its_reason(world: World) -> None:
     mustit, seller = world.mustit, "unreachable"
     world.register(seller, 1)
