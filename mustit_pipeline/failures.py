@@ -11,6 +11,8 @@ from mustit_pipeline.domain.errors import ExternalFailure
 RetryAfter: TypeAlias = float
 """Seconds from the moment the answer arrived; never negative, always finite, not capped."""
 
+# A sound answer about somebody else's product.
+WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
 _DELAY = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 # No cap in any practical sense (31,000 years); it keeps arithmetic on the value finite.
 _LONGEST_DELAY = 1e12

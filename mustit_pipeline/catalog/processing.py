@@ -15,7 +15,7 @@ from mustit_pipeline.catalog.product_data import Document, Sources, merge
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.failures import WRONG_SELLER, MalformedBody
 from mustit_pipeline.marketplace.models import ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store import executions, outbox, products, raw
@@ -24,7 +24,6 @@ from mustit_pipeline.store.products import AbsorbedProduct, NewVersion, StoredPr
 from mustit_pipeline.store.raw import RawFailure, RawRow
 
 RAW_ATTEMPTS = 3
-WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
 UNREADABLE = "INVARIANT_BODY_UNREADABLE"
 

@@ -10,12 +10,11 @@ from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.failures import FetchError, NotFoundAnswer
+from mustit_pipeline.failures import WRONG_SELLER, FetchError, NotFoundAnswer
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.tasks import LeasedTask
 
 LONGEST_BACKOFF_SECONDS = 60.0
-WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
 
 
 def utc_now() -> datetime:
