@@ -1,22 +1,29 @@
 """Every setting in one place, read once from the environment (prefix MUSTIT_)."""
 
-import base64
-import fcntl
-import json
-import os
-import secrets
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from mustit_pipeline.agent_settings import AgentSettings
+from mustit_pipeline.made_secrets import TokenKey, made_once
+from mustit_pipeline.simulated_world import SimulatedWorldSource, simulated_world_file
+
+__all__ = ["Settings", "SettingsError", "TokenKey", "load_settings", "settings_page", "simulated_world_file"]
 
 T = TypeVar("T")
 PREFIX = "MUSTIT_"
 MARKETPLACE = "https://m.web.mustit.co.kr"
 LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
+# Pairs of settings of which the second cannot be the smaller one.
+ORDERED = (
+    ("database_connections", "database_max_connections"),
+    ("health_floor", "health_recovered"),
+    ("storm_pause_seconds", "storm_longest_pause_seconds"),
+)
 
 
 class SettingsError(Exception):
@@ -34,27 +41,7 @@ def _http_url(value: object) -> str:
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 
 
-class TokenKey:
-    """The AES-256 keys that protect tokens at rest: the first encrypts, all decrypt."""
-
-    def __init__(self, text: str) -> None:
-        self.keys: dict[str, bytes] = {}
-        for number, part in enumerate(text.split(",")):
-            kid, colon, encoded = part.strip().rpartition(":")
-            try:
-                key = base64.b64decode(encoded, validate=True)
-            except ValueError as error:
-                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
-            if len(key) != 32 or (colon and not kid):
-                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
-            name = kid or f"k{number}"
-            if name in self.keys:
-                raise ValueError(f"names the key id {name!r} twice")
-            self.keys[name] = key
-        self.current = next(iter(self.keys))
-
-
-class Settings(BaseSettings):
+class Settings(AgentSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
@@ -64,6 +51,8 @@ class Settings(BaseSettings):
     home: Path = Field(Path(".mustit"), description="Where the embedded servers, their data and made secrets live")
     database_url: str | None = Field(None, description="Business database; without it PostgreSQL is embedded")
     dagster_database_url: str | None = Field(None, description="Dagster's own database")
+    database_connections: int = Field(10, ge=1, le=1000, description="Connections to the database a process keeps")
+    database_max_connections: int = Field(50, ge=1, le=1000, description="And how many it opens when all are in use")
     dagster_port: int = Field(3000, ge=1, le=65535, description="Port of the Dagster UI")
     api_port: int = Field(8000, ge=1, le=65535, description="Port of the REST API and the console")
     redis_url: str | None = Field(
@@ -84,33 +73,50 @@ class Settings(BaseSettings):
     token_key: SecretStr | None = Field(None, description="32 bytes in base64; `kid:key[,kid:key]` for rotation")
     jwt_secret: SecretStr | None = Field(None, description="Signs the admin API's tokens; at least 32 characters")
 
-    requests_per_hour: int = Field(80, ge=1, description="Requests per agent in any window of WINDOW_SECONDS")
-    window_seconds: float = Field(3600, gt=0, description="Length of the sliding window")
-    min_request_gap_seconds: float = Field(1.0, ge=0, description="Pause between two requests of an agent; 0 = none")
     max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
-    suspend_seconds: float = Field(3600, gt=0, description="How long a throttled agent rests")
-    breaker_min_available: float = Field(0.2, ge=0, le=1, description="Below this share of AVAILABLE agents calls stop")
-    breaker_cooldown_seconds: float = Field(600, gt=0, description="Until an open breaker tries one request")
-
     network_tries: int = Field(3, ge=1, le=10, description="Tries of one request inside a task when the network breaks")
+    network_longest_backoff_seconds: float = Field(10, gt=0, description="Longest pause between two such tries")
     session_patience_seconds: float = Field(
         30, gt=0, description="How long a new crawl waits for a session token before it fails"
     )
     task_max_retries: int = Field(2, ge=0, le=10, description="Retries of a crawl task after its first attempt")
+    task_longest_backoff_seconds: float = Field(60, gt=0, description="Longest pause before such a retry")
+    task_max_releases: int = Field(
+        5, ge=1, le=100, description="Workers in a row that a task may lose; the last fails it"
+    )
+    raw_max_attempts: int = Field(
+        3, ge=1, le=100, description="Times that a stored body is processed before only a replay"
+    )
+    runs_at_once: int = Field(
+        6, ge=1, le=1000, description="Dagster runs at once; more than CRAWLS_AT_ONCE, so that others get through"
+    )
     crawls_at_once: int = Field(
         4, ge=1, le=100, description="Crawl runs that the due_crawls sensor keeps going at once"
     )
     relay_concurrent_sends: int = Field(
         20, ge=1, le=500, description="Events on their way to the product server at once"
     )
+    relay_batch: int = Field(100, ge=1, le=1000, description="Outbox rows that a relay claims at once")
+    relay_lease_seconds: float = Field(60, gt=0, description="How long a claimed row stays with a silent relay")
+    relay_longest_backoff_seconds: float = Field(300, gt=0, description="Longest pause before a row is sent again")
     product_server_connect_seconds: float = Field(3.0, gt=0, description="To open a connection to the product server")
     product_server_read_seconds: float = Field(5.0, gt=0, description="For the product server's answer")
     product_server_breaker_failures: int = Field(5, ge=1, description="Connection failures in a row that stop sending")
     product_server_breaker_seconds: float = Field(30, gt=0, le=60, description="Until sending is tried again")
     outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
+    outbox_flaky_factor: int = Field(
+        10, ge=1, le=100, description="So many times OUTBOX_MAX_RETRIES while the product server fails now and then"
+    )
     retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
     lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")
     crawl_slice_seconds: float = Field(600, gt=0, description="How long one run works on a crawl before the next one")
+    slice_max_crashes: int = Field(
+        5, ge=1, le=100, description="Crashes in a row, and no step further, that fail a crawl"
+    )
+    slice_backoff_seconds: float = Field(
+        60, gt=0, description="Pause after a crawl's second crash in a row; doubled then"
+    )
+    slice_longest_backoff_seconds: float = Field(600, gt=0, description="Longest pause before such a crawl goes on")
     deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
     deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
     recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
@@ -181,6 +187,10 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither"
             )
+        for least, most in ORDERED:
+            if getattr(self, least) > getattr(self, most):
+                names = f"{PREFIX}{least.upper()} is {getattr(self, least)} and {PREFIX}{most.upper()}"
+                raise ValueError(f"{names} {getattr(self, most)}: the second cannot be the smaller one")
         return self
 
     @property
@@ -214,7 +224,7 @@ class Settings(BaseSettings):
     def _made(self, name: str, read: Callable[[str], T]) -> T:
         """A secret of 32 bytes in base64 that was made here once."""
         try:
-            return read(_made_once(self.home, name, lambda: base64.b64encode(secrets.token_bytes(32)).decode()))
+            return read(made_once(self.home, name))
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"{self.home}/secrets/{name}, made because {PREFIX}{name.upper()} is not set, cannot be used: {error}"
@@ -229,58 +239,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _SimulatedWorld(settings_cls)
-
-
-class _SimulatedWorld(PydanticBaseSettingsSource):
-    """The simulated servers that a running `mustit up` of the same HOME announces; the environment wins over them."""
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        # Unlike Path.expanduser this leaves an unknown account to the field's own check.
-        home = os.path.expanduser(os.environ.get(PREFIX + "HOME") or ".mustit")
-        return read_simulated_world(Path(home))
-
-
-def simulated_world_file(home: Path) -> Path:
-    """Where `mustit up` announces its simulated servers; it holds a lock on the file for as long as they run."""
-    return home / "run" / "simulated.json"
-
-
-def read_simulated_world(home: Path) -> dict[str, Any]:
-    """The announced servers, or nothing when nobody holds the announcement any more."""
-    try:
-        with simulated_world_file(home).open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return {}
-
-
-def _made_once(home: Path, name: str, make: Any) -> str:
-    """A secret kept in a file of its own with mode 0600; whoever comes first makes it."""
-    folder = home / "secrets"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    target = folder / name
-    if not target.exists():
-        fresh = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
-        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(make())
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(fresh, target)
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
-    return target.read_text()
+        return init_settings, env_settings, SimulatedWorldSource(settings_cls)
 
 
 @lru_cache(maxsize=1)
@@ -319,7 +278,9 @@ def settings_page() -> str:
         "| variable | default | what it is |",
         "|---|---|---|",
     ]
-    for name, field in Settings.model_fields.items():
+    # A base class's fields come first, but people look for the servers first.
+    fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in AgentSettings.model_fields)
+    for name, field in fields:
         default = "" if field.default is None else f"`{field.default}`"
         lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
     return "\n".join(lines) + "\n"

@@ -8,19 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from mustit_pipeline.domain.limits import LONGEST_RETRY_AFTER_SECONDS
+from mustit_pipeline.agents.rules import agent_rules, storm_rules
+from mustit_pipeline.domain.limits import HEALTH_MAX
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.domain.storm import StormRules
 from mustit_pipeline.domain.user_agent import UserAgent
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import agent_pool, agents
-
-STORM_SECONDS = 5.0
-STORM_AGENTS = 5
-STORM_SHARE = 0.5
-FIRST_PAUSE = 2.0
-LONGEST_PAUSE = 600.0
-# After a pause the host must have been calm for this long, or for as long as the pause, before the next starts small.
-CALM_SECONDS = 60.0
 
 THROTTLED = "throttled by the marketplace"
 UNWELL = "too many failed calls"
@@ -51,14 +45,15 @@ def judge(
     """Apply answers to their agents' health; whoever falls too low rests, and the breaker looks at who is left."""
     failed = list(failures)
     now = agent_pool.read_pool(connection, lock=bool(failed)).now
-    changed = agents.lock_agents(connection, {*successes, *(failure.agent_id for failure in failed)})
+    judged = {*successes, *(failure.agent_id for failure in failed)}
+    changed = agents.lock_agents(connection, judged, agent_rules(settings))
     known = {agent.id.value: agent for agent in changed}
     for agent_id, times in successes.items():
-        for _ in range(min(times, 20) if agent_id in known else 0):
+        for _ in range(min(times, HEALTH_MAX) if agent_id in known else 0):
             known[agent_id].success()
     for failure in failed:
         if (agent := known.get(failure.agent_id)) is not None:
-            _apply(agent, failure.outcome, now, settings.suspend_seconds)
+            _apply(agent, failure.outcome, now)
     agents.save_agents(connection, changed, UNWELL)
     for failure in failed:
         if failure.outcome is Outcome.UNAUTHORIZED:
@@ -67,11 +62,11 @@ def judge(
         judge_breaker(connection, settings)
 
 
-def _apply(agent: UserAgent, outcome: Outcome, now: datetime, suspend_seconds: float) -> None:
+def _apply(agent: UserAgent, outcome: Outcome, now: datetime) -> None:
     if outcome is Outcome.SERVER_ERROR:
-        agent.server_error(now, suspend_seconds)
+        agent.server_error(now)
     elif outcome in (Outcome.FAILED, Outcome.UNAUTHORIZED):
-        agent.failure(now, suspend_seconds)
+        agent.failure(now)
 
 
 def throttle(
@@ -79,53 +74,48 @@ def throttle(
 ) -> bool:
     """One 429, whose answer is already among the written bookings; True if it was part of a storm."""
     pool = agent_pool.read_pool(connection, lock=True)
-    asked = capped(retry_after)
+    rules = agent_rules(settings)
+    asked = rules.honoured(retry_after)
     if pool.paused_until is not None and pool.now - timedelta(seconds=booked_ago) < pool.paused_until:
         # Sent before the host's pause was over: still the same event, which no agent is to blame for.
         agents.drop_session(connection, agent_id)
         until = max(pool.paused_until, pool.now + timedelta(seconds=asked))
         agent_pool.pause_host(connection, until, pool.pause_seconds, pool.pause_level)
         return True
-    throttled = agents.lock_agents(connection, [agent_id])
+    throttled = agents.lock_agents(connection, [agent_id], rules)
     for agent in throttled:
-        agent.throttled(asked, pool.now, settings.suspend_seconds)
+        agent.throttled(asked, pool.now)
     agents.save_agents(connection, throttled, THROTTLED, throttled_at=pool.now)
-    storm = _calm_storm(connection, pool, asked)
+    storm = _calm_storm(connection, settings, pool, asked)
     judge_breaker(connection, settings)
     return storm
 
 
-def _calm_storm(connection: Connection, pool: agent_pool.PoolRow, asked: float) -> bool:
-    since = pool.now - timedelta(seconds=STORM_SECONDS)
+def _calm_storm(connection: Connection, settings: Settings, pool: agent_pool.PoolRow, asked: float) -> bool:
+    rules = storm_rules(settings)
+    since = pool.now - timedelta(seconds=rules.window_seconds)
     if pool.paused_until is not None:
         since = max(since, pool.paused_until)
     recent = agent_pool.read_recent_answers(connection, since)
-    if len(recent.agents) < STORM_AGENTS or recent.throttled < STORM_SHARE * recent.answers:
+    if not rules.is_storm(agents=len(recent.agents), throttled=recent.throttled, answers=recent.answers):
         return False
-    caught = [a for a in agents.lock_agents(connection, recent.agents) if a.status is AgentStatus.SUSPENDED]
+    locked = agents.lock_agents(connection, recent.agents, agent_rules(settings))
+    caught = [agent for agent in locked if agent.status is AgentStatus.SUSPENDED]
     for agent in caught:
         agent.return_from_storm()
     agents.save_agents(connection, caught, None)
-    level, pause = next_pause(pool, asked)
+    level, pause = next_pause(rules, pool, asked)
     agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
     return True
 
 
-def next_pause(pool: agent_pool.PoolRow, asked: float) -> tuple[int, float]:
+def next_pause(rules: StormRules, pool: agent_pool.PoolRow, asked: float) -> tuple[int, float]:
     """The level of the next pause of the host and its length: twice the last one unless the host was calm since."""
     level = 0
     if pool.paused_until is not None:
-        calm = timedelta(seconds=max(CALM_SECONDS, pool.pause_seconds))
-        level = min(pool.pause_level + 1, 20) if pool.now < pool.paused_until + calm else 0
-    return level, max(asked, min(LONGEST_PAUSE, FIRST_PAUSE * 2**level))
-
-
-def capped(retry_after: float | None) -> float:
-    """What the server asks for, in seconds: nothing odd, nothing negative, at most a day."""
-    # Written so that a NaN, which compares as false, counts as nothing.
-    if retry_after is None or not retry_after > 0:
-        return 0.0
-    return min(retry_after, LONGEST_RETRY_AFTER_SECONDS)
+        since = (pool.now - pool.paused_until).total_seconds()
+        level = rules.next_level(pool.pause_level, last_pause=pool.pause_seconds, since_pause=since)
+    return level, rules.pause(level, asked)
 
 
 def judge_breaker(connection: Connection, settings: Settings) -> bool:

@@ -258,7 +258,7 @@ class AgentPool:
         def read(connection: Connection) -> list[AgentRow]:
             rows, now = read_agents(connection), agent_pool.read_pool(connection).now
             if any(row.suspended_until is not None and row.suspended_until <= now for row in rows):
-                roster.recover_suspended(connection, now)
+                roster.recover_suspended(connection, settings, now)
                 rows = read_agents(connection)
             available = sum(row.status is AgentStatus.AVAILABLE for row in rows)
             if available < len(rows) * (settings.breaker_min_available + 0.01):

@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents.builtin import BUILTIN
 from mustit_pipeline.agents.limiter import limits_of
+from mustit_pipeline.agents.rules import agent_rules
 from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.states import AGENT, AgentStatus
-from mustit_pipeline.domain.user_agent import UserAgent
+from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.domain.values import UserAgentId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import agent_bookings, agent_pool, agents
@@ -109,21 +110,22 @@ def circuit_of(open_until: datetime | None, now: datetime) -> Circuit:
 
 
 def block(connection: Connection, agent_id: UUID) -> AgentRow:
-    """An admin takes an agent out of use."""
-    return _change(connection, agent_id, UserAgent.block, "blocked by an admin")
+    """An admin takes an agent out of use; no rule has a say in that."""
+    return _change(connection, AgentRules(), agent_id, UserAgent.block, "blocked by an admin")
 
 
-def unblock(connection: Connection, agent_id: UUID) -> AgentRow:
+def unblock(connection: Connection, settings: Settings, agent_id: UUID) -> AgentRow:
     """An admin lets an agent work again."""
-    return _change(connection, agent_id, UserAgent.unblock, None)
+    return _change(connection, agent_rules(settings), agent_id, UserAgent.unblock, None)
 
 
-def recover_suspended(connection: Connection, now: datetime) -> int:
+def recover_suspended(connection: Connection, settings: Settings, now: datetime) -> int:
     """Let every agent whose rest is over work again; says how many."""
     agent_pool.read_pool(connection, lock=True)
     resting = AGENT.sources("recover")
     due = [row.agent_id for row in agents.read_agents(connection) if row.status in resting]
-    rested = [agent for agent in agents.lock_agents(connection, due) if agent.is_recoverable(now)]
+    locked = agents.lock_agents(connection, due, agent_rules(settings))
+    rested = [agent for agent in locked if agent.is_recoverable(now)]
     for agent in rested:
         agent.recover(now)
     agents.save_agents(connection, rested, None)
@@ -131,11 +133,11 @@ def recover_suspended(connection: Connection, now: datetime) -> int:
 
 
 def _change(
-    connection: Connection, agent_id: UUID, change: Callable[[UserAgent], None], reason: str | None
+    connection: Connection, rules: AgentRules, agent_id: UUID, change: Callable[[UserAgent], None], reason: str | None
 ) -> AgentRow:
     agent_pool.read_pool(connection, lock=True)
     agents.read_agent(connection, agent_id)
-    locked = agents.lock_agents(connection, [agent_id])
+    locked = agents.lock_agents(connection, [agent_id], rules)
     for agent in locked:
         change(agent)
     agents.save_agents(connection, locked, reason)

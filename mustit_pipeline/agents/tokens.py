@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import structlog
 from sqlalchemy import Connection
 
+from mustit_pipeline.agents.rules import agent_rules
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.failures import FetchError, NetworkFailure, Throttled
@@ -52,6 +53,7 @@ class TokenDesk:
         self._database = database
         self._client = client
         self._vault = SessionVault(settings.token_keys())
+        self._rules = agent_rules(settings)
         self._lease = settings.total_timeout_seconds + BUSY_SECONDS + 5.0
         self._held: dict[UUID, _Held] = {}
         self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
@@ -187,7 +189,7 @@ class TokenDesk:
     def _reseal(self, agent_id: UUID, stored: SealedSession, session: Session) -> None:
         sealed = self._vault.seal(agent_id, stored.token_no, session)
         with self._database.transaction() as connection:
-            for agent in agents.lock_agents(connection, [agent_id]):
+            for agent in agents.lock_agents(connection, [agent_id], self._rules):
                 agents.store_session(connection, agent_id, sealed, agent, resealed=True)
 
     def _claim(self, agent_id: UUID, owner: UUID) -> int | None:
@@ -211,14 +213,14 @@ class TokenDesk:
             for agent in self._mine(connection, agent_id, owner):
                 if counts:
                     agent.issue_failed()
-                    agents.save_agents(connection, [agent], "no token was issued three times in a row")
+                    reason = f"no token was issued {agent.issue_failures} times in a row"
+                    agents.save_agents(connection, [agent], reason)
                 return agent.status is AgentStatus.BLOCKED
         return False
 
-    @staticmethod
-    def _mine(connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
+    def _mine(self, connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
         """The agent, locked, if this issue still has the right to change it."""
-        locked = agents.lock_agents(connection, [agent_id])
+        locked = agents.lock_agents(connection, [agent_id], self._rules)
         if not agents.release_issue(connection, agent_id, owner):
             return []
         return [agent for agent in locked if agent.status is AgentStatus.AVAILABLE]

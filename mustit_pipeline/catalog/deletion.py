@@ -7,8 +7,13 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
+from mustit_pipeline.domain.deletion import DeletionHold
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.product import Product, absent_long_enough
 from mustit_pipeline.domain.states import LifeCycle
-from mustit_pipeline.store import deletions, outbox, products
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.store import deletions, holds, outbox, products, raw
+from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.products import NewVersion
 
@@ -29,6 +34,7 @@ def judge_sweep(connection: Connection, stored: StoredExecution, *, hold_share: 
     """Count the absences of a complete sweep, or hold them all back where they are too many to believe."""
     execution = stored.execution
     seller_id = execution.seller_id.value
+    holds.wait_for_decision(connection, seller_id)
     found = deletions.absence(connection, seller_id, execution.id.value, execution.created_at)
     absent = len(found.absent)
     vanished = stored.listed_count == 0 and found.live > 0
@@ -39,7 +45,7 @@ def judge_sweep(connection: Connection, stored: StoredExecution, *, hold_share: 
     deletions.close_hold(connection, seller_id)
     gone = [*found.absent, *found.absent_unpublished]
     missed = deletions.count_missed(connection, seller_id, gone) if gone else {}
-    candidates = [item_no for item_no, times in missed.items() if times >= sweeps]
+    candidates = [item_no for item_no, times in missed.items() if absent_long_enough(times, sweeps)]
     return SweepJudgement(found.live, absent, held=False, candidates=candidates)
 
 
@@ -49,12 +55,63 @@ def delete_confirmed(
     """Delete products that their detail page confirmed to be gone; returns how many were published before."""
     if not item_nos:
         return 0
-    seller_id = stored.execution.seller_id
-    gone = [entry.product for entry in products.lock(connection, seller_id.value, item_nos).values()]
+    execution = stored.execution
+    gone = [entry.product for entry in products.lock(connection, execution.seller_id.value, item_nos).values()]
     gone = [product for product in gone if product.is_deletion_candidate(sweeps)]
     published = [product for product in gone if product.delete(at, sweeps=sweeps)]
-    versions = [NewVersion(product, LifeCycle.DELETED, [], [], None, None) for product in published]
-    products.store_states(connection, [(product, None) for product in gone])
-    products.publish(connection, seller_id.value, stored.execution.id.value, versions)
-    outbox.enqueue(connection, seller_id, versions, at)
+    _Deletion(execution.seller_id, execution.id, gone, published).store(connection, at)
     return len(published)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a hold ended, and which products that deleted; the others of it had been seen again."""
+
+    hold: DeletionHold
+    deleted: list[int]
+
+
+def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
+    """Delete what is still absent of a hold, with versions and events, in one transaction."""
+    with database.transaction() as connection:
+        found = holds.find(connection, wanted)
+        seller_id = found.seller_id
+        # First, as a processor takes it before its products: nobody publishes these in between.
+        raw.take_turns(connection, seller_id.value)
+        hold = holds.lock(connection, found.id)
+        hold.approve(at)
+        # Looked up after the products are locked: a sweep that is seeing one of them right now ends first.
+        locked = products.lock(connection, seller_id.value, hold.item_nos)
+        gone = [locked[item_no].product for item_no in holds.still_absent(connection, hold)]
+        published = [product for product in gone if product.delete(at, approved=True)]
+        _Deletion(seller_id, hold.execution_id, gone, published).store(connection, at)
+        holds.decide(connection, hold)
+    deleted = [product.item_no.value for product in gone]
+    log.info("held deletions approved", seller_id=seller_id.value, deleted=len(deleted), held=len(hold.item_nos))
+    return Decision(hold, deleted)
+
+
+def reject(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
+    """Close a hold and delete nothing; a sweep that still misses too much opens the next one."""
+    with database.transaction() as connection:
+        hold = holds.lock(connection, holds.find(connection, wanted).id)
+        hold.reject(at)
+        holds.decide(connection, hold)
+    return Decision(hold, [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """Products that are gone, whose they are, and the sweep that says so."""
+
+    seller_id: SellerId
+    execution_id: ExecutionId
+    gone: Sequence[Product]
+    published: Sequence[Product]
+
+    def store(self, connection: Connection, at: datetime) -> None:
+        """Product, version, change set and outbox row, all in the caller's transaction."""
+        versions = [NewVersion(product, LifeCycle.DELETED, [], [], None, None) for product in self.published]
+        products.store_states(connection, [(product, None) for product in self.gone])
+        products.publish(connection, self.seller_id.value, self.execution_id.value, versions)
+        outbox.enqueue(connection, self.seller_id, versions, at)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.catalog.product_data import Document, Sources, merge
+from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -23,7 +24,6 @@ from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.products import AbsorbedProduct, NewVersion, StoredProduct, Unpublished
 from mustit_pipeline.store.raw import RawFailure, RawRow
 
-RAW_ATTEMPTS = 3
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
 UNREADABLE = "INVARIANT_BODY_UNREADABLE"
 
@@ -58,12 +58,13 @@ def process(
     *,
     now: Callable[[], datetime],
     batch: BatchSize = USUAL_BATCH,
+    raw_attempts: int = RAW_MAX_ATTEMPTS,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
     """Process everything that waits for a seller, batch by batch, each in one transaction."""
     report = ProcessingReport()
     with database.transaction() as connection:
-        raw.retry_failed(connection, seller_id.value, attempts=RAW_ATTEMPTS)
+        raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
     while True:
         with database.transaction() as connection:
             raw.take_turns(connection, seller_id.value)

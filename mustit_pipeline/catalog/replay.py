@@ -1,18 +1,56 @@
 """Failed bodies, processed once more after a fix and without crawling again."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import raw
+from mustit_pipeline.store import raw, raw_listing
 from mustit_pipeline.store.database import Database
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay did: a report per seller, and how many bodies a newer one of the same call has made pointless."""
+
+    reports: dict[str, ProcessingReport]
+    reopened: int
+    outdated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """How far a replay has come: bodies processed so far, of how many."""
+
+    bodies: int
+    total: int
+
+
 def replay_failed(
-    database: Database, *, seller_id: SellerId | None, since: datetime | None, now: Callable[[], datetime]
-) -> dict[str, ProcessingReport]:
-    """Process the failed bodies of one seller or of all, however often they have been tried; a report per seller."""
+    database: Database,
+    *,
+    seller_id: SellerId | None,
+    since: datetime | None,
+    now: Callable[[], datetime],
+    progress: Callable[[Replaying], None] | None = None,
+) -> Replay:
+    """Process the failed bodies of one seller or of all, however often they have been tried."""
     with database.transaction() as connection:
+        failed = raw_listing.count_failed(connection, seller_id, since)
         sellers = raw.replay_failed(connection, None if seller_id is None else seller_id.value, since)
-    return {seller: process(database, SellerId(seller), now=now) for seller in sorted(sellers)}
+        outdated = raw_listing.count_failed(connection, seller_id, since)
+    reopened = failed - outdated
+    reports: dict[str, ProcessingReport] = {}
+    done = 0
+
+    def tell(report: ProcessingReport) -> None:
+        if progress is not None:
+            # Bodies that waited anyway are processed on the way.
+            bodies = done + report.bodies
+            progress(Replaying(bodies, max(reopened, bodies)))
+
+    for seller in sorted(sellers):
+        reports[seller] = process(database, SellerId(seller), now=now, progress=tell)
+        done += reports[seller].bodies
+    return Replay(reports, reopened, outdated)

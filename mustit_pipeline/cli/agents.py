@@ -7,7 +7,8 @@ import typer
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import runtime, utc_now
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.values import UserAgentId
 from mustit_pipeline.store.agents import AgentRow
 
@@ -98,7 +99,7 @@ def block(agent_id: Id, as_json: Json = False) -> None:
 def unblock(agent_id: Id, as_json: Json = False) -> None:
     """Let a blocked agent work again, with a new token."""
     with runtime() as ground, ground.database.transaction() as connection:
-        _say(roster.unblock(connection, UserAgentId(agent_id).value), as_json)
+        _say(roster.unblock(connection, ground.settings, UserAgentId(agent_id).value), as_json)
 
 
 def _say(agent: AgentRow, as_json: bool) -> None:

@@ -15,8 +15,8 @@ from mustit_pipeline.cli.runtime import (
     ensure_partition,
     failure_reason,
     runtime,
-    utc_now,
 )
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.domain.errors import Conflict

@@ -12,10 +12,12 @@ from rich.text import Text
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
-from mustit_pipeline.cli.runtime import dagster_instance, utc_now
+from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
-from mustit_pipeline.store import agents, outbox, schema
+from mustit_pipeline.store import agents, holds, outbox, schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 KEY_SAMPLE = 200
@@ -98,6 +100,7 @@ def _database(settings: Settings, database: Database) -> Iterator[Finding]:
         yield _token_key(settings, database)
         yield _agents(settings, database)
         yield _outbox(database)
+        yield _held_deletions(database)
     yield _redis(settings)
     yield _daemon(settings)
 
@@ -157,8 +160,20 @@ def _outbox(database: Database) -> Finding:
         counts = outbox.counts(connection)
     detail = f"{counts.waiting} waiting, {counts.sending} in flight, {counts.failed} failed"
     if counts.failed:
-        return Finding("outbox", Health.WARNING, detail, "Their reasons are in product_outbox.last_error.")
+        return Finding(
+            "outbox", Health.WARNING, detail, "See `mustit outbox list --status FAILED`, then `mustit outbox retry`."
+        )
     return Finding("outbox", Health.OK, detail)
+
+
+def _held_deletions(database: Database) -> Finding:
+    """Whether a sweep missed more than can be believed, and waits for somebody to decide."""
+    with database.reading() as connection:
+        found = holds.newest(connection, status=HoldStatus.OPEN, seller_id=None, limit=5)
+    if not found.rows:
+        return Finding("held deletions", Health.OK, "none")
+    of = ", ".join(f"{len(hold.item_nos)} of {hold.seller_id}" for hold in found.rows) + (" …" if found.more else "")
+    return Finding("held deletions", Health.WARNING, of, "See `mustit deletions list`, then approve or reject.")
 
 
 def _redis(settings: Settings) -> Finding:

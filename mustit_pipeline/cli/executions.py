@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import runtime, utc_now
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.store import executions

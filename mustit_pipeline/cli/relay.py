@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, runtime
 from mustit_pipeline.store import outbox
@@ -31,6 +31,8 @@ def relay(as_json: Json = False) -> None:
             f"waiting {report['waiting']}",
             highlight=False,
         )
+    if report["failed"]:
+        err.print("`mustit outbox list --status FAILED` says why.", highlight=False)
     raise typer.Exit(1 if report["failed"] else 0)
 
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +25,6 @@ ROOT = Path(__file__).parents[2]
 
 class RunFailed(Exception):
     """A Dagster run could not do its work; the message says why."""
-
-
-def utc_now() -> datetime:
-    """The commands' clock."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +88,7 @@ def dagster_environment(settings: Settings) -> dict[str, str]:
         "DAGSTER_STORAGE_URL": url.render_as_string(hide_password=False),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "MUSTIT_HOME": str(settings.home),
+        "MUSTIT_RUNS_AT_ONCE": str(settings.runs_at_once),
     }
 
 

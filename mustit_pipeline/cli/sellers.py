@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import announce_partition, runtime, utc_now
+from mustit_pipeline.cli.runtime import announce_partition, runtime
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

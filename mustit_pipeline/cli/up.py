@@ -21,10 +21,10 @@ from mustit_pipeline.cli.runtime import (
     dagster_instance,
     ensure_partition,
     runtime,
-    utc_now,
 )
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, only_one, simulated_world
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

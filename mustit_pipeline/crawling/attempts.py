@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from mustit_pipeline.agents.pool import Booking
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
@@ -14,20 +14,14 @@ from mustit_pipeline.failures import WRONG_SELLER, FetchError, NotFoundAnswer
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.tasks import LeasedTask
 
-LONGEST_BACKOFF_SECONDS = 60.0
-
-
-def utc_now() -> datetime:
-    """The one clock of the crawl."""
-    return datetime.now(UTC)
-
 
 class Attempts:
     """Makes attempts for one worker; never raises for what the marketplace does."""
 
-    def __init__(self, fetcher: Fetcher, *, retry_base_seconds: float) -> None:
+    def __init__(self, fetcher: Fetcher, *, retry_base_seconds: float, longest_backoff_seconds: float) -> None:
         self._fetcher = fetcher
         self._retry_base = retry_base_seconds
+        self._longest_backoff = longest_backoff_seconds
 
     async def make(self, leased: LeasedTask, booking: Booking) -> TaskResult:
         """Fetch one task's body and move the task to where that leaves it."""
@@ -59,7 +53,7 @@ class Attempts:
         if not task.can_retry():
             return TaskResult(leased)
         task.retry()
-        delay = backoff_seconds(task.retry_count, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
+        delay = backoff_seconds(task.retry_count, self._retry_base, self._longest_backoff, random.random())
         return TaskResult(leased, delay=delay)
 
 

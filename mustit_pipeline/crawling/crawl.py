@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
-from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
 from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
-from mustit_pipeline.crawling.worker import Progress, Worker, WorkReport, utc_now
-from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.crawling.worker import Progress, Worker, WorkReport
+from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.failures import FetchError, SessionRefused
 from mustit_pipeline.marketplace.client import MarketplaceClient
@@ -78,6 +78,7 @@ class Crawl:
                     deadline=deadline,
                     retry_base_seconds=self.settings.retry_base_seconds,
                     network_tries=self.settings.network_tries,
+                    longest_backoff_seconds=self.settings.network_longest_backoff_seconds,
                     token_patience=self.settings.session_patience_seconds,
                 )
                 try:
@@ -110,17 +111,17 @@ class Crawl:
 
     async def _count(self, url: str, fetcher: Fetcher) -> Fetched[ListingPage]:
         """The count call is no task, but it gets as many attempts as one."""
-        failures = 0
+        tries = Tries(1 + self.settings.task_max_retries)
         while True:
             try:
                 return await fetcher.fetch(url, parse_listing)
             except FetchError as error:
-                failures += 1
+                tries.failed()
                 hopeless = not error.transient or isinstance(error, SessionRefused)
-                if hopeless or failures > self.settings.task_max_retries:
+                if hopeless or not tries.can_retry():
                     raise
-            base = self.settings.retry_base_seconds
-            await asyncio.sleep(backoff_seconds(failures, base, LONGEST_BACKOFF_SECONDS, random.random()))
+            base, longest = self.settings.retry_base_seconds, self.settings.task_longest_backoff_seconds
+            await asyncio.sleep(backoff_seconds(tries.failures, base, longest, random.random()))
 
     def _start(self, fetcher: Fetcher, count: int, pages: list[tasks.PlannedTask]) -> None:
         calls = fetcher.counter.drain()

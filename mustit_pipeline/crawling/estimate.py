@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.crawling.attempts import utc_now
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
@@ -53,6 +53,7 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
             token_patience=settings.session_patience_seconds,
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
+            longest_backoff_seconds=settings.network_longest_backoff_seconds,
         )
         try:
             fetched = await fetcher.fetch(client.endpoints.count(seller_id).value, parse_listing)

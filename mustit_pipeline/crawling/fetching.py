@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
-from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.failures import (
     FetchError,
     NetworkFailure,
@@ -22,8 +22,6 @@ from mustit_pipeline.failures import (
 from mustit_pipeline.marketplace.client import MarketplaceClient
 
 T = TypeVar("T")
-
-LONGEST_BACKOFF_SECONDS = 10.0
 
 
 class NoAgentFree(Exception):
@@ -71,6 +69,7 @@ class Fetcher:
         deadline: float,
         retry_base_seconds: float,
         network_tries: int,
+        longest_backoff_seconds: float,
         patience: float = math.inf,
         token_patience: float = math.inf,
     ) -> None:
@@ -81,12 +80,13 @@ class Fetcher:
         self._token_patience = token_patience
         self._network_tries = network_tries
         self._retry_base = retry_base_seconds
+        self._longest_backoff = longest_backoff_seconds
         self.counter = RequestCounter()
 
     async def fetch(self, url: str, read: Callable[[bytes], T], booking: Booking | None = None) -> Fetched[T]:
-        """The body behind a URL, read; a 429 or a lost session costs no try, a broken network one of three."""
+        """The body behind a URL, read; a 429 or a lost session costs no try, a broken network does."""
         broken: NetworkFailure | None = None
-        tries = 0
+        tries = Tries(self._network_tries)
         refused = False
         while True:
             try:
@@ -107,10 +107,11 @@ class Fetcher:
                 refused = True
             except NetworkFailure as error:
                 broken = error
-                tries += 1
-                if tries >= self._network_tries:
+                tries.failed()
+                if not tries.can_retry():
                     raise
-                await asyncio.sleep(backoff_seconds(tries, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random()))
+                pause = backoff_seconds(tries.failures, self._retry_base, self._longest_backoff, random.random())
+                await asyncio.sleep(pause)
 
     async def _agent(self) -> Booking:
         loop = asyncio.get_running_loop()

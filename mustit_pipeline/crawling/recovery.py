@@ -16,7 +16,11 @@ def release_expired(database: Database, settings: Settings, now: datetime, *, ex
     while True:
         with database.transaction() as connection:
             expired = tasks.take_expired(
-                connection, limit=BATCH, max_retries=settings.task_max_retries, execution_id=execution_id
+                connection,
+                limit=BATCH,
+                max_retries=settings.task_max_retries,
+                max_releases=settings.task_max_releases,
+                execution_id=execution_id,
             )
             for leased in expired:
                 leased.task.release(now)

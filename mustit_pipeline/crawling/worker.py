@@ -11,8 +11,9 @@ from uuid import uuid4
 import structlog
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import recovery
-from mustit_pipeline.crawling.attempts import Attempts, utc_now
+from mustit_pipeline.crawling.attempts import Attempts
 from mustit_pipeline.crawling.fetching import Fetcher
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
@@ -66,9 +67,14 @@ class Worker:
             deadline=self._deadline,
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
+            longest_backoff_seconds=settings.network_longest_backoff_seconds,
             patience=settings.lease_seconds / 3,
         )
-        self._attempts = Attempts(self._fetcher, retry_base_seconds=settings.retry_base_seconds)
+        self._attempts = Attempts(
+            self._fetcher,
+            retry_base_seconds=settings.retry_base_seconds,
+            longest_backoff_seconds=settings.task_longest_backoff_seconds,
+        )
         self.report = WorkReport()
         store = ResultStore(database, settings, stored, client.endpoints, utc_now)
         most = settings.max_concurrent_requests
@@ -205,6 +211,7 @@ class Worker:
                 limit=limit,
                 lease_seconds=self._settings.lease_seconds,
                 max_retries=self._settings.task_max_retries,
+                max_releases=self._settings.task_max_releases,
             )
 
     async def _hand_back(self) -> None:

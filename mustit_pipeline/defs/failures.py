@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import dagster as dg
+import psycopg
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.domain.errors import DomainError
@@ -20,8 +21,9 @@ def readable_failures() -> Generator[None]:
         raise dg.Failure(
             error.english, metadata={"code": error.code, "korean": error.korean}, allow_retries=False
         ) from None
-    except OperationalError as error:
-        reason = str(error.orig).strip().splitlines()[-1]
+    except (OperationalError, psycopg.OperationalError) as error:
+        # A COPY speaks to the driver itself, and so does its error.
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[-1]
         raise dg.Failure(
             f"PostgreSQL went away ({reason}); what was stored stays, and the next run goes on from there",
             allow_retries=False,

@@ -2,9 +2,12 @@
 
 import dagster as dg
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.presence import busy_sellers, take_census
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.scheduling.recovery import recover
 
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
@@ -44,7 +47,7 @@ def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pi
 def refuse_failed_events(totals: dict[str, int]) -> None:
     if totals["failed"]:
         raise dg.Failure(
-            f"{totals['failed']} events became FAILED: their reasons are in product_outbox.last_error",
+            f"{totals['failed']} events became FAILED: `mustit outbox list --status FAILED` says why",
             allow_retries=False,
         )
 
@@ -55,3 +58,27 @@ def refuse_failed_events(totals: dict[str, int]) -> None:
 )
 def relay_product_outbox() -> None:
     refuse_failed_events(relay_waiting_events())
+
+
+@dg.op(description="Set free what somebody left behind: tasks, crawls, events and agents; fail runs without a process.")
+def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) -> dict[str, int]:
+    with readable_failures():
+        census = take_census(context.instance, pipeline.database)
+        recovered = recover(pipeline.database, pipeline.settings, utc_now, busy=busy_sellers(census.alive))
+    totals = {
+        "released_tasks": recovered.tasks,
+        "completed_executions": recovered.executions,
+        "released_events": recovered.events,
+        "recovered_agents": recovered.agents,
+        "failed_runs": len(census.dead),
+    }
+    context.add_output_metadata(totals)
+    return totals
+
+
+@dg.job(
+    description="Recovers expired leases, crawls that were never ended, events without a sender, and rested agents.",
+    executor_def=dg.in_process_executor,
+)
+def recover_stuck_work() -> None:
+    recover_what_is_stuck()

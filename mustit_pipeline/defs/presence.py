@@ -5,6 +5,8 @@ seller busy, for ever. So a run holds a lock that PostgreSQL drops the moment it
 """
 
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import dagster as dg
 
@@ -21,12 +23,31 @@ UNFINISHED = [
 # From a run's start to its lock, and from the lock's end to the run's, a moment passes.
 GRACE_SECONDS = 60.0
 SETTLE_SECONDS = 1.0
+PARTITION_TAG = "dagster/partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Runs that wait or work, and the ids of those that were failed because their process is gone."""
+
+    alive: list[dg.DagsterRun]
+    dead: list[str]
 
 
 def unfinished_runs(
     instance: dg.DagsterInstance, database: Database, *, grace_seconds: float = GRACE_SECONDS
 ) -> list[dg.DagsterRun]:
     """Runs that wait or work, after those whose process is gone have been failed."""
+    return take_census(instance, database, grace_seconds=grace_seconds).alive
+
+
+def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
+    """Sellers that some unfinished run belongs to."""
+    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags}
+
+
+def take_census(instance: dg.DagsterInstance, database: Database, *, grace_seconds: float = GRACE_SECONDS) -> Census:
+    """Look at every unfinished run, and fail those whose process is gone."""
     records = instance.get_run_records(filters=dg.RunsFilter(statuses=UNFINISHED))
     old = [
         record.dagster_run.run_id
@@ -35,10 +56,13 @@ def unfinished_runs(
         and time.time() - (record.start_time or time.time()) >= grace_seconds
     ]
     dead = absent(database, old)
+    failed: list[str] = []
     if dead:
         time.sleep(SETTLE_SECONDS)
         for run_id in sorted(dead):
             run = instance.get_run_by_id(run_id)
             if run is not None and run.status is dg.DagsterRunStatus.STARTED:
                 instance.report_run_failed(run, "The run's process is gone; the next run goes on from what is stored.")
-    return [record.dagster_run for record in records if record.dagster_run.run_id not in dead]
+                failed.append(run_id)
+    alive = [record.dagster_run for record in records if record.dagster_run.run_id not in dead]
+    return Census(alive, failed)

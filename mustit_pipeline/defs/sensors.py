@@ -1,21 +1,20 @@
 """What starts by itself: partitions follow the registry, crawls start when due, events go out when they wait."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import dagster as dg
 
-from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.defs.crashes import resting_sellers
 from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
-from mustit_pipeline.defs.presence import unfinished_runs
+from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import EXECUTION_TAG
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, sellers
-
-PARTITION_TAG = "dagster/partition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,6 @@ def partition_changes(
     add = sorted(set(registered) - set(partitions))
     remove = sorted(set(partitions) - set(registered) - set(busy))
     return PartitionChanges(add, remove)
-
-
-def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
-    """Sellers that some unfinished run belongs to."""
-    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags}
 
 
 @dg.sensor(
@@ -74,9 +68,14 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
     free = slots - len(busy)
     if free <= 0:
         return dg.SkipReason(f"all {slots} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
-    slices = next_slices(pipeline.database, busy=busy, free=free, now=utc_now())
+    now = utc_now()
+    resting = resting_sellers(context.instance, pipeline, now, busy=busy)
+    rest = "".join(f"; {seller_id} rests: {why}" for seller_id, why in sorted(resting.items()))
+    slices = next_slices(pipeline.database, busy=busy | resting.keys(), free=free, now=now)
     if not slices:
-        return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running")
+        return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running{rest}")
+    if resting:
+        context.log.warning(f"{len(slices)} slices requested{rest}")
     known = set(context.instance.get_dynamic_partitions(SELLERS))
     missing = [entry.seller_id for entry in slices if entry.seller_id not in known]
     if missing:

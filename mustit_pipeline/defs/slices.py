@@ -5,9 +5,9 @@ import time
 import dagster as dg
 from pydantic import Field
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -16,6 +16,8 @@ from mustit_pipeline.store.executions import StoredExecution
 
 EXECUTION_TAG = "mustit/execution"
 BOUND_TAG = "mustit/bound_by"
+# On a red run whose slice nevertheless came to its end.
+WORKED_THROUGH_TAG = "mustit/worked_through"
 
 
 class CrawlConfig(dg.Config):

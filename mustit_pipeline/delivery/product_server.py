@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
+from typing import Any
 
 import aiohttp
 import httpx
@@ -40,6 +41,28 @@ class Answer:
     # Whether the event may have arrived; without a connection it cannot have.
     sent: bool = True
 
+    @property
+    def answered(self) -> bool:
+        """Whether the server was reached; a reading time-out is one of a server that is there."""
+        return self.sent and self.verdict is not Verdict.UNREACHABLE
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether it was tried and nobody was there."""
+        return self.verdict is Verdict.UNREACHABLE and self is not NOT_SENT
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, whole or up to its limit."""
+
+    status: int
+    body: bytes
+
+
+NOTHING_TO_SAY = Answer(Verdict.DONE, None, None, sent=False)
+NOT_SENT = Answer(Verdict.UNREACHABLE, None, None, sent=False)
+
 
 def judge(status: int) -> Verdict:
     """What an HTTP status means for the row that was sent."""
@@ -61,7 +84,8 @@ class ProductServer:
                 "MUSTIT_PRODUCT_SERVER_URL is not set: give the product server's address, "
                 "or run `mustit up` to have one simulated"
             )
-        self._url = settings.product_server_url + EVENTS_PATH
+        self._url = settings.product_server_url
+        self._largest_body = settings.max_body_bytes
         self._read_seconds = settings.product_server_read_seconds
         self._whole_call_seconds = settings.product_server_connect_seconds + 2 * self._read_seconds
         headers = {"Content-Type": "application/json"}
@@ -90,9 +114,21 @@ class ProductServer:
 
     async def deliver(self, key: str, body: bytes) -> Answer:
         """Send one event; never raises for what the other side does."""
+        headers = {"Idempotency-Key": key}
+        reply = await self._call("POST", EVENTS_PATH, LARGEST_ANSWER, content=body, headers=headers)
+        if isinstance(reply, Answer):
+            return reply
+        verdict = judge(reply.status)
+        return Answer(verdict, reply.status, None if verdict is Verdict.DONE else self._excerpt(reply))
+
+    async def look(self, path: str) -> Reply | Answer:
+        """What is there, or the answer that says why nothing came back; never raises for what the other side does."""
+        return await self._call("GET", path, self._largest_body)
+
+    async def _call(self, method: str, path: str, largest: int, **sent: Any) -> Reply | Answer:
         try:
             async with asyncio.timeout(self._whole_call_seconds):
-                status, said = await self._post(key, body)
+                return await self._exchange(method, path, largest, **sent)
         except TimeoutError:
             return Answer(Verdict.RETRY, None, f"no whole answer within {self._whole_call_seconds:g} s")
         except httpx.HTTPError as error:
@@ -105,22 +141,20 @@ class ProductServer:
             if isinstance(error, httpx.TimeoutException):
                 return Answer(Verdict.RETRY, None, f"no answer within {self._read_seconds:g} s")
             return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__}")
-        verdict = judge(status)
-        return Answer(verdict, status, None if verdict is Verdict.DONE else self._excerpt(status, said))
 
-    async def _post(self, key: str, body: bytes) -> tuple[int, bytes]:
+    async def _exchange(self, method: str, path: str, largest: int, **sent: Any) -> Reply:
         """The status and the start of what was said; an endless answer is not read to its end."""
-        headers = {"Idempotency-Key": key}
         said = bytearray()
-        async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+        async with self._client.stream(method, self._url + path, **sent) as response:
             async for part in response.aiter_bytes():
                 said += part
-                if len(said) > LARGEST_ANSWER:
+                if len(said) > largest:
                     break
-        return response.status_code, bytes(said)
+        return Reply(response.status_code, bytes(said))
 
-    def _excerpt(self, status: int, said: bytes) -> str:
+    def _excerpt(self, reply: Reply) -> str:
         """What the server said, without anything secret: it may have repeated what it was sent."""
+        said = reply.body
         if self._secret:
             said = said.replace(self._secret, "…".encode())
-        return f"HTTP {status}: {safe_excerpt(said)}"
+        return f"HTTP {reply.status}: {safe_excerpt(said)}"

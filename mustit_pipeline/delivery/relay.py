@@ -1,35 +1,31 @@
-"""Sends what waits in the product outbox: a sliding window of deliveries, settled in small batches."""
+"""Sends what waits in the product outbox, and decides from each answer how its row goes on."""
 
 import asyncio
 import os
 import random
 import socket
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 import structlog
+from sqlalchemy import Connection
 
 from mustit_pipeline import event_loop
 from mustit_pipeline.delivery.events import event_body, event_type
-from mustit_pipeline.delivery.product_server import Answer, ProductServer, Verdict
+from mustit_pipeline.delivery.flakiness import is_flaky, may_be_chance
+from mustit_pipeline.delivery.product_server import NOTHING_TO_SAY, Answer, ProductServer, Verdict
+from mustit_pipeline.delivery.window import Ended, Ports, Window
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import breakers, outbox
+from mustit_pipeline.store import breakers, outbox, settlements
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.outbox import ClaimedEvent, Settlement
+from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.store.settlements import Settlement
 
 BREAKER = "product_server"
-BATCH = 100
-LEASE_SECONDS = 60.0
-LONGEST_BACKOFF_SECONDS = 300.0
-NOTHING_TO_SAY = Answer(Verdict.DONE, None, None, sent=False)
-NOT_SENT = Answer(Verdict.UNREACHABLE, None, None, sent=False)
-
-Ended = tuple[ClaimedEvent, Answer]
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +47,7 @@ def relay(
     *,
     patience_seconds: float = 0.0,
     cooldown_seconds: float | None = None,
-    lease_seconds: float = LEASE_SECONDS,
+    lease_seconds: float | None = None,
     progress: Callable[[RelayReport], None] | None = None,
 ) -> RelayReport:
     """Send until nothing is due, waiting for back-offs and trials as long as the caller's patience lasts."""
@@ -60,7 +56,7 @@ def relay(
         settings,
         patience=patience_seconds,
         cooldown=cooldown_seconds or settings.product_server_breaker_seconds,
-        lease=lease_seconds,
+        lease=lease_seconds or settings.relay_lease_seconds,
         progress=progress,
     )
     return event_loop.run(sender.run())
@@ -104,64 +100,37 @@ class _Relay:
         return self._report
 
     async def _send_due(self, server: ProductServer) -> None:
-        """Keep the window full for as long as rows are due; once the server is gone, the rest goes back unsent."""
-        backlog: deque[tuple[ClaimedEvent, float]] = deque()
-        flying: set[asyncio.Task[Ended]] = set()
-        ended: list[Ended] = []
-        unreachable = 0
-        more = True
-        while True:
-            if more and len(backlog) < self._window:
-                # From before the claim on, so that we never believe a lease to be longer than it is.
-                fresh_until = time.monotonic() + self._lease / 2
-                claimed = await asyncio.to_thread(self._claim)
-                backlog.extend((event, fresh_until) for event in claimed)
-                more = len(claimed) == BATCH
-            if unreachable >= self._settings.product_server_breaker_failures:
-                ended.extend((event, NOT_SENT) for event, _ in backlog)
-                backlog.clear()
-                more = False
-            while backlog and len(flying) < self._window:
-                event, fresh_until = backlog.popleft()
-                if time.monotonic() > fresh_until:
-                    # Its lease might end while it is in flight, and somebody else would send it too.
-                    ended.append((event, NOT_SENT))
-                    continue
-                flying.add(asyncio.create_task(self._deliver(server, event)))
-            if flying:
-                done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    event, answer = task.result()
-                    ended.append((event, answer))
-                    if _answered(answer):
-                        unreachable, self._waited = 0, 0.0
-                    elif _unreachable(answer):
-                        unreachable += 1
-            if len(ended) >= self._window or (ended and not flying):
-                await asyncio.to_thread(self._settle, ended)
-                ended = []
-            if not flying and not backlog and not more:
-                return
+        window = Window(
+            Ports(self._claim, lambda event: self._deliver(server, event), self._settle),
+            size=self._window,
+            failing_batch=max(1, self._settings.relay_batch // 2),
+            lease_seconds=self._lease,
+            breaker=self._settings.product_server_breaker_failures,
+        )
+        await window.run()
+        if window.answers:
+            self._waited = 0.0
 
-    def _claim(self) -> list[ClaimedEvent]:
+    def _claim(self, failing: int) -> tuple[list[ClaimedEvent], int]:
         """Take due rows; an open breaker lets none through, and one on trial when its cool-down is over."""
         with self._database.transaction() as connection:
             outbox.release_expired(connection)
             trial_in = breakers.open_for(connection, BREAKER)
             if trial_in is not None and trial_in > 0:
-                return []
+                return [], 0
             claimed, superseded = outbox.claim(
                 connection,
                 owner=self._owner,
-                limit=BATCH if trial_in is None else 1,
+                limit=self._settings.relay_batch if trial_in is None else 1,
                 lease_seconds=self._lease,
                 max_retries=self._settings.outbox_max_retries,
+                failing=failing,
                 trial=trial_in is not None,
             )
             if claimed and trial_in is not None:
                 breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
         self._report.superseded += superseded
-        return claimed
+        return claimed, superseded
 
     def _pause(self) -> float | None:
         """Seconds until it is worth looking again; None where nothing waits."""
@@ -179,14 +148,16 @@ class _Relay:
 
     def _settle(self, ended: list[Ended]) -> None:
         answers = [answer for _, answer in ended]
-        last_answered = max((place for place, answer in enumerate(answers) if _answered(answer)), default=-1)
-        settlements = [
+        last_answered = max((place for place, answer in enumerate(answers) if answer.answered), default=-1)
+        judged = [
             self._settlement(event, answer, server_is_there=place < last_answered)
             for place, (event, answer) in enumerate(ended)
         ]
-        failures = sum(_unreachable(answer) for answer in answers[last_answered + 1 :])
+        failures = sum(answer.unreachable for answer in answers[last_answered + 1 :])
         with self._database.transaction() as connection:
-            kept = outbox.settle(connection, settlements)
+            luckless = [s for s, answer in zip(judged, answers, strict=True) if _given_up(s) and may_be_chance(answer)]
+            excused = self._excused(connection, luckless)
+            kept = settlements.settle(connection, [excused.get(s.event.outbox.id.value, s) for s in judged])
             if last_answered >= 0:
                 breakers.succeeded(connection, BREAKER)
             if failures and breakers.failed(
@@ -210,13 +181,31 @@ class _Relay:
             row.release()
             return Settlement(event, None, delay=self._backoff(1) if answer.reason else 0.0, sent=answer.sent)
         row.fail(answer.reason or f"HTTP {answer.status}", permanent=answer.verdict is Verdict.REFUSED)
+        return self._tried_again(event, answer.status)
+
+    def _excused(self, connection: Connection, given_up: list[Settlement]) -> dict[UUID, Settlement]:
+        """Rows at their end that only had bad luck with a flaky server: they get more tries."""
+        since = settlements.deliveries_since(connection, [settlement.event for settlement in given_up])
+        excused: dict[UUID, Settlement] = {}
+        for settlement in given_up:
+            row = settlement.event.outbox
+            found = since.get(row.id.value)
+            if found is not None and is_flaky(found):
+                row.excuse(self._settings.outbox_flaky_factor)
+                excused[row.id.value] = self._tried_again(settlement.event, settlement.http_status)
+        return excused
+
+    def _tried_again(self, event: ClaimedEvent, status: int | None) -> Settlement:
+        """A failed row waits for its next try, as long as it has one."""
+        row = event.outbox
         if not row.can_retry():
-            return Settlement(event, answer.status)
+            return Settlement(event, status)
         row.retry()
-        return Settlement(event, answer.status, delay=self._backoff(row.retry_count))
+        return Settlement(event, status, delay=self._backoff(row.retry_count))
 
     def _backoff(self, attempt: int) -> float:
-        return backoff_seconds(attempt, self._settings.retry_base_seconds, LONGEST_BACKOFF_SECONDS, random.random())
+        base, longest = self._settings.retry_base_seconds, self._settings.relay_longest_backoff_seconds
+        return backoff_seconds(attempt, base, longest, random.random())
 
     def _count(self, ended: list[Ended], kept: set[UUID]) -> None:
         for event, answer in ended:
@@ -234,11 +223,5 @@ class _Relay:
             self._progress(self._report)
 
 
-def _answered(answer: Answer) -> bool:
-    """Whether the server was reached; a reading time-out is one of a server that is there."""
-    return answer.sent and answer.verdict is not Verdict.UNREACHABLE
-
-
-def _unreachable(answer: Answer) -> bool:
-    """Whether it was tried and nobody was there."""
-    return answer.verdict is Verdict.UNREACHABLE and answer is not NOT_SENT
+def _given_up(settlement: Settlement) -> bool:
+    return settlement.event.outbox.status is OutboxStatus.FAILED

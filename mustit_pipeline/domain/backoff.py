@@ -1,4 +1,20 @@
-"""How long to wait before the next try."""
+"""Whether there is a next try, and how long to wait before it."""
+
+
+class Tries:
+    """The tries at one call that is no task: it is made at most `limit` times."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.failures = 0
+
+    def failed(self) -> None:
+        """One more try was in vain."""
+        self.failures += 1
+
+    def can_retry(self) -> bool:
+        """Whether it may be made once more."""
+        return self.failures < self._limit
 
 
 def backoff_seconds(attempt: int, base: float, cap: float, jitter: float) -> float:

@@ -54,25 +54,6 @@ class CrawlingScheduleExecution(Aggregate):
         _refuse_negative(total)
         self._set(status=status, total_tasks=total, started_at=at)
 
-    def add_tasks(self, count: int) -> None:
-        """Follow-up tasks that finished ones have led to."""
-        _refuse_negative(count)
-        self._refuse_closed()
-        self._set(total_tasks=self.total_tasks + count)
-
-    def record(self, *, completed: int = 0, failed: int = 0) -> None:
-        """Tasks have ended; a task that will be retried has not."""
-        _refuse_negative(completed)
-        _refuse_negative(failed)
-        self._refuse_closed()
-        if completed + failed > self.remaining:
-            raise InvariantViolated(
-                "INVARIANT_EXECUTION_OUTCOMES",
-                korean="종료된 작업 수는 전체 작업 수를 넘을 수 없습니다",
-                english="More tasks would have ended than there are",
-            )
-        self._set(completed_tasks=self.completed_tasks + completed, failed_tasks=self.failed_tasks + failed)
-
     def pause(self) -> None:
         """Take no further tasks for now."""
         self._set(status=EXECUTION.move(self.status, "pause"))
@@ -100,14 +81,6 @@ class CrawlingScheduleExecution(Aggregate):
     def cancel(self, at: datetime) -> None:
         """End it for good; whoever calls this cancels its open tasks too."""
         self._set(status=EXECUTION.move(self.status, "cancel"), ended_at=at)
-
-    def _refuse_closed(self) -> None:
-        if not self.is_open:
-            raise InvariantViolated(
-                "INVARIANT_EXECUTION_CLOSED",
-                korean="종료된 실행은 변경할 수 없습니다",
-                english="A crawl that has ended cannot be changed",
-            )
 
 
 def _percent(part: int, whole: int) -> float:

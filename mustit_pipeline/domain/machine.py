@@ -29,10 +29,6 @@ class StateMachine(Generic[S]):
     states: type[S]
     table: Mapping[str, Move[S]]
 
-    def moves(self) -> tuple[str, ...]:
-        """The names of all moves."""
-        return tuple(self.table)
-
     def sources(self, move: str) -> frozenset[S]:
         """The states that a move may start from."""
         return self.table[move].sources

@@ -33,17 +33,12 @@ class Outbox(Aggregate):
     max_retries: int = OUTBOX_MAX_RETRIES
     permanent: bool = False
     last_error: str | None = None
-    superseded_by: OutboxId | None = None
     completed_at: datetime | None = None
 
     def can_retry(self) -> bool:
         """Whether this failure is followed by another try."""
         retryable = self.status in self.machine.sources("retry") and not self.permanent
         return retryable and self.retry_count < self.max_retries
-
-    def send(self) -> None:
-        """A sender has taken it."""
-        self._set(status=self.machine.move(self.status, "send"))
 
     def complete(self, at: datetime) -> None:
         """The other side has it."""
@@ -53,6 +48,10 @@ class Outbox(Aggregate):
         """This try failed; a permanent failure would fail again and is never retried by itself."""
         status = self.machine.move(self.status, "fail")
         self._set(status=status, retry_count=self.retry_count + 1, last_error=reason, permanent=permanent)
+
+    def excuse(self, factor: int) -> None:
+        """The receiver fails others too, and takes them in the end: so many times the usual tries."""
+        self._set(max_retries=self.max_retries * factor)
 
     def retry(self) -> None:
         """Wait for the next try."""
@@ -71,24 +70,9 @@ class Outbox(Aggregate):
             )
         self._set(status=status)
 
-    def replay(self) -> None:
-        """An admin wants it sent after all: all tries are free again."""
-        self._set(status=self.machine.move(self.status, "retry"), retry_count=0, permanent=False)
-
     def release(self) -> None:
         """Its sender is gone; no try is spent."""
         self._set(status=self.machine.move(self.status, "release"))
-
-    def supersede(self, by: OutboxId, at: datetime) -> None:
-        """A newer message says all that this one would have said."""
-        status = self.machine.move(self.status, "supersede")
-        if by == self.id:
-            raise InvariantViolated(
-                "INVARIANT_OUTBOX_SELF",
-                korean="메시지는 자기 자신으로 대체될 수 없습니다",
-                english="A message cannot be replaced by itself",
-            )
-        self._set(status=status, superseded_by=by, completed_at=at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

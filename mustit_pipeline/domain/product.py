@@ -16,6 +16,11 @@ _HASH_OF = {
 }
 
 
+def absent_long_enough(absent_sweeps: int, sweeps: int) -> bool:
+    """Whether so many complete sweeps in a row without a product are enough to ask the marketplace for it."""
+    return absent_sweeps >= sweeps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product(Aggregate):
     """What each source said last, how many states were published, and whether it is still listed."""
@@ -62,18 +67,20 @@ class Product(Aggregate):
         self._set(version=self.version + 1)
         return self.version
 
-    def seen(self) -> None:
-        """A sweep found it: absences count only in a row."""
-        self._set(absent_sweeps=0)
-
-    def missed_sweep(self) -> None:
-        """A complete sweep did not find it; of a deleted product nothing else is expected."""
-        if not self.is_deleted:
-            self._set(absent_sweeps=self.absent_sweeps + 1)
+    def resend(self, beyond: int) -> int:
+        """The same state under a new number, greater than any that the receiver has; returns that number."""
+        if not self.version:
+            raise InvariantViolated(
+                "INVARIANT_PRODUCT_UNPUBLISHED",
+                korean="발행된 적이 없는 상품은 다시 보낼 수 없습니다",
+                english="A product that was never published cannot be sent again",
+            )
+        self._set(version=max(self.version, beyond) + 1)
+        return self.version
 
     def is_deletion_candidate(self, sweeps: int = DELETION_SWEEPS) -> bool:
         """Whether it has been absent long enough to ask the marketplace for it once more."""
-        return not self.is_deleted and self.absent_sweeps >= sweeps
+        return not self.is_deleted and absent_long_enough(self.absent_sweeps, sweeps)
 
     def delete(self, at: datetime, *, sweeps: int = DELETION_SWEEPS, approved: bool = False) -> bool:
         """It is gone, by proof or by an admin's approval; tells whether that is a version to publish."""

@@ -82,14 +82,6 @@ class CrawlingSchedule(Aggregate):
         self._set(status=SCHEDULE.move(self.status, "deactivate"))
         self._emit(ScheduleEventType.SCHEDULE_DEACTIVATED, at)
 
-    def fail(self) -> None:
-        """The outside scheduler could not be told; there is nothing more to tell it."""
-        self._set(status=SCHEDULE.move(self.status, "fail"))
-
-    def is_due(self, now: datetime) -> bool:
-        """Whether a crawl should start."""
-        return self.status is ScheduleStatus.ACTIVE and self.next_due_at <= now
-
     def triggered(self, at: datetime) -> None:
         """A crawl started: the interval begins again now, so that missed times are caught up once."""
         self._set(last_triggered_at=at, next_due_at=at + self.interval.timedelta)

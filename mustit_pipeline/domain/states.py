@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.machine import StateMachine, only, unless_already
+from mustit_pipeline.domain.machine import Move, StateMachine, only, unless_already
 
 
 class SellerStatus(StrEnum):
@@ -252,3 +252,33 @@ PRODUCT_OUTBOX = StateMachine(
     },
 )
 SCHEDULER_OUTBOX = PRODUCT_OUTBOX
+
+
+class HoldStatus(StrEnum):
+    OPEN = "OPEN"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    CLOSED = "CLOSED"
+
+
+def _decide(target: HoldStatus) -> Move[HoldStatus]:
+    """An end of an open hold; whoever comes second learns that it has one already."""
+    return Move(
+        frozenset({HoldStatus.OPEN}),
+        target,
+        "CONFLICT_DELETION_HOLD_DECIDED",
+        "이미 처리된 삭제 보류입니다",
+        "This hold has been decided already; `mustit deletions show` tells how",
+        Conflict,
+    )
+
+
+DELETION_HOLD = StateMachine(
+    HoldStatus,
+    {
+        "approve": _decide(HoldStatus.APPROVED),
+        "reject": _decide(HoldStatus.REJECTED),
+        # A later sweep under the share: what is absent goes the normal way.
+        "close": _decide(HoldStatus.CLOSED),
+    },
+)

@@ -7,7 +7,7 @@ from mustit_pipeline.domain.aggregate import Aggregate
 from mustit_pipeline.domain.errors import InvariantViolated
 from mustit_pipeline.domain.limits import TASK_MAX_RELEASES, TASK_MAX_RETRIES
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
-from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId, TaskId
+from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
 
 CANCELLED = "CANCELLED"
 FETCH_FAILED = "FETCH_FAILED"
@@ -38,35 +38,6 @@ class CrawlerTask(Aggregate):
     started_at: datetime | None = None
     completed_at: datetime | None = None
 
-    @classmethod
-    def plan(
-        cls,
-        task_id: TaskId,
-        execution_id: ExecutionId,
-        seller_id: SellerId,
-        url: RequestUrl,
-        at: datetime,
-        *,
-        item_no: ItemNo | None = None,
-        max_retries: int = TASK_MAX_RETRIES,
-    ) -> "CrawlerTask":
-        """A new task that nobody has been told of yet."""
-        return cls(
-            id=task_id,
-            execution_id=execution_id,
-            seller_id=seller_id,
-            task_type=url.task_type,
-            request_url=url.value,
-            created_at=at,
-            item_no=item_no,
-            max_retries=max_retries,
-        )
-
-    @property
-    def attempts(self) -> int:
-        """Attempts made so far; one that was handed back does not count."""
-        return self.retry_count + (self.started_at is not None)
-
     def can_retry(self) -> bool:
         """Whether this failure is followed by another attempt."""
         retryable = self.status in TASK.sources("retry") and not self.permanent
@@ -75,18 +46,6 @@ class CrawlerTask(Aggregate):
     def can_release(self) -> bool:
         """Whether it may go back to the queue; the last release in a row that is allowed fails it instead."""
         return self.status in TASK.sources("release") and self.release_count + 1 < self.max_releases
-
-    def publish(self, at: datetime) -> None:
-        """Offer it to the workers."""
-        self._set(status=TASK.move(self.status, "publish"), published_at=at)
-
-    def republish(self, at: datetime) -> None:
-        """Offer it to the workers again, for its next attempt."""
-        self._set(status=TASK.move(self.status, "republish"), published_at=at)
-
-    def start(self, at: datetime) -> None:
-        """A worker has taken it."""
-        self._set(status=TASK.move(self.status, "start"), started_at=at)
 
     def complete(self, at: datetime) -> None:
         """Its result is stored."""
@@ -132,10 +91,6 @@ class CrawlerTask(Aggregate):
     def exhaust(self, reason: str, at: datetime) -> None:
         """It went round the queue too often without an end: a failed attempt."""
         self._end(TASK.move(self.status, "exhaust"), RELEASED_TOO_OFTEN, reason, at)
-
-    def cancel(self, at: datetime) -> None:
-        """Its execution was cancelled."""
-        self._end(TASK.move(self.status, "cancel"), CANCELLED, CANCELLED, at, permanent=True)
 
     def _end(self, status: TaskStatus, code: str, reason: str, at: datetime, *, permanent: bool = False) -> None:
         self._set(

@@ -3,23 +3,34 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from mustit_pipeline.domain import limits
 from mustit_pipeline.domain.aggregate import Aggregate
 from mustit_pipeline.domain.errors import InvariantViolated, ValidationFailed
-from mustit_pipeline.domain.limits import (
-    HEALTH_FAILURE,
-    HEALTH_FLOOR,
-    HEALTH_MAX,
-    HEALTH_MIN,
-    HEALTH_RECOVERED,
-    HEALTH_SERVER_ERROR,
-    HEALTH_SUCCESS,
-    HEALTH_THROTTLED,
-    LONGEST_RETRY_AFTER_SECONDS,
-    SUSPEND_SECONDS,
-    TOKEN_ISSUE_FAILURES,
-)
+from mustit_pipeline.domain.limits import HEALTH_MAX, HEALTH_MIN
 from mustit_pipeline.domain.states import AGENT, AgentStatus
 from mustit_pipeline.domain.values import UserAgentId, has_control_characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRules:
+    """What answers give and cost, when an agent has to rest and for how long, and when it is blocked."""
+
+    gain_success: int = limits.HEALTH_GAIN_SUCCESS
+    cost_throttled: int = limits.HEALTH_COST_THROTTLED
+    cost_server_error: int = limits.HEALTH_COST_SERVER_ERROR
+    cost_failure: int = limits.HEALTH_COST_FAILURE
+    floor: int = limits.HEALTH_FLOOR
+    recovered: int = limits.HEALTH_RECOVERED
+    suspend_seconds: float = limits.SUSPEND_SECONDS
+    longest_retry_after_seconds: float = limits.LONGEST_RETRY_AFTER_SECONDS
+    issue_failures: int = limits.TOKEN_ISSUE_FAILURES
+
+    def honoured(self, retry_after: float | None) -> float:
+        """How much of a Retry-After is waited for, in seconds: nothing odd or negative, and not for ever."""
+        # Written so that a NaN, which compares as false, counts as nothing.
+        if retry_after is None or not retry_after > 0:
+            return 0.0
+        return min(retry_after, self.longest_retry_after_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,6 +44,7 @@ class UserAgent(Aggregate):
     suspended_until: datetime | None = None
     token_expires_at: datetime | None = None
     issue_failures: int = 0
+    rules: AgentRules = AgentRules()
 
     def __post_init__(self) -> None:
         # It is sent in a header: a line break in it would forge another one.
@@ -45,36 +57,32 @@ class UserAgent(Aggregate):
 
     def success(self) -> None:
         """A good answer."""
-        self._judge(HEALTH_SUCCESS)
+        self._judge(self.rules.gain_success)
 
-    def server_error(self, now: datetime, suspend_seconds: float = SUSPEND_SECONDS) -> None:
+    def server_error(self, now: datetime) -> None:
         """A 5xx answer."""
-        self._judge(HEALTH_SERVER_ERROR)
-        self._rest_if_unwell(now, suspend_seconds)
+        self._judge(-self.rules.cost_server_error)
+        self._rest_if_unwell(now)
 
-    def failure(self, now: datetime, suspend_seconds: float = SUSPEND_SECONDS) -> None:
+    def failure(self, now: datetime) -> None:
         """Any other failed call."""
-        self._judge(HEALTH_FAILURE)
-        self._rest_if_unwell(now, suspend_seconds)
+        self._judge(-self.rules.cost_failure)
+        self._rest_if_unwell(now)
 
-    def throttled(self, retry_after: float | None, now: datetime, suspend_seconds: float = SUSPEND_SECONDS) -> None:
+    def throttled(self, retry_after: float | None, now: datetime) -> None:
         """A 429 answer: rest for as long as we must and the host asks, and come back with another token."""
-        self._judge(HEALTH_THROTTLED)
+        self._judge(-self.rules.cost_throttled)
         self._set(token_expires_at=None)
-        self._rest(now, max(suspend_seconds, min(retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS)))
-
-    def has_token(self, now: datetime) -> bool:
-        """Whether its token can still be used."""
-        return self.token_expires_at is not None and self.token_expires_at > now
+        self._rest(now, max(self.rules.suspend_seconds, self.rules.honoured(retry_after)))
 
     def issued(self, expires_at: datetime) -> None:
         """It has a new token."""
         self._set(token_expires_at=expires_at, issue_failures=0)
 
     def issue_failed(self) -> None:
-        """No token could be had; the third time in a row blocks it until an admin looks."""
+        """No token could be had; too many times in a row block it until an admin looks."""
         self._set(issue_failures=self.issue_failures + 1)
-        if self.issue_failures >= TOKEN_ISSUE_FAILURES and self.status is not AgentStatus.BLOCKED:
+        if self.issue_failures >= self.rules.issue_failures and self.status is not AgentStatus.BLOCKED:
             self.block()
 
     def is_recoverable(self, now: datetime) -> bool:
@@ -91,12 +99,12 @@ class UserAgent(Aggregate):
                 korean="정지 시간이 끝난 후에만 복구할 수 있습니다",
                 english="An agent can only be recovered after its suspension has ended",
             )
-        self._return(status, HEALTH_RECOVERED)
+        self._return(status, self.rules.recovered)
 
     def return_from_storm(self) -> None:
         """The host was throttling everybody: back at once, with the health that its 429 had cost."""
         status = AGENT.move(self.status, "recover")
-        self._return(status, max(HEALTH_FLOOR, min(HEALTH_MAX, self.health - HEALTH_THROTTLED)))
+        self._return(status, max(self.rules.floor, min(HEALTH_MAX, self.health + self.rules.cost_throttled)))
 
     def block(self) -> None:
         """Use it no more until an admin unblocks it."""
@@ -104,14 +112,14 @@ class UserAgent(Aggregate):
 
     def unblock(self) -> None:
         """An admin trusts it again: on probation, with a new token."""
-        self._return(AGENT.move(self.status, "unblock"), HEALTH_RECOVERED)
+        self._return(AGENT.move(self.status, "unblock"), self.rules.recovered)
 
     def _judge(self, change: int) -> None:
         self._set(health=max(HEALTH_MIN, min(HEALTH_MAX, self.health + change)))
 
-    def _rest_if_unwell(self, now: datetime, seconds: float) -> None:
-        if self.health < HEALTH_FLOOR:
-            self._rest(now, seconds)
+    def _rest_if_unwell(self, now: datetime) -> None:
+        if self.health < self.rules.floor:
+            self._rest(now, self.rules.suspend_seconds)
 
     def _rest(self, now: datetime, seconds: float) -> None:
         # An answer may arrive after an admin has blocked the agent: it stays blocked.

@@ -12,7 +12,7 @@ from aiohttp import web
 from mustit_pipeline.simulator.answers import Answer, error_answer, hang, json_answer, reset
 from mustit_pipeline.simulator.control_input import BadInputError, UnknownPathError, decoded
 from mustit_pipeline.simulator.effects import Effects, Outcome
-from mustit_pipeline.simulator.faults import Fault, FaultKind, FaultSwitch
+from mustit_pipeline.simulator.faults import Fault, FaultKind, FaultSwitch, fraction
 from mustit_pipeline.simulator.marketplace_control import Payload, control_faults
 from mustit_pipeline.simulator.product_events import MalformedEventError, read_event
 
@@ -27,6 +27,7 @@ FAULTS: Mapping[str, FaultKind] = {
     "drop_after": FaultKind(_EVENTS),
     "slow": FaultKind(_ALL, seconds=2.0),
     "late": FaultKind(_EVENTS, seconds=2.0),
+    "shuffled": FaultKind(_ALL, seconds=0.2),
     "down": FaultKind(_ALL, lasts=True),
 }
 _EVENTS_PATH = "/api/v1/product-events"
@@ -41,6 +42,7 @@ class ProductServer:
         self.faults = FaultSwitch(seed, FAULTS, ("events", "products"))
         self._token = token
         self._open: Counter[str] = Counter()
+        self._naps = 0
         self._late: set[asyncio.Task[Answer]] = set()
         self.reset_audit()
 
@@ -87,6 +89,8 @@ class ProductServer:
         if fault is not None and fault.kind == "late":
             return (await self._later(request, path, body, fault.seconds)).response()
         answer = self._answer(request, path, body)
+        if fault is not None and fault.kind == "shuffled":
+            await self._some_time(fault)
         if fault is not None and fault.kind == "timeout_after":
             return await hang(request, fault.seconds)
         if fault is not None and fault.kind == "drop_after":
@@ -104,7 +108,14 @@ class ProductServer:
             return await hang(request, fault.seconds)
         if fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
+        if fault.kind == "shuffled":
+            await self._some_time(fault)
         return None
+
+    async def _some_time(self, fault: Fault) -> None:
+        """Another time for every call, so that both effects and answers overtake each other."""
+        self._naps += 1
+        await asyncio.sleep(fault.seconds / 2 * fraction(fault.id, self._naps))
 
     async def _later(self, request: web.BaseRequest, path: str, body: bytes, seconds: float) -> Answer:
         """Apply the event after a while, whether or not the caller is still waiting for it."""

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.domain.user_agent import UserAgent
+from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.domain.values import UserAgentId
 
 
@@ -76,8 +76,8 @@ def read_agent(connection: Connection, agent_id: UUID) -> AgentRow:
     return _agent_row(row)
 
 
-def lock_agents(connection: Connection, ids: Iterable[UUID]) -> list[UserAgent]:
-    """The agents to change, locked until the transaction ends."""
+def lock_agents(connection: Connection, ids: Iterable[UUID], rules: AgentRules) -> list[UserAgent]:
+    """The agents to change, locked until the transaction ends, with the rules that they are judged by."""
     rows = connection.execute(
         text(
             "SELECT agent_id, user_agent, status, health, suspended_until, token_expires_at, issue_failures"
@@ -94,6 +94,7 @@ def lock_agents(connection: Connection, ids: Iterable[UUID]) -> list[UserAgent]:
             suspended_until=row.suspended_until,
             token_expires_at=row.token_expires_at,
             issue_failures=row.issue_failures,
+            rules=rules,
         )
         for row in rows
     ]

@@ -66,14 +66,14 @@ class Database:
         self.engine.dispose()
 
 
-def make_engine(url: URL) -> Engine:
-    """An engine for one process: 10 to 50 connections, UTC, and a clear name in pg_stat_activity."""
+def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -> Engine:
+    """An engine for one process: its connections, UTC, and a clear name in pg_stat_activity."""
     # A process that is frozen inside a transaction must not keep its locks for as long as it is.
     options = f"-c timezone=UTC -c idle_in_transaction_session_timeout={LONGEST_IDLE_TRANSACTION_SECONDS}s"
     engine = create_engine(
         url,
-        pool_size=10,
-        max_overflow=40,
+        pool_size=connections,
+        max_overflow=max_connections - connections,
         pool_pre_ping=True,
         connect_args={"application_name": "mustit", "options": options, "connect_timeout": 10},
     )
@@ -89,7 +89,8 @@ def _send_lists_as_binary(connection: Any, record: object) -> None:
 def open_database(settings: Settings, *, check_schema: bool = True) -> Database:
     """Connect, and refuse a schema that this code was not made for."""
     url = addresses(settings).database_url
-    database = Database(make_engine(url))
+    connections, most = settings.database_connections, settings.database_max_connections
+    database = Database(make_engine(url, connections=connections, max_connections=most))
     try:
         with database.reading() as connection:
             if check_schema:

@@ -6,6 +6,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.domain.states import DELETION_HOLD
+
 
 @dataclass(frozen=True, slots=True)
 class Absence:
@@ -72,6 +74,9 @@ def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Abs
 def close_hold(connection: Connection, seller_id: str) -> None:
     """A sweep under the share ends the hold: what is absent goes the normal way."""
     query = text("""
-        UPDATE deletion_holds SET status = 'CLOSED', closed_at = now() WHERE seller_id = :seller_id AND status = 'OPEN'
+        UPDATE deletion_holds SET status = :closed, closed_at = now()
+        WHERE seller_id = :seller_id AND status = ANY(CAST(:sources AS text[]))
     """)
-    connection.execute(query, {"seller_id": seller_id})
+    sources = [status.value for status in DELETION_HOLD.sources("close")]
+    values = {"seller_id": seller_id, "closed": DELETION_HOLD.target("close").value, "sources": sources}
+    connection.execute(query, values)

@@ -1,4 +1,4 @@
-"""The product outbox: written with its version, claimed for a time, settled only by whoever holds the claim."""
+"""The product outbox: written with its version, and claimed for a time by whoever sends it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
 from mustit_pipeline.store.products import NewVersion
+
+TRIAL_CANDIDATES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +30,8 @@ class ClaimedEvent:
     delivered_data: str | None
     # Whether an older version may have arrived: somebody at least tried to send it.
     tried_before: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """How one claimed row goes on, and in how many seconds it may be tried again."""
-
-    event: ClaimedEvent
-    http_status: int | None
-    delay: float = 0.0
-    # Whether anything of it can have reached the product server; a claim alone is no attempt.
-    sent: bool = True
+    due_at: datetime
+    failing_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +71,22 @@ _CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbo
 _FREE = """NOT EXISTS (SELECT FROM product_outbox f
                        WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status = 'SENDING')"""
 
-# A row is sent only while no other version of its product is in flight; the unique index says so too.
-_DUE = f"""
-    SELECT o.outbox_id FROM product_outbox o
-    WHERE o.status = 'WAITING' AND o.next_attempt_at <= now() AND {_FREE}
-    ORDER BY o.next_attempt_at LIMIT :limit
+# A row is sent only while no other version of its product is in flight; the unique index says so too. Fresh and failing
+# rows are looked for separately, each by its own index: nobody wades through the other's.
+_LANE = f"""
+    SELECT o.outbox_id, o.next_attempt_at, o.attempts FROM product_outbox o
+    WHERE o.status = 'WAITING' AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
+    ORDER BY o.next_attempt_at LIMIT {{limit}}
     FOR UPDATE OF o SKIP LOCKED
 """
-
-# The row that asks whether the server is back is the one sent least often: one that breaks every connection must not
-# keep the breaker open for all others.
-_DUE_ON_TRIAL = _DUE.replace("ORDER BY o.next_attempt_at", "ORDER BY o.attempts, o.next_attempt_at")
+_DUE = f"""
+    WITH fresh AS ({_LANE.format(state="IS NULL", limit=":fresh")}),
+    failing AS ({_LANE.format(state="IS NOT NULL", limit=":failing")}),
+    due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
+"""
 
 _CLAIM = """
-    WITH due AS ({due}), newest AS (
+    {due} newest AS (
         SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
         LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
                            WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
@@ -108,7 +103,10 @@ _CLAIM = """
     FROM newest n WHERE o.outbox_id = n.outbox_id
     RETURNING o.outbox_id, o.status
 """
-_CLAIM_DUE, _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE)), text(_CLAIM.format(due=_DUE_ON_TRIAL))
+_CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(order="next_attempt_at")))
+# The row that asks whether the server is back is the one sent least often of those that are due: one that breaks every
+# connection must not keep the breaker open for all others.
+_CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(order="attempts, next_attempt_at")))
 
 _CLAIMED = text("""
     SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
@@ -121,35 +119,7 @@ _CLAIMED = text("""
     LEFT JOIN product_change_sets d
            ON d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version = p.delivered_version
     WHERE o.outbox_id = ANY(CAST(:ids AS uuid[]))
-    ORDER BY o.created_at, o.item_no
-""")
-
-_SETTLE = text("""
-    UPDATE product_outbox o
-    SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
-        event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
-        attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
-        next_attempt_at = now() + make_interval(secs => s.delay),
-        completed_at = CASE WHEN s.status = 'COMPLETED' THEN now() END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
-                CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
-                CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
-         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
-    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status = 'SENDING'
-    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status, s.sent
-""")
-
-# Locked in the order in which crawls lock products: whoever meets waits, nobody waits in a circle.
-_DELIVERED = text("""
-    WITH locked AS (
-        SELECT p.product_id, d.version
-        FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
-             AS d(seller_id, item_no, version)
-        JOIN products p ON p.seller_id = d.seller_id AND p.item_no = d.item_no
-        ORDER BY p.seller_id, p.item_no FOR NO KEY UPDATE OF p
-    )
-    UPDATE products p SET delivered_version = l.version FROM locked l
-    WHERE p.product_id = l.product_id AND p.delivered_version < l.version
+    ORDER BY o.next_attempt_at, o.item_no
 """)
 
 # A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
@@ -163,8 +133,10 @@ _RELEASE_EXPIRED = text("""
 # A waiting row whose product is in flight becomes due when that one's claim ends, not before.
 _NEXT_DUE = text(f"""
     SELECT extract(epoch FROM least(
-        (SELECT o.next_attempt_at FROM product_outbox o WHERE o.status = 'WAITING' AND {_FREE}
-         ORDER BY o.next_attempt_at LIMIT 1),
+        (SELECT o.next_attempt_at FROM product_outbox o
+         WHERE o.status = 'WAITING' AND o.failing_since IS NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
+        (SELECT o.next_attempt_at FROM product_outbox o
+         WHERE o.status = 'WAITING' AND o.failing_since IS NOT NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
         (SELECT min(lease_expires_at) FROM product_outbox WHERE status = 'SENDING')) - now())
 """)
 
@@ -198,45 +170,23 @@ def enqueue(connection: Connection, seller_id: SellerId, versions: Sequence[NewV
 
 
 def claim(
-    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int, trial: bool = False
+    connection: Connection,
+    *,
+    owner: str,
+    limit: int,
+    lease_seconds: float,
+    max_retries: int,
+    failing: int | None = None,
+    trial: bool = False,
 ) -> tuple[list[ClaimedEvent], int]:
-    """Take due rows to send; returns them and how many turned out to be superseded."""
-    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
+    """Take due rows to send, at most `failing` of them failing ones; returns them and how many were superseded."""
+    lanes = (TRIAL_CANDIDATES, TRIAL_CANDIDATES) if trial else (limit, limit if failing is None else failing)
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds, "fresh": lanes[0], "failing": lanes[1]}
     connection.execute(_CLAIM_LOCK)
     rows = connection.execute(_CLAIM_TRIAL if trial else _CLAIM_DUE, values).all()
     mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
     claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []
     return claimed, len(rows) - len(mine)
-
-
-def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUID]:
-    """Write rows back; returns those whose claim still was ours."""
-    if not settlements:
-        return set()
-    rows = [s.event.outbox for s in settlements]
-    values = {
-        "ids": [row.id.value for row in rows],
-        "lease_nos": [s.event.lease_no for s in settlements],
-        "statuses": [row.status.value for row in rows],
-        "retry_counts": [row.retry_count for row in rows],
-        "http_statuses": [s.http_status for s in settlements],
-        "errors": [row.last_error for row in rows],
-        "types": [row.event_type.value for row in rows],
-        "delays": [s.delay for s in settlements],
-        "sent": [s.sent for s in settlements],
-    }
-    written = connection.execute(_SETTLE, values).all()
-    done = [row for row in written if row.status == OutboxStatus.COMPLETED and row.sent]
-    if done:
-        connection.execute(
-            _DELIVERED,
-            {
-                "sellers": [row.seller_id for row in done],
-                "items": [row.item_no for row in done],
-                "versions": [row.version for row in done],
-            },
-        )
-    return {row.outbox_id for row in written}
 
 
 def release_expired(connection: Connection) -> int:
@@ -295,4 +245,6 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.delivered_version,
         row.delivered_data,
         row.tried_before,
+        row.next_attempt_at,
+        row.failing_since,
     )

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CANCELLED, CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId, TaskId
@@ -189,6 +190,7 @@ def claim(
     limit: int,
     lease_seconds: float,
     max_retries: int,
+    max_releases: int = TASK_MAX_RELEASES,
 ) -> list[LeasedTask]:
     """Lease the next tasks of an execution that is running, most urgent first."""
     values = {
@@ -199,7 +201,7 @@ def claim(
         "limit": limit,
         "lease_seconds": lease_seconds,
     }
-    leased = [_leased(row, max_retries) for row in connection.execute(_CLAIM, values)]
+    leased = [_leased(row, max_retries, max_releases) for row in connection.execute(_CLAIM, values)]
     return sorted(leased, key=lambda lease: lease.task.item_no.value if lease.task.item_no else 0)
 
 
@@ -235,14 +237,19 @@ def heartbeat(connection: Connection, leases: Sequence[LeasedTask], lease_second
 
 
 def take_expired(
-    connection: Connection, *, limit: int, max_retries: int, execution_id: UUID | None = None
+    connection: Connection,
+    *,
+    limit: int,
+    max_retries: int,
+    max_releases: int = TASK_MAX_RELEASES,
+    execution_id: UUID | None = None,
 ) -> list[LeasedTask]:
     """Lock tasks whose worker fell silent, for the caller to release in the same transaction."""
     # Executions before their tasks, as everybody locks them.
     if not connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).all():
         return []
     rows = connection.execute(_EXPIRED, {"limit": limit, "execution_id": execution_id})
-    return [_leased(row, max_retries) for row in rows]
+    return [_leased(row, max_retries, max_releases) for row in rows]
 
 
 def cancel_open(connection: Connection, home: TaskHome) -> None:
@@ -279,7 +286,7 @@ def _record(connection: Connection, written: Sequence[Row[tuple[object, ...]]]) 
         connection.execute(_RECORD, values)
 
 
-def _leased(row: Row[tuple[object, ...]], max_retries: int) -> LeasedTask:
+def _leased(row: Row[tuple[object, ...]], max_retries: int, max_releases: int) -> LeasedTask:
     task = CrawlerTask(
         id=TaskId(row.task_id),
         execution_id=ExecutionId(row.execution_id),
@@ -292,6 +299,7 @@ def _leased(row: Row[tuple[object, ...]], max_retries: int) -> LeasedTask:
         retry_count=row.retry_count,
         release_count=row.release_count,
         max_retries=max_retries,
+        max_releases=max_releases,
         published_at=row.published_at,
         started_at=row.started_at,
     )

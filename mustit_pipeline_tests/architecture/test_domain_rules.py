@@ -19,7 +19,7 @@ IMPURE_MODULES |= {"http", "multiprocessing", "shutil", "sqlite3", "ssl", "tempf
 CLOCK_READS = {"now", "utcnow", "today"}
 IMPURE_BUILTINS = {"open", "print", "input", "eval", "exec", "__import__"}
 
-COUNTS = {"retry_count", "retries", "release_count", "absent_sweeps", "issue_failures"}
+COUNTS = {"retry_count", "retries", "release_count", "absent_sweeps", "issue_failures", "failures", "tries", "attempts"}
 LIMIT = re.compile(r"max_|_max|limit|MAX|LIMIT")
 SQL_LIMIT = re.compile(r"\b(?:retry_count|retries|release_count)\s*(?:[<>]=?|<>|!=)\s*\S", re.IGNORECASE)
 
@@ -155,6 +155,8 @@ def test_the_purity_rule_lets_pure_code_pass(code: str) -> None:
         "outbox.c.retry_count < self._settings.outbox_max_retries",
         "count = [t for t in tasks if t.retry_count != MAX_RETRIES]",
         "task.release_count >= 5",
+        "attempts < settings.network_tries",
+        "failures > self.settings.task_max_retries",
         "query = text('UPDATE t SET x = 1 WHERE retry_count < 5')",
         "query = 'SELECT 1 FROM t WHERE t.retry_count >= :max_retries'",
         "query = 'SELECT 1 FROM t WHERE retry_count <> %(limit)s'",
@@ -172,7 +174,6 @@ def test_the_retry_rule_notices(code: str) -> None:
         "query = 'UPDATE t SET retry_count = s.retry_count FROM s'",
         "query = 'UPDATE t SET retry_count = retry_count + 1'",
         "Column('retry_count', SmallInteger, server_default='0')",
-        "attempts < settings.network_tries",
         "a < b < c",
     ],
 )

@@ -98,13 +98,16 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
         for schedule in repository.schedule_defs
     }
 
-    assert jobs == {"crawl_seller", "relay_product_outbox"}
+    assert jobs == {"crawl_seller", "relay_product_outbox", "recover_stuck_work"}
     assert sensors == {
         "seller_partitions": ("RUNNING", 30),
         "due_crawls": ("RUNNING", 15),
         "waiting_outbox": ("RUNNING", 15),
     }
-    assert schedules == {"relay_every_5_minutes": ("RUNNING", "*/5 * * * *", "Asia/Seoul")}
+    assert schedules == {
+        "relay_every_5_minutes": ("RUNNING", "*/5 * * * *", "Asia/Seoul"),
+        "recover_every_minute": ("RUNNING", "* * * * *", "Asia/Seoul"),
+    }
 
 
 def test_every_job_runs_in_one_process() -> None:

@@ -17,7 +17,7 @@ from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.settings import SettingsError
+from mustit_pipeline.settings import SettingsError, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
@@ -122,7 +122,7 @@ def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(
 
     with database.transaction() as connection:
         for agent in roster.list_agents(connection):
-            roster.unblock(connection, agent.agent_id)
+            roster.unblock(connection, load_settings(), agent.agent_id)
         connection.execute(text("UPDATE pool_state SET breaker_open_until = NULL"))
     set_environment(crawl_slice_seconds=60)
 

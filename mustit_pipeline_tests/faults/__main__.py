@@ -10,8 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mustit_pipeline_tests.faults.scenarios import LONG, QUICK, SCENARIOS
+from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
+from mustit_pipeline_tests.faults.scenarios import LONG, QUICK
+from mustit_pipeline_tests.faults.scenarios import SCENARIOS as PIPELINE_SCENARIOS
 from mustit_pipeline_tests.faults.world import fresh_world
+
+SCENARIOS = (*PIPELINE_SCENARIOS, *DELIVERY_SCENARIOS)
 
 
 def main() -> int:

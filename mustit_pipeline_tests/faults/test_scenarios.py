@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
 from mustit_pipeline_tests.faults.scenarios import QUICK, SCENARIOS, Numbers, Size
 from mustit_pipeline_tests.faults.world import World, fresh_world
 
+ALL = (*SCENARIOS, *DELIVERY_SCENARIOS)
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.__name__ for scenario in SCENARIOS])
+
+@pytest.mark.parametrize("scenario", ALL, ids=[scenario.__name__ for scenario in ALL])
 def test_every_promise_holds_through(scenario: Callable[[World, Size], Numbers]) -> None:
     with fresh_world() as world:
         assert scenario(world, QUICK)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mustit_pipeline.settings import Settings, SettingsError, TokenKey, load_settings, simulated_world_file
+from mustit_pipeline.settings import ORDERED, Settings, SettingsError, TokenKey, load_settings, simulated_world_file
 
 KEY = base64.b64encode(b"k" * 32).decode()
 OTHER_KEY = base64.b64encode(b"o" * 32).decode()
@@ -28,6 +28,8 @@ WRONG = [
     ("home", "~no-such-account/x", "folder"),
     ("database_url", "mysql://u:hunter2@h/d", "postgresql://"),
     ("dagster_database_url", "sqlite:///hunter2", "postgresql://"),
+    ("database_connections", "0", "greater than or equal to 1"),
+    ("database_max_connections", "1001", "less than or equal to 1000"),
     ("dagster_port", "70000", "65535"),
     ("dagster_port", "0", "greater than or equal to 1"),
     ("api_port", "http", "valid integer"),
@@ -57,21 +59,47 @@ WRONG = [
     ("min_request_gap_seconds", "-1", "greater than or equal to 0"),
     ("max_concurrent_requests", "1001", "less than or equal to 1000"),
     ("suspend_seconds", "-1", "greater than 0"),
+    ("longest_retry_after_seconds", "0", "greater than 0"),
+    ("health_gain_success", "-1", "greater than or equal to 0"),
+    ("health_cost_throttled", "-20", "greater than or equal to 0"),
+    ("health_cost_server_error", "101", "less than or equal to 100"),
+    ("health_cost_failure", "some", "valid integer"),
+    ("health_floor", "101", "less than or equal to 100"),
+    ("health_recovered", "101", "less than or equal to 100"),
+    ("token_issue_failures", "0", "greater than or equal to 1"),
+    ("storm_agents", "0", "greater than or equal to 1"),
+    ("storm_share", "0", "greater than 0"),
+    ("storm_window_seconds", "0", "greater than 0"),
+    ("storm_pause_seconds", "0", "greater than 0"),
+    ("storm_longest_pause_seconds", "0", "greater than 0"),
+    ("storm_calm_seconds", "-1", "greater than or equal to 0"),
     ("breaker_min_available", "20%", "valid number"),
     ("breaker_cooldown_seconds", "0", "greater than 0"),
     ("network_tries", "0", "greater than or equal to 1"),
+    ("network_longest_backoff_seconds", "0", "greater than 0"),
     ("session_patience_seconds", "0", "greater than 0"),
     ("task_max_retries", "-1", "greater than or equal to 0"),
+    ("task_longest_backoff_seconds", "0", "greater than 0"),
+    ("task_max_releases", "0", "greater than or equal to 1"),
+    ("raw_max_attempts", "0", "greater than or equal to 1"),
+    ("runs_at_once", "0", "greater than or equal to 1"),
     ("crawls_at_once", "0", "greater than or equal to 1"),
     ("product_server_connect_seconds", "0", "greater than 0"),
     ("product_server_read_seconds", "0", "greater than 0"),
     ("product_server_breaker_failures", "0", "greater than or equal to 1"),
     ("product_server_breaker_seconds", "61", "less than or equal to 60"),
+    ("relay_batch", "0", "greater than or equal to 1"),
+    ("relay_lease_seconds", "0", "greater than 0"),
+    ("relay_longest_backoff_seconds", "0", "greater than 0"),
     ("relay_concurrent_sends", "0", "greater than or equal to 1"),
     ("outbox_max_retries", "51", "less than or equal to 50"),
+    ("outbox_flaky_factor", "0", "greater than or equal to 1"),
     ("retry_base_seconds", "0", "greater than 0"),
     ("lease_seconds", "0", "greater than 0"),
     ("crawl_slice_seconds", "0", "greater than 0"),
+    ("slice_max_crashes", "0", "greater than or equal to 1"),
+    ("slice_backoff_seconds", "0", "greater than 0"),
+    ("slice_longest_backoff_seconds", "0", "greater than 0"),
     ("deletion_hold_share", "1.1", "less than or equal to 1"),
     ("deletion_sweeps", "0", "greater than or equal to 1"),
     ("recrawl", "nothing", "'everything'"),
@@ -130,6 +158,15 @@ def test_all_wrong_values_are_named_at_once(environment: pytest.MonkeyPatch) -> 
     assert [line.split(":")[0] for line in str(refused.value).splitlines()] == ["MUSTIT_API_PORT", "MUSTIT_PAGE_SIZE"]
 
 
+@pytest.mark.parametrize(("least", "most"), ORDERED)
+def test_of_two_settings_that_belong_together_the_second_cannot_be_the_smaller_one(
+    environment: pytest.MonkeyPatch, least: str, most: str
+) -> None:
+    assert getattr(load(environment, **{least.upper(): "9", most.upper(): "9"}), most) == 9
+    with pytest.raises(SettingsError, match=f"MUSTIT_{least.upper()} is 10.* and MUSTIT_{most.upper()} 9"):
+        load(environment, **{least.upper(): "10", most.upper(): "9"})
+
+
 def test_the_documented_defaults_hold_and_an_empty_variable_counts_as_unset(
     environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -138,6 +175,14 @@ def test_the_documented_defaults_hold_and_an_empty_variable_counts_as_unset(
     assert (found.requests_per_hour, found.window_seconds, found.min_request_gap_seconds) == (80, 3600, 1.0)
     assert (found.max_concurrent_requests, found.crawl_slice_seconds) == (100, 600)
     assert (found.task_max_retries, found.outbox_max_retries, found.deletion_sweeps) == (2, 5, 2)
+    assert (found.task_max_releases, found.raw_max_attempts, found.token_issue_failures) == (5, 3, 3)
+    assert (found.health_gain_success, found.health_cost_throttled) == (5, 20)
+    assert (found.health_cost_server_error, found.health_cost_failure) == (10, 5)
+    assert (found.health_floor, found.health_recovered, found.suspend_seconds) == (30, 70, 3600)
+    assert (found.storm_agents, found.storm_share, found.storm_window_seconds) == (5, 0.5, 5)
+    assert (found.storm_pause_seconds, found.storm_longest_pause_seconds) == (2, 600)
+    assert (found.longest_retry_after_seconds, found.relay_batch) == (86_400, 100)
+    assert (found.database_connections, found.database_max_connections) == (10, 50)
     assert found.base_url == "https://m.web.mustit.co.kr"
     assert found.listing_segment == "/searchmini-shop-search"
     assert found.embedded

@@ -3,13 +3,13 @@
 import dagster as dg
 
 from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import bound_execution
+from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, bound_execution
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions
 
@@ -43,7 +43,8 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
     seller_id = SellerId(context.partition_key)
     with readable_failures():
-        report = process(pipeline.database, seller_id, now=utc_now)
+        attempts = pipeline.settings.raw_max_attempts
+        report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts)
         stored = bound_execution(context, pipeline)
         if stored is None:
             with pipeline.database.reading() as connection:
@@ -52,6 +53,8 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             raise dg.Failure(f"The seller {seller_id} has never been crawled", allow_retries=False)
         stored = Crawl(pipeline.database, pipeline.settings, stored).end()
     execution = stored.execution
+    if execution.failed_tasks:
+        context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
     return dg.MaterializeResult(
         metadata={
             "execution_id": str(execution.id),

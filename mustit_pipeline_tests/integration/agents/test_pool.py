@@ -132,6 +132,21 @@ def test_five_429s_among_many_good_answers_are_no_storm(database: Database, tmp_
     run(scenario)
 
 
+def test_what_a_storm_is_and_what_a_429_costs_are_settings(database: Database, tmp_path: Path) -> None:
+    rules = {"storm_agents": 2, "storm_share": 1.0, "storm_pause_seconds": 30, "health_cost_throttled": 7}
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database, breaker_min_available=0, **rules) as (pool, _):
+            first, second = await bookings(pool, 2)
+            await pool.throttled(first, None)
+            assert rows(database)[first.user_agent].health == 93
+            await pool.throttled(second, None)
+            assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
+            assert 28.0 < (await wait_of(pool, "host paused")).seconds <= 30.0
+
+    run(scenario)
+
+
 def test_the_limit_says_exactly_when_the_next_agent_is_free(
     database: Database, tmp_path: Path, redis_server: RedisServer
 ) -> None:

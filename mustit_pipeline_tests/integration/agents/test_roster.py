@@ -48,16 +48,17 @@ def test_loading_says_what_was_new_known_and_refused(database: Database) -> None
 
 
 def test_an_admin_blocks_and_unblocks(database: Database) -> None:
+    settings = settings_of(health_recovered=55)
     with database.transaction() as connection:
         agent_id = roster.list_agents(connection)[0].agent_id
         blocked = roster.block(connection, agent_id)
         assert (blocked.status, blocked.reason) == (AgentStatus.BLOCKED, "blocked by an admin")
         with pytest.raises(Conflict):
             roster.block(connection, agent_id)
-        back = roster.unblock(connection, agent_id)
-        assert (back.status, back.health, back.reason) == (AgentStatus.AVAILABLE, 70, None)
+        back = roster.unblock(connection, settings, agent_id)
+        assert (back.status, back.health, back.reason) == (AgentStatus.AVAILABLE, 55, None)
         with pytest.raises(Conflict):
-            roster.unblock(connection, agent_id)
+            roster.unblock(connection, settings, agent_id)
         with pytest.raises(NotFound):
             roster.block(connection, uuid4())
 
@@ -78,7 +79,7 @@ def test_only_the_rested_are_recovered_and_never_the_blocked(database: Database)
     with database.transaction() as connection:
         blocked = roster.list_agents(connection)[2]
         roster.block(connection, blocked.agent_id)
-        assert roster.recover_suspended(connection, now) == 1
+        assert roster.recover_suspended(connection, settings_of(), now) == 1
         found = {row.user_agent: (row.status, row.health) for row in roster.list_agents(connection)}
     assert found["agent-000"] == (AgentStatus.AVAILABLE, 70)
     assert found["agent-001"] == (AgentStatus.SUSPENDED, 10)

@@ -1,77 +1,17 @@
 """The deletion guard, crawl by crawl against a real listing: gone is only what is proven to be gone."""
 
-from collections.abc import Generator
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.settings import Settings
-from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace
-from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.catalog.guarded import PRODUCTS, Guarded
 from mustit_pipeline_tests.integration.catalog.shelf import assert_whole, utc_now
-from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, register
-
-PRODUCTS = 10
-
-
-@pytest.fixture(scope="module")
-def running_market(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningSimulator]:
-    state = tmp_path_factory.mktemp("marketplace")
-    with start_marketplace(state=state, seed=7, requests_per_window=1_000_000, min_gap_seconds=0) as running:
-        yield running
-
-
-@pytest.fixture
-def shop(running_market: RunningSimulator) -> Generator[MarketplaceControl]:
-    with MarketplaceControl(running_market.url) as control:
-        yield control
-        control.clear_faults()
-
-
-class Guarded:
-    """A seller with ten products that has been crawled once."""
-
-    def __init__(self, database: Database, settings: Settings, shop: MarketplaceControl) -> None:
-        self.database, self.settings, self.shop = database, settings, shop
-        self.seller_id = f"seller-{uuid4().hex[:8]}"
-        shop.add_seller(self.seller_id, PRODUCTS)
-        register(database, self.seller_id)
-        self.crawl()
-        self.items = sorted(product["itemNo"] for product in shop.products(self.seller_id))
-
-    def crawl(self, *, limit: int | None = None) -> CrawlOutcome:
-        return crawl(self.database, self.settings, self.seller_id, limit=limit)
-
-    def life(self, item: int) -> list[str]:
-        query = "SELECT life_cycle FROM product_change_sets WHERE item_no = :item ORDER BY version"
-        with self.database.reading() as connection:
-            return list(connection.execute(text(query), {"item": item}).scalars())
-
-    def deleted(self) -> list[int]:
-        query = "SELECT item_no FROM products WHERE deleted_at IS NOT NULL ORDER BY item_no"
-        with self.database.reading() as connection:
-            return list(connection.execute(text(query)).scalars())
-
-    def holds(self) -> list[tuple[str, list[int], int]]:
-        query = "SELECT status, item_nos, live_count FROM deletion_holds ORDER BY opened_at"
-        with self.database.reading() as connection:
-            return [(row.status, sorted(row.item_nos), row.live_count) for row in connection.execute(text(query))]
-
-
-@pytest.fixture
-def guarded(
-    database: Database, make_settings: MakeSettings, running_market: RunningSimulator, shop: MarketplaceControl
-) -> Guarded:
-    settings = make_settings(base_url=running_market.url, page_size=5, task_max_retries=0, max_concurrent_requests=10)
-    return Guarded(database, settings, shop)
+from mustit_pipeline_tests.integration.crawls import crawl
 
 
 def test_a_product_absent_from_two_complete_sweeps_and_gone_is_deleted_once_and_may_return(guarded: Guarded) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
-from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport
+from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, process
 from mustit_pipeline.catalog.replay import replay_failed
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
@@ -186,26 +186,32 @@ def test_a_failed_body_is_retried_twice_and_then_only_by_hand(shelf: Shelf) -> N
         shelf.process()
     assert shelf.rows("SELECT attempts FROM product_raw_data WHERE status = 'FAILED'") == [{"attempts": 3}]
 
+    process(shelf.database, SellerId(shelf.seller_id), now=utc_now, raw_attempts=4)
+    assert shelf.rows("SELECT attempts FROM product_raw_data WHERE status = 'FAILED'") == [{"attempts": 4}]
+
     shelf.detail(1)
     shelf.change("""
         UPDATE product_raw_data SET body = (SELECT body FROM product_raw_data ORDER BY raw_id DESC LIMIT 1)
         WHERE status = 'FAILED'
     """)
     shelf.change("DELETE FROM product_raw_data WHERE status = 'PENDING'")
-    reports = replay_failed(shelf.database, seller_id=SellerId(shelf.seller_id), since=None, now=utc_now)
+    done = replay_failed(shelf.database, seller_id=SellerId(shelf.seller_id), since=None, now=utc_now)
 
-    assert reports[shelf.seller_id].versions == {LifeCycle.CREATED: 1}
+    assert (done.reopened, done.outdated) == (1, 0)
+    assert done.reports[shelf.seller_id].versions == {LifeCycle.CREATED: 1}
 
 
 def test_a_failed_body_that_a_newer_one_has_overtaken_is_never_processed(shelf: Shelf) -> None:
     shelf.crawl(1)
     shelf.open()
     shelf.detail(1, stock=5)
-    shelf.change("UPDATE product_raw_data SET status = 'FAILED' WHERE status = 'PENDING'")
+    shelf.change("UPDATE product_raw_data SET status = 'FAILED', attempts = 3 WHERE status = 'PENDING'")
     shelf.end()
     shelf.crawl(1, stock=6)
 
-    assert replay_failed(shelf.database, seller_id=None, since=None, now=utc_now) == {}
+    done = replay_failed(shelf.database, seller_id=None, since=None, now=utc_now)
+
+    assert (done.reports, done.reopened, done.outdated) == ({}, 0, 1)
     assert shelf.rows("SELECT data::json ->> 'stock' AS stock FROM products") == [{"stock": "6"}]
 
 

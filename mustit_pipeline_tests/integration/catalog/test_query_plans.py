@@ -1,14 +1,20 @@
 """The hot statements find their rows by index, however much history lies beside them."""
 
 import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import TextClause, text
+from sqlalchemy import Connection, TextClause, text
 
-from mustit_pipeline.store import outbox, products, raw
+from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
+from mustit_pipeline.domain.states import OutboxStatus, RawStatus
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.store import history, holds, outbox, outbox_listing, products, raw, raw_listing, settlements
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
+from mustit_pipeline_tests.integration.store.test_query_plans import plans
 
 ROWS = 20_000
 BIG = "products|product_change_sets|product_outbox|product_raw_data|crawler_tasks"
@@ -87,13 +93,17 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
     }
     reopened = {"seller_id": "big", "since": None, "attempts": 3, "target": "PENDING", "sources": ["FAILED"]}
     statements: dict[str, tuple[TextClause, dict[str, Any]]] = {
-        "claim": (outbox._CLAIM_DUE, lease | {"limit": 100}),  # pyright: ignore[reportPrivateUsage]
-        "trial": (outbox._CLAIM_TRIAL, lease | {"limit": 1}),  # pyright: ignore[reportPrivateUsage]
+        "claim": (outbox._CLAIM_DUE, lease | {"limit": 100, "fresh": 100, "failing": 50}),  # pyright: ignore[reportPrivateUsage]
+        "trial": (outbox._CLAIM_TRIAL, lease | {"limit": 1, "fresh": 100, "failing": 100}),  # pyright: ignore[reportPrivateUsage]
         "claimed": (outbox._CLAIMED, {"ids": ids}),  # pyright: ignore[reportPrivateUsage]
-        "settle": (outbox._SETTLE, settled),  # pyright: ignore[reportPrivateUsage]
+        "settle": (settlements._SETTLE, settled),  # pyright: ignore[reportPrivateUsage]
         "delivered": (
-            outbox._DELIVERED,  # pyright: ignore[reportPrivateUsage]
+            settlements._DELIVERED,  # pyright: ignore[reportPrivateUsage]
             {"sellers": ["big"] * 20, "items": items, "versions": [1] * 20},
+        ),
+        "deliveries since": (
+            settlements._SINCE,  # pyright: ignore[reportPrivateUsage]
+            {"ids": ids[:1], "sinces": [datetime.now(UTC)], "newest": 200},
         ),
         "release": (outbox._RELEASE_EXPIRED, {}),  # pyright: ignore[reportPrivateUsage]
         "next due": (outbox._NEXT_DUE, {}),  # pyright: ignore[reportPrivateUsage]
@@ -111,3 +121,41 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
     assert {name: set(tables) - {"crawler_tasks_default"} for name, tables in scanned.items()} == {
         name: set() for name in statements
     }
+
+
+def test_no_list_that_an_operator_asks_for_reads_or_sorts_a_big_table_from_end_to_end(full: Shelf) -> None:
+    big, since = SellerId("big"), datetime.now(UTC) - timedelta(days=1)
+    event_id = IdPrefix(str(full.rows("SELECT outbox_id FROM product_outbox LIMIT 1")[0]["outbox_id"]))
+    failed, waiting = OutboxStatus.FAILED, OutboxStatus.WAITING
+    price = ChangeKind.parse("PRICE")
+    lists: dict[str, Callable[[Connection], object]] = {
+        "products": lambda c: history.products(c, ItemNo(2), None),
+        "versions": lambda c: history.versions(c, "big", 2, limit=50),
+        "changes": lambda c: history.changes(c, seller_id=None, since=None, kind=None, limit=50),
+        "changes since": lambda c: history.changes(c, seller_id=None, since=since, kind=price, limit=50),
+        "changes of one": lambda c: history.changes(c, seller_id=big, since=None, kind=price, limit=50),
+        "events": lambda c: outbox_listing.newest(c, status=None, seller_id=None, limit=50),
+        "waiting events": lambda c: outbox_listing.newest(c, status=waiting, seller_id=None, limit=50),
+        "failed events of one": lambda c: outbox_listing.newest(c, status=failed, seller_id=big, limit=50),
+        "event": lambda c: outbox_listing.find(c, event_id),
+        "retry": lambda c: outbox_listing.retry_all(c, status=failed, seller_id=None),
+        "bodies": lambda c: raw_listing.newest(c, status=None, seller_id=None, since=None, limit=50),
+        "bodies of one": lambda c: raw_listing.newest(c, status=None, seller_id=big, since=since, limit=50),
+        "failed bodies": lambda c: raw_listing.newest(c, status=RawStatus.FAILED, seller_id=big, since=None, limit=50),
+        "failures": lambda c: raw_listing.count_failed(c, None, None),
+        "names": lambda c: holds.names(c, big, [2, 4, 6]),
+    }
+
+    found = {name: [row for row in plans(full.database, act) for row in heavy(row)] for name, act in lists.items()}
+
+    assert found == {name: [] for name in lists}
+
+
+def heavy(node: dict[str, Any]) -> Iterator[str]:
+    """Big tables that a plan reads from end to end, and sorts of more than a screen or two would need."""
+    if node["Node Type"] == "Seq Scan" and re.fullmatch(f"{BIG}", node["Relation Name"]):
+        yield f"reads {node['Relation Name']}"
+    if node["Node Type"] == "Sort" and node["Plans"][0]["Plan Rows"] > ROWS / 10:
+        yield f"sorts {node['Plans'][0]['Plan Rows']} rows"
+    for child in node.get("Plans", []):
+        yield from heavy(child)

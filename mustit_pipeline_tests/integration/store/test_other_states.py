@@ -35,9 +35,10 @@ from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, ItemNo,
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.store import outbox, raw, tables
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.outbox import ClaimedEvent, Settlement
+from mustit_pipeline.store.outbox import ClaimedEvent
 from mustit_pipeline.store.products import NewVersion
 from mustit_pipeline.store.raw import RawFailure
+from mustit_pipeline.store.settlements import Settlement, settle
 from mustit_pipeline_tests.integration.store import rows
 from mustit_pipeline_tests.integration.store.rows import add_outbox, add_raw, ground
 
@@ -85,7 +86,7 @@ def test_a_seller_and_its_schedule_move_together_or_not_at_all(database: Databas
             connection.execute(text("UPDATE sellers SET status = :status"), {"status": status.value})
             connection.execute(text("UPDATE crawling_schedules SET status = :status"), {"status": schedule.value})
             connection.execute(text("DELETE FROM scheduler_outbox"))
-        seller_may = move not in SELLER.moves() or status in SELLER.sources(move)
+        seller_may = move not in SELLER.table or status in SELLER.sources(move)
         allowed = seller_may and schedule in SCHEDULE.sources(move)
         with nullcontext() if allowed else pytest.raises(DomainError):
             moves[move]()
@@ -98,7 +99,7 @@ def test_a_seller_and_its_schedule_move_together_or_not_at_all(database: Databas
         if not allowed:
             assert stored == (status, schedule, 0), move
         else:
-            seller_after = SELLER.target(move) if move in SELLER.moves() else status
+            seller_after = SELLER.target(move) if move in SELLER.table else status
             assert stored == (seller_after, SCHEDULE.target(move), 1), move
 
 
@@ -163,7 +164,7 @@ def test_a_settled_row_moves_only_from_the_state_that_the_domain_allows(database
     with database.transaction() as connection:
         before = {add_outbox(connection, status, number): status for number, status in enumerate(OutboxStatus, 1)}
         settlements = [Settlement(_sent(key, number, move), None) for number, key in enumerate(before, 1)]
-        outbox.settle(connection, settlements)
+        settle(connection, settlements)
     assert standing.statuses("product_outbox", "outbox_id") == moved(PRODUCT_OUTBOX, before, move)
 
 

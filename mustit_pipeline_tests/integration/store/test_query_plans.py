@@ -10,7 +10,7 @@ from sqlalchemy import Connection, event, text
 from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions, sellers, task_counts, task_months, tasks
+from mustit_pipeline.store import executions, sellers, stuck, task_counts, task_months, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline_tests.integration.store.rows import MONTH, SELLER, Ground, ground
@@ -92,6 +92,9 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
         "find_open": lambda c: executions.find_open(c, SellerId(SELLER)),
         "find_latest": lambda c: executions.find_latest(c, SellerId(SELLER)),
         "workable": lambda c: executions.workable(c, 10),
+        "stuck": lambda c: stuck.counts(c, utc_now()),
+        "unended": lambda c: stuck.unended(c, 60),
+        "begun": lambda c: stuck.begun(c),
         "due": lambda c: sellers.due(c, 4, busy=["x"]),
     }
     found: dict[str, list[str]] = {}

@@ -160,6 +160,19 @@ def test_the_fifth_release_in_a_row_fails_the_task_and_counts_it(running: Ground
     assert running.scalar("SELECT failed_tasks FROM crawling_schedule_executions") == 1
 
 
+def test_how_many_workers_a_task_may_lose_is_a_setting(running: Ground, make_settings: MakeSettings) -> None:
+    with running.database.transaction() as connection:
+        add_task(connection, running.home, TaskStatus.IN_PROGRESS, 1, expires="-1 second")
+        add_task(connection, running.home, TaskStatus.PUBLISHED, 2)
+    release_expired(running.database, make_settings(task_max_releases=1), utc_now())
+    assert running.scalar("SELECT error_code FROM crawler_tasks WHERE status = 'FAILED'") == "RELEASED_TOO_OFTEN"
+    with running.database.transaction() as connection:
+        [lease] = tasks.claim(
+            connection, running.home, TYPES, owner="me", limit=9, lease_seconds=9, max_retries=2, max_releases=1
+        )
+    assert not lease.task.can_release()
+
+
 def test_a_heartbeat_keeps_only_leases_that_still_are_ours(running: Ground) -> None:
     before = one_of_each(running, expires="-1 second")
     leases = [held(running.home, task) for task in before]

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mustit_pipeline.agents.builtin import BUILTIN, DESKTOP, MOBILE, TABLET
-from mustit_pipeline.agents.judgement import CALM_SECONDS, capped, next_pause
+from mustit_pipeline.agents.judgement import next_pause
 from mustit_pipeline.agents.roster import circuit_of
+from mustit_pipeline.domain.storm import StormRules
 from mustit_pipeline.store.agent_pool import PoolRow
 
+RULES = StormRules()
 NOW = datetime(2026, 11, 16, 3, tzinfo=UTC)
 
 
@@ -21,30 +23,22 @@ def ago(seconds: float) -> datetime:
 
 
 def test_the_first_storm_pauses_the_host_for_two_seconds() -> None:
-    assert next_pause(pool(None), 0.0) == (0, 2.0)
+    assert next_pause(RULES, pool(None), 0.0) == (0, 2.0)
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(0, 4.0), (1, 8.0), (7, 512.0), (8, 600.0), (15, 600.0)])
 def test_each_storm_right_after_a_pause_doubles_it_up_to_ten_minutes(level: int, seconds: float) -> None:
-    assert next_pause(pool(ago(1), level, 2), 0.0) == (level + 1, seconds)
+    assert next_pause(RULES, pool(ago(1), level, 2), 0.0) == (level + 1, seconds)
 
 
 def test_a_longer_retry_after_wins() -> None:
-    assert next_pause(pool(None), 900.0) == (0, 900.0)
-    assert next_pause(pool(ago(1), 3), 5.0) == (4, 32.0)
+    assert next_pause(RULES, pool(None), 900.0) == (0, 900.0)
+    assert next_pause(RULES, pool(ago(1), 3), 5.0) == (4, 32.0)
 
 
 def test_a_host_that_was_calm_starts_small_again() -> None:
-    assert next_pause(pool(ago(CALM_SECONDS + 1), 5, 10), 0.0) == (0, 2.0)
-    assert next_pause(pool(ago(CALM_SECONDS + 1), 5, 600), 0.0)[0] == 6
-
-
-@pytest.mark.parametrize(
-    ("asked", "seconds"),
-    [(None, 0), (0.0, 0), (-1.0, 0), (float("nan"), 0), (5.5, 5.5), (86_400.5, 86_400), (float("inf"), 86_400)],
-)
-def test_odd_values_of_retry_after_are_nothing_or_a_day(asked: float | None, seconds: float) -> None:
-    assert capped(asked) == seconds
+    assert next_pause(RULES, pool(ago(RULES.calm_seconds + 1), 5, 10), 0.0) == (0, 2.0)
+    assert next_pause(RULES, pool(ago(RULES.calm_seconds + 1), 5, 600), 0.0)[0] == 6
 
 
 def test_the_circuit_is_half_open_once_its_time_is_over() -> None:

@@ -10,7 +10,7 @@ from mustit_pipeline.domain.outbox import ProductOutbox, SchedulerOutbox
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
-from mustit_pipeline.domain.states import ProductEventType, ScheduleEventType, TaskType
+from mustit_pipeline.domain.states import ProductEventType, ScheduleEventType, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.user_agent import UserAgent
 from mustit_pipeline.domain.values import (
@@ -19,7 +19,6 @@ from mustit_pipeline.domain.values import (
     ItemNo,
     OutboxId,
     ProductId,
-    RequestUrl,
     ScheduleId,
     SellerId,
     TaskId,
@@ -48,9 +47,17 @@ def execution(**fields: Any) -> CrawlingScheduleExecution:
 
 
 def task(**fields: Any) -> CrawlerTask:
-    url = RequestUrl(DETAIL_URL, TaskType.PRODUCT_DETAIL)
-    planned = CrawlerTask.plan(TaskId(ID), ExecutionId(ID), DMONT, url, T0, item_no=ItemNo(118005032))
-    return replace(planned, **fields)
+    leased = CrawlerTask(
+        id=TaskId(ID),
+        execution_id=ExecutionId(ID),
+        seller_id=DMONT,
+        task_type=TaskType.PRODUCT_DETAIL,
+        request_url=DETAIL_URL,
+        created_at=T0,
+        item_no=ItemNo(118005032),
+        status=TaskStatus.IN_PROGRESS,
+    )
+    return replace(leased, **fields)
 
 
 def agent(**fields: Any) -> UserAgent:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 
 ATTEMPTS = st.integers(1, 10_000)
 BASES = st.floats(0.001, 100)
@@ -44,3 +44,14 @@ def test_attempts_are_counted_from_one(attempt: int) -> None:
 def test_jitter_outside_its_range_is_refused(jitter: float) -> None:
     with pytest.raises(ValueError, match="jitter"):
         backoff_seconds(1, 1, 60, jitter)
+
+
+@given(st.integers(1, 20))
+def test_a_call_is_tried_as_often_as_its_limit_says(limit: int) -> None:
+    tries = Tries(limit)
+    made = 1
+    tries.failed()
+    while tries.can_retry():
+        tries.failed()
+        made += 1
+    assert (made, tries.failures) == (limit, limit)

@@ -44,53 +44,9 @@ def test_rates_stay_between_0_and_100(completed: int, failed: int, remaining: in
         assert (running.progress_rate == 100) == (remaining == 0)
 
 
-def test_follow_up_tasks_and_outcomes_add_up() -> None:
-    running = execution()
-    running.start(1, T0)
-    running.add_tasks(4)
-    running.record(completed=2, failed=1)
-    running.record(completed=1)
-    assert (running.total_tasks, running.completed_tasks, running.failed_tasks, running.remaining) == (5, 3, 1, 1)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))))
-def test_outcomes_never_exceed_the_tasks(steps: list[tuple[int, int, int]]) -> None:
-    running = execution(status=RUNNING)
-    for added, completed, failed in steps:
-        running.add_tasks(added)
-        if completed + failed <= running.remaining:
-            running.record(completed=completed, failed=failed)
-        else:
-            with pytest.raises(InvariantViolated, match="INVARIANT_EXECUTION_OUTCOMES"):
-                running.record(completed=completed, failed=failed)
-        assert running.remaining >= 0
-
-
-@pytest.mark.parametrize("status", ExecutionStatus)
-def test_only_an_open_execution_takes_tasks_and_outcomes(status: ExecutionStatus) -> None:
-    changes = [lambda e: e.add_tasks(1), lambda e: e.record(completed=1)]
-    for change in changes:
-        counted = execution(status=status, total_tasks=2)
-        if status in OPEN:
-            change(counted)
-        else:
-            with pytest.raises(InvariantViolated) as refused:
-                change(counted)
-            assert refused.value.code == "INVARIANT_EXECUTION_CLOSED"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda e: e.start(-1, T0),
-        lambda e: e.add_tasks(-1),
-        lambda e: e.record(completed=-1),
-        lambda e: e.record(failed=-1),
-    ],
-)
-def test_a_negative_number_of_tasks_is_refused(change) -> None:
+def test_a_negative_number_of_tasks_is_refused() -> None:
     with pytest.raises(ValidationFailed) as refused:
-        change(execution(total_tasks=3))
+        execution().start(-1, T0)
     assert refused.value.code == "VALIDATION_EXECUTION_COUNT"
 
 
@@ -100,9 +56,9 @@ def test_an_execution_completes_only_when_every_task_has_ended() -> None:
         running.complete(LATER)
     assert refused.value.code == "INVARIANT_EXECUTION_UNFINISHED"
     assert running.status is RUNNING
-    running.record(failed=1)
-    running.complete(LATER)
-    assert (running.status, running.ended_at) == (ExecutionStatus.COMPLETED, LATER)
+    done = execution(status=RUNNING, total_tasks=2, completed_tasks=1, failed_tasks=1)
+    done.complete(LATER)
+    assert (done.status, done.ended_at) == (ExecutionStatus.COMPLETED, LATER)
 
 
 def test_a_failed_execution_says_why_and_goes_on_from_what_is_stored() -> None:
@@ -114,12 +70,12 @@ def test_a_failed_execution_says_why_and_goes_on_from_what_is_stored() -> None:
     assert (failed.status, failed.completed_tasks, failed.remaining) == (RUNNING, 4, 5)
 
 
-def test_a_paused_execution_still_takes_what_is_in_flight() -> None:
+def test_a_paused_execution_goes_on_where_it_stopped() -> None:
     paused = execution(status=RUNNING, total_tasks=3)
     paused.pause()
-    paused.record(completed=1)
+    assert (paused.status, paused.is_open) == (ExecutionStatus.PAUSED, True)
     paused.resume()
-    assert (paused.status, paused.remaining) == (RUNNING, 2)
+    assert (paused.status, paused.remaining) == (RUNNING, 3)
 
 
 def test_a_cancelled_execution_has_ended() -> None:

@@ -52,24 +52,12 @@ def test_each_published_state_is_the_next_version() -> None:
     assert known.version == 6
 
 
-def test_absences_count_only_in_a_row() -> None:
-    absent = product(**HASHES)
-    absent.missed_sweep()
-    absent.seen()
-    absent.missed_sweep()
-    assert not absent.is_deletion_candidate()
-    absent.missed_sweep()
-    assert absent.is_deletion_candidate()
-    absent.seen()
-    assert not absent.is_deletion_candidate()
-
-
 @pytest.mark.parametrize("sweeps", [1, 2, 5])
 def test_the_number_of_sweeps_is_a_setting(sweeps: int) -> None:
     absent = product(absent_sweeps=sweeps - 1)
     assert not absent.is_deletion_candidate(sweeps)
     assert refused_code(absent.delete, T0, sweeps=sweeps) == "INVARIANT_PRODUCT_NOT_ABSENT"
-    absent.missed_sweep()
+    absent = product(absent_sweeps=sweeps)
     assert absent.is_deletion_candidate(sweeps)
     absent.delete(T0, sweeps=sweeps)
     assert absent.is_deleted
@@ -101,11 +89,8 @@ def test_a_deleted_product_can_be_neither_deleted_nor_published(approved: bool) 
     assert (gone.version, gone.deleted_at) == (2, T0)
 
 
-def test_a_deleted_product_is_not_counted_as_absent() -> None:
-    gone = product(absent_sweeps=2, deleted_at=T0)
-    gone.missed_sweep()
-    assert gone.absent_sweeps == 2
-    assert not gone.is_deletion_candidate()
+def test_a_deleted_product_is_not_looked_for_again() -> None:
+    assert not product(absent_sweeps=2, deleted_at=T0).is_deletion_candidate()
 
 
 def test_a_product_that_returns_goes_on_with_its_versions() -> None:
@@ -122,9 +107,7 @@ def test_only_a_deleted_product_can_be_restored() -> None:
 STEPS = {
     "saw": lambda p: [p.saw(source, "h") for source in TaskType],
     "publish": Product.publish,
-    "seen": Product.seen,
-    "missed": Product.missed_sweep,
-    "delete": lambda p: p.delete(T0),
+    "delete": lambda p: p.delete(T0, approved=True),
     "restore": Product.restore,
 }
 
@@ -140,3 +123,15 @@ def test_versions_only_grow_and_one_at_a_time(steps: list[str]) -> None:
             assert tracked.version == before
         assert tracked.version in (before, before + 1)
         assert tracked.version == 0 or tracked.is_complete
+
+
+@pytest.mark.parametrize(("version", "beyond", "next_version"), [(3, 0, 4), (3, 3, 4), (3, 9, 10)])
+def test_a_state_sent_again_has_a_number_that_the_receiver_has_never_seen(
+    version: int, beyond: int, next_version: int
+) -> None:
+    published = product(version=version, deleted_at=T0)
+    assert published.resend(beyond) == published.version == next_version
+
+
+def test_what_was_never_published_cannot_be_sent_again() -> None:
+    assert refused_code(product().resend, 0) == "INVARIANT_PRODUCT_UNPUBLISHED"

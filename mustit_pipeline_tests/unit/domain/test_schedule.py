@@ -21,7 +21,7 @@ A_B_SHA256 = "c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65"
 
 def test_registration_is_due_at_once_and_announced_once() -> None:
     registered = CrawlingSchedule.register(ScheduleId(ID), DMONT, CrawlingInterval.days(7), T0)
-    assert registered.is_due(T0)
+    assert (registered.status, registered.next_due_at) == (ScheduleStatus.ACTIVE, T0)
     expected = ScheduleEvent(REGISTERED, ScheduleId(ID), DMONT, "mustit-crawler-dmont", "rate(7 days)", T0)
     assert registered.pull_events() == (expected,)
     assert registered.pull_events() == ()
@@ -48,12 +48,6 @@ def test_a_change_is_announced(status: ScheduleStatus, change, event: ScheduleEv
     assert (announced.event_type, announced.occurred_at, announced.expression) == (event, LATER, changed.expression)
 
 
-def test_a_failed_schedule_has_nothing_more_to_announce() -> None:
-    failed = schedule()
-    failed.fail()
-    assert failed.pull_events() == ()
-
-
 @pytest.mark.parametrize(
     ("status", "change"),
     [
@@ -70,25 +64,12 @@ def test_a_refused_change_is_neither_announced_nor_kept(status: ScheduleStatus, 
     assert refused.interval == CrawlingInterval.DEFAULT
 
 
-@pytest.mark.parametrize("status", ScheduleStatus)
-def test_only_an_active_schedule_is_ever_due(status: ScheduleStatus) -> None:
-    assert schedule(status=status).is_due(LATER) is (status is ScheduleStatus.ACTIVE)
-
-
-def test_a_schedule_is_due_from_its_time_on() -> None:
-    waiting = schedule(next_due_at=T0)
-    assert not waiting.is_due(T0 - timedelta(microseconds=1))
-    assert waiting.is_due(T0)
-
-
 def test_missed_times_are_caught_up_once() -> None:
     late = schedule(interval=CrawlingInterval.hours(6), next_due_at=T0)
     after_outage = T0 + timedelta(days=10)
-    assert late.is_due(after_outage)
     late.triggered(after_outage)
     assert late.next_due_at == after_outage + timedelta(hours=6)
     assert late.last_triggered_at == after_outage
-    assert not late.is_due(after_outage + timedelta(hours=5, minutes=59))
 
 
 def test_a_new_interval_counts_from_the_last_crawl() -> None:
@@ -103,7 +84,7 @@ def test_a_new_interval_counts_from_the_last_crawl() -> None:
 def test_a_new_interval_does_not_delay_the_first_crawl() -> None:
     fresh = schedule(next_due_at=T0)
     fresh.change_interval(CrawlingInterval.days(30), T0)
-    assert fresh.is_due(T0)
+    assert fresh.next_due_at == T0
 
 
 @pytest.mark.parametrize("seller", ["dmont", "A.b-c_9", "x" * 49])

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from mustit_pipeline.domain.errors import DomainError
-from mustit_pipeline.domain.values import CrawlingInterval, OutboxId
+from mustit_pipeline.domain.values import CrawlingInterval
 from mustit_pipeline_tests.unit.domain import builders
-from mustit_pipeline_tests.unit.domain.builders import LATER, OTHER_ID, T0
+from mustit_pipeline_tests.unit.domain.builders import LATER, T0
 from mustit_pipeline_tests.unit.domain.transition_table import MACHINES, MATRIX, RULES
 
 BUILDERS: dict[str, Callable[..., Any]] = {
@@ -27,7 +27,6 @@ METHODS: dict[str, dict[str, Callable[[Any], object]]] = {
         "activate": lambda o: o.activate(T0),
         "deactivate": lambda o: o.deactivate(T0),
         "change_interval": lambda o: o.change_interval(CrawlingInterval.days(7), T0),
-        "fail": lambda o: o.fail(),
     },
     "execution": {
         "start": lambda o: o.start(3, T0),
@@ -38,15 +37,11 @@ METHODS: dict[str, dict[str, Callable[[Any], object]]] = {
         "cancel": lambda o: o.cancel(T0),
     },
     "task": {
-        "publish": lambda o: o.publish(T0),
-        "republish": lambda o: o.republish(T0),
-        "start": lambda o: o.start(T0),
         "complete": lambda o: o.complete(T0),
         "fail": lambda o: o.fail("timeout", T0),
         "retry": lambda o: o.retry(),
         "release": lambda o: o.release(T0),
         "exhaust": lambda o: o.exhaust("received too often", T0),
-        "cancel": lambda o: o.cancel(T0),
     },
     "agent": {
         "recover": lambda o: o.recover(LATER),
@@ -56,21 +51,21 @@ METHODS: dict[str, dict[str, Callable[[Any], object]]] = {
 }
 for outbox in ("product_outbox", "scheduler_outbox"):
     METHODS[outbox] = {
-        "send": lambda o: o.send(),
         "complete": lambda o: o.complete(T0),
         "fail": lambda o: o.fail("500"),
         "retry": lambda o: o.retry(),
         "release": lambda o: o.release(),
-        "supersede": lambda o: o.supersede(OutboxId(OTHER_ID), T0),
     }
 
-# An agent is suspended by the answers it gets and a raw body is moved by SQL alone: neither has a method of that name.
-WITHOUT_METHOD = {("agent", "suspend")} | {("raw", move) for move in RULES["raw"]}
+# An agent is suspended by the answers it gets. The others are moves of many rows at once, which SQL makes by the table.
+WITHOUT_METHOD = {("agent", "suspend"), ("schedule", "fail")} | {("raw", move) for move in RULES["raw"]}
+WITHOUT_METHOD |= {("task", move) for move in ("publish", "republish", "start", "cancel")}
+WITHOUT_METHOD |= {(name, move) for name in ("product_outbox", "scheduler_outbox") for move in ("send", "supersede")}
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_machine_has_exactly_the_specified_moves(name: str) -> None:
-    assert set(MACHINES[name].moves()) == set(RULES[name])
+    assert set(MACHINES[name].table) == set(RULES[name])
 
 
 @pytest.mark.parametrize("name", MACHINES)

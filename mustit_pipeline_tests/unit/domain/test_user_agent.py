@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mustit_pipeline.domain.errors import InvariantViolated, ValidationFailed
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.domain.user_agent import AgentRules
 from mustit_pipeline_tests.unit.domain.builders import LATER, T0, agent
 
 AVAILABLE, SUSPENDED, BLOCKED = AgentStatus.AVAILABLE, AgentStatus.SUSPENDED, AgentStatus.BLOCKED
@@ -31,7 +32,7 @@ def test_a_user_agent_that_cannot_be_sent_is_refused(text: str) -> None:
 
 def test_a_new_agent_is_available_and_healthy_but_has_no_token() -> None:
     fresh = agent()
-    assert (fresh.status, fresh.health, fresh.has_token(T0)) == (AVAILABLE, 100, False)
+    assert (fresh.status, fresh.health, fresh.token_expires_at) == (AVAILABLE, 100, None)
 
 
 @pytest.mark.parametrize(
@@ -89,18 +90,51 @@ def test_a_throttled_agent_rests_as_long_as_asked_up_to_a_day(retry_after: float
     throttled = agent(token_expires_at=LATER)
     throttled.throttled(retry_after, T0)
     assert (throttled.status, throttled.suspended_until) == (SUSPENDED, T0 + rest)
-    assert not throttled.has_token(T0)
+    assert throttled.token_expires_at is None
 
 
-def test_the_length_of_a_suspension_is_a_setting() -> None:
-    for suspend in (
-        lambda a: a.throttled(None, T0, 5),
-        lambda a: a.server_error(T0, 5),
-        lambda a: a.failure(T0, 5),
+def test_the_length_of_a_suspension_is_a_rule() -> None:
+    rules = AgentRules(suspend_seconds=5, longest_retry_after_seconds=9)
+    for suspend, seconds in (
+        (lambda a: a.throttled(None, T0), 5),
+        (lambda a: a.throttled(7, T0), 7),
+        (lambda a: a.throttled(3600, T0), 9),
+        (lambda a: a.server_error(T0), 5),
+        (lambda a: a.failure(T0), 5),
     ):
-        suspended = agent(health=30)
+        suspended = agent(health=30, rules=rules)
         suspend(suspended)
-        assert suspended.suspended_until == T0 + timedelta(seconds=5)
+        assert suspended.suspended_until == T0 + timedelta(seconds=seconds)
+
+
+def test_what_answers_give_and_cost_is_a_rule() -> None:
+    rules = AgentRules(gain_success=1, cost_throttled=2, cost_server_error=3, cost_failure=4, floor=0)
+    for answer, health in (("success", 51), ("throttled", 48), ("server_error", 47), ("failure", 46)):
+        judged = agent(health=50, rules=rules)
+        ANSWERS[answer](judged, T0)
+        assert judged.health == health
+
+
+@pytest.mark.parametrize(("health", "status"), [(55, AVAILABLE), (54, SUSPENDED)])
+def test_the_health_below_which_an_agent_rests_is_a_rule(health: int, status: AgentStatus) -> None:
+    judged = agent(health=health, rules=AgentRules(floor=50))
+    judged.failure(T0)
+    assert judged.status is status
+
+
+def test_the_health_of_a_returning_agent_is_a_rule() -> None:
+    back, freed = (agent(status=status, rules=AgentRules(recovered=44)) for status in (SUSPENDED, BLOCKED))
+    back.recover(T0)
+    freed.unblock()
+    assert (back.health, freed.health) == (44, 44)
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [(None, 0), (0.0, 0), (-1.0, 0), (float("nan"), 0), (5.5, 5.5), (86_400.5, 86_400), (float("inf"), 86_400)],
+)
+def test_odd_values_of_retry_after_are_nothing_or_a_day(asked: float | None, seconds: float) -> None:
+    assert AgentRules().honoured(asked) == seconds
 
 
 def test_a_later_answer_never_shortens_a_suspension() -> None:
@@ -172,11 +206,14 @@ def test_only_a_suspended_agent_returns_from_a_storm(status: AgentStatus) -> Non
     assert refused.value.code == "INVARIANT_AGENT_RECOVER"
 
 
-def test_a_token_lives_until_it_expires() -> None:
-    issued = agent()
-    issued.issued(LATER)
-    assert issued.has_token(LATER - timedelta(seconds=1))
-    assert not issued.has_token(LATER)
+@pytest.mark.parametrize("allowed", [1, 4])
+def test_the_number_of_failed_issues_that_block_is_a_rule(allowed: int) -> None:
+    failing = agent(rules=AgentRules(issue_failures=allowed))
+    for _ in range(allowed - 1):
+        failing.issue_failed()
+        assert failing.status is AVAILABLE
+    failing.issue_failed()
+    assert failing.status is BLOCKED
 
 
 @pytest.mark.parametrize("status", [AVAILABLE, SUSPENDED])

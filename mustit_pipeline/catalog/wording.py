@@ -1,0 +1,97 @@
+"""How one long text became another, word by word."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+
+CONTEXT_CHARACTERS = 60
+# Above this many pairs of words the matcher may take seconds: it then ignores words that are everywhere.
+MOST_PAIRS = 4_000_000
+
+# A tag of markup is one word, and so is the white space between two words.
+_WORDS = re.compile(r"<[^<>]*>|[^\s<]+|\s+|<")
+
+
+class PieceKind(StrEnum):
+    SAME = "same"
+    REMOVED = "removed"
+    ADDED = "added"
+    ELIDED = "elided"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of text with one fate; an elided one only tells how many words it leaves out."""
+
+    kind: PieceKind
+    text: str
+
+
+def word_diff(old: str, new: str, *, context: int = CONTEXT_CHARACTERS) -> list[Piece]:
+    """What was removed and added, with a little of what stayed around it."""
+    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    pieces: list[Piece] = []
+    for stretch in _stretches(before, after):
+        if stretch.same:
+            last = stretch.old_end == len(before) and stretch.new_end == len(after)
+            same = before[stretch.old : stretch.old_end]
+            pieces.extend(_unchanged(same, first=not pieces, last=last, context=context))
+            continue
+        if removed := "".join(before[stretch.old : stretch.old_end]):
+            pieces.append(Piece(PieceKind.REMOVED, removed))
+        if added := "".join(after[stretch.new : stretch.new_end]):
+            pieces.append(Piece(PieceKind.ADDED, added))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Words of the old text against words of the new one."""
+
+    same: bool
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+
+
+def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
+    """Where the texts agree and where not; a mere space between two changes is part of one change."""
+    matcher = SequenceMatcher(None, before, after, autojunk=len(before) * len(after) > MOST_PAIRS)
+    codes = matcher.get_opcodes()
+    found: list[_Stretch] = []
+    for position, (tag, a, b, c, d) in enumerate(codes):
+        inside = 0 < position < len(codes) - 1
+        same = tag == "equal" and not (inside and "".join(before[a:b]).isspace())
+        if found and not same and not found[-1].same:
+            found[-1] = _Stretch(False, found[-1].old, b, found[-1].new, d)
+        else:
+            found.append(_Stretch(same, a, b, c, d))
+    return found
+
+
+def _unchanged(words: Sequence[str], *, first: bool, last: bool, context: int) -> Iterator[Piece]:
+    """What stayed, without its middle where that is long; at either end only the side towards the change counts."""
+    head = 0 if first else _reach(words, context)
+    tail = 0 if last else _reach(words[::-1], context)
+    left_out = sum(not word.isspace() for word in words[head : len(words) - tail])
+    if left_out <= 1 or head + tail >= len(words):
+        yield Piece(PieceKind.SAME, "".join(words))
+        return
+    if head:
+        yield Piece(PieceKind.SAME, "".join(words[:head]))
+    yield Piece(PieceKind.ELIDED, str(left_out))
+    if tail:
+        yield Piece(PieceKind.SAME, "".join(words[-tail:]))
+
+
+def _reach(words: Sequence[str], context: int) -> int:
+    """How many words it takes to fill the context."""
+    length = 0
+    for count, word in enumerate(words, start=1):
+        length += len(word)
+        if length >= context:
+            return count
+    return len(words)

@@ -1,0 +1,96 @@
+"""`mustit changes`: what changed on the marketplace."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from mustit_pipeline.cli.listing import (
+    STATUS_STYLES,
+    Limit,
+    Seller,
+    Since,
+    cut,
+    iso,
+    known_seller,
+    make_table,
+    minute,
+    show_page,
+    since_when,
+)
+from mustit_pipeline.cli.output import Json, local
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.values import change_set_cell
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.filters import ChangeKind
+from mustit_pipeline.domain.states import LifeCycle
+from mustit_pipeline.store import history
+from mustit_pipeline.store.history import ChangeSet
+
+Type = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="PRICE, STOCK, OPTION, IMAGE, DESCRIPTION, PRODUCT_INFO, CREATED, DELETED or RESTORED.",
+    ),
+]
+
+
+def changes(
+    seller: Seller = None, since: Since = None, kind: Type = None, limit: Limit = 50, as_json: Json = False
+) -> None:
+    """List what changed, newest first: one line per version of a product.
+
+    Example: `mustit changes --seller dmont --since 3d --type PRICE`
+    """
+    after = since_when(since, utc_now())
+    wanted = None if kind is None else ChangeKind.parse(kind)
+    with runtime() as ground, ground.database.reading() as connection:
+        seller_id = known_seller(connection, seller)
+        found = history.changes(connection, seller_id=seller_id, since=after, kind=wanted, limit=limit)
+    what = "Nothing changed" if kind is None else f"No change of type {kind.upper()}"
+    whose = "" if seller is None else f" at {seller}"
+    when = " yet: changes are noticed by `mustit crawl`." if after is None else f" since {local(after)}."
+    show_page(found, as_json=as_json, document=change_set_document, table=_table, empty=what + whose + when)
+
+
+def change_set_document(found: ChangeSet) -> dict[str, Any]:
+    """A version's change set for machines."""
+    return {
+        "sellerId": found.seller_id,
+        "itemNo": found.item_no,
+        "name": found.name,
+        "version": found.version,
+        "lifeCycle": found.life_cycle.value,
+        "changeTypes": found.change_types,
+        "changes": found.changes,
+        "executionId": str(found.execution_id),
+        "detectedAt": iso(found.detected_at),
+    }
+
+
+def types_text(found: ChangeSet) -> Text:
+    """The types of a change set, or the step of the product's life that it is."""
+    if found.life_cycle is LifeCycle.UPDATED:
+        return Text("\n".join(found.change_types))
+    return Text(found.life_cycle, style=STATUS_STYLES[found.life_cycle])
+
+
+def _table(found: list[ChangeSet]) -> Table:
+    return make_table(
+        ["detected", "item", "v", "type"],
+        ["seller", "what"],
+        [
+            (
+                minute(one.detected_at),
+                one.item_no,
+                one.version,
+                types_text(one),
+                cut(one.seller_id),
+                change_set_cell(one),
+            )
+            for one in found
+        ],
+    )

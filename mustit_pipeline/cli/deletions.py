@@ -1,0 +1,158 @@
+"""`mustit deletions`: deletions held back because they were too many, approved or rejected."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from mustit_pipeline.catalog import deletion
+from mustit_pipeline.cli.listing import (
+    Limit,
+    Seller,
+    cut,
+    iso,
+    known_seller,
+    make_table,
+    minute,
+    short,
+    show_page,
+    status,
+)
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.deletion import DeletionHold
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import HoldStatus
+from mustit_pipeline.store import holds
+
+app = typer.Typer(help="Deletions held back because they were too many: approve or reject them.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The hold's id, or its first digits.")]
+ITEMS_SHOWN = 20
+
+
+@app.command("list", epilog="Example: `mustit deletions list --status OPEN`")
+def show_all(
+    wanted: Annotated[
+        HoldStatus | None,
+        typer.Option("--status", case_sensitive=False, metavar="STATUS", help="OPEN, APPROVED, REJECTED or CLOSED."),
+    ] = None,
+    seller: Seller = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List held deletions: those that wait for a decision first, then the newest."""
+    with runtime() as ground, ground.database.reading() as connection:
+        seller_id = known_seller(connection, seller)
+        found = holds.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
+    none = "Nothing is held back" if wanted in (None, HoldStatus.OPEN) else f"No hold is {wanted}"
+    empty = f"{none}{'' if seller is None else f' of {seller}'}: deletions go their normal way."
+    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+
+
+@app.command("show", epilog="Example: `mustit deletions show 5e0d2a91`")
+def show(hold_id: Id, as_json: Json = False) -> None:
+    """Show one hold with the products that an approval would delete."""
+    with runtime() as ground, ground.database.reading() as connection:
+        hold = holds.find(connection, IdPrefix(hold_id))
+        absent = holds.still_absent(connection, hold) if hold.status is HoldStatus.OPEN else []
+        listed = absent or hold.item_nos
+        names = holds.names(connection, hold.seller_id, listed)
+    document = _document(hold) | {"stillAbsent": absent}
+    if as_json:
+        print_json(document)
+        return
+    fields = {
+        "id": hold.id,
+        "seller": hold.seller_id,
+        "status": hold.status,
+        "execution": hold.execution_id,
+        "held": f"{len(hold.item_nos)} of {hold.live_count} products ({hold.share:.0f} %)",
+        "opened": local(hold.opened_at),
+    }
+    if hold.status is HoldStatus.OPEN:
+        fields["still absent"] = len(absent)
+    else:
+        fields["decided"] = local(hold.closed_at)
+    print_fields(fields)
+    rows = [(item_no, cut(names.get(item_no, ""))) for item_no in listed[:ITEMS_SHOWN]]
+    out.print(make_table(["item"], ["name"], rows))
+    if len(listed) > ITEMS_SHOWN:
+        out.print(f"and {len(listed) - ITEMS_SHOWN} more, all in --json.", highlight=False)
+    if hold.status is HoldStatus.OPEN:
+        out.print(
+            f"`mustit deletions approve {short(hold.id)}` deletes {len(absent)} products; "
+            f"`mustit deletions reject {short(hold.id)}` keeps them.",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@app.command("approve", epilog="Example: `mustit deletions approve 5e0d2a91`")
+def approve(hold_id: Id, as_json: Json = False) -> None:
+    """Delete what is still absent of a hold; products that were seen again stay."""
+    with runtime() as ground:
+        decision = deletion.approve(ground.database, IdPrefix(hold_id), utc_now())
+    if as_json:
+        print_json(_document(decision.hold) | {"deleted": decision.deleted})
+        return
+    kept = len(decision.hold.item_nos) - len(decision.deleted)
+    seen = f" {kept} of the hold had been seen again and stay." if kept else ""
+    sent = " The next relay tells the product server." if decision.deleted else ""
+    out.print(
+        f"Deleted {len(decision.deleted)} products of {decision.hold.seller_id}.{seen}{sent}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command("reject", epilog="Example: `mustit deletions reject 5e0d2a91`")
+def reject(hold_id: Id, as_json: Json = False) -> None:
+    """Close a hold and delete nothing; a sweep that still misses too much opens the next one."""
+    with runtime() as ground:
+        decision = deletion.reject(ground.database, IdPrefix(hold_id), utc_now())
+    if as_json:
+        print_json(_document(decision.hold) | {"deleted": []})
+        return
+    out.print(
+        f"Rejected: {len(decision.hold.item_nos)} products of {decision.hold.seller_id} stay.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _table(found: list[DeletionHold]) -> Table:
+    return make_table(
+        ["id", "status", "opened", "held", "of", "share"],
+        ["seller"],
+        [
+            (
+                short(hold.id),
+                status(hold.status),
+                minute(hold.opened_at),
+                len(hold.item_nos),
+                hold.live_count,
+                f"{hold.share:.0f} %",
+                cut(hold.seller_id.value),
+            )
+            for hold in found
+        ],
+    )
+
+
+def _document(hold: DeletionHold) -> dict[str, Any]:
+    return {
+        "holdId": str(hold.id),
+        "sellerId": hold.seller_id.value,
+        "executionId": str(hold.execution_id),
+        "status": hold.status.value,
+        "liveCount": hold.live_count,
+        "heldCount": len(hold.item_nos),
+        "share": round(hold.share, 2),
+        "itemNos": list(hold.item_nos),
+        "openedAt": iso(hold.opened_at),
+        "closedAt": iso(hold.closed_at),
+    }

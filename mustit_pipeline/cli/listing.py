@@ -1,0 +1,125 @@
+"""What the commands that look things up share: their options, their tables and what they say when there is nothing."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import Connection
+
+from mustit_pipeline.cli.output import SEOUL, err, out, print_json
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.filters import read_since
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import sellers
+from mustit_pipeline.store.pages import Page
+
+T = TypeVar("T")
+SHORT_ID = 8
+WIDE_SCREEN, TIGHT_COLUMN = 100, 12
+STATUS_STYLES = {
+    "FAILED": "red",
+    "REJECTED": "red",
+    "DELETED": "red",
+    "OPEN": "yellow",
+    "WAITING": "yellow",
+    "PENDING": "yellow",
+    "SENDING": "cyan",
+    "UPDATED": "cyan",
+    "COMPLETED": "green",
+    "PROCESSED": "green",
+    "APPROVED": "green",
+    "CREATED": "green",
+    "RESTORED": "green",
+}
+
+Seller = Annotated[str | None, typer.Option("--seller", metavar="ID", help="Only this seller's.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="T", help="Only from then on: 2h, 3d, 2026-11-16, 2026-11-16T09:30 (Seoul)."),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, newest first.")]
+
+
+def known_seller(connection: Connection, given: str | None) -> SellerId | None:
+    """The seller to look at, if one is asked for; an unknown one is an error, not an empty list."""
+    if given is None:
+        return None
+    seller_id = SellerId(given)
+    sellers.get(connection, seller_id)
+    return seller_id
+
+
+def since_when(given: str | None, now: datetime) -> datetime | None:
+    """The moment to look from, if one is asked for."""
+    return None if given is None else read_since(given, now)
+
+
+def show_page(
+    found: Page[T],
+    *,
+    as_json: bool,
+    document: Callable[[T], dict[str, Any]],
+    table: Callable[[list[T]], Table],
+    empty: str,
+) -> None:
+    """One page of a list, as a JSON array or as a table."""
+    if as_json:
+        print_json([document(row) for row in found.rows])
+    elif found.rows:
+        out.print(table(found.rows))
+    else:
+        out.print(empty, markup=False, highlight=False, soft_wrap=True)
+    if found.more:
+        err.print(f"There are more than these {len(found.rows)}: ask for them with --limit.", highlight=False)
+
+
+def make_table(fixed: Sequence[str], flexible: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table that keeps its short columns whole and fits the others to the screen."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, collapse_padding=True)
+    for name in fixed:
+        table.add_column(name, no_wrap=True)
+    for name in flexible:
+        # On a narrow screen the seller's name gives way: what happened is why one looks.
+        tight = name == "seller" and out.width < WIDE_SCREEN
+        table.add_column(name, overflow="fold", max_width=TIGHT_COLUMN if tight else None)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+    return table
+
+
+def cut(text: str) -> Text:
+    """A text whose lines end with the screen: it can be read in full elsewhere."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def status(value: str) -> Text:
+    """A state in its colour."""
+    return Text(value, style=STATUS_STYLES.get(value, ""))
+
+
+def short(identifier: object) -> str:
+    """An id as tables show it; commands take it like this."""
+    return str(identifier)[:SHORT_ID]
+
+
+def minute(moment: datetime | None) -> str:
+    """A time as people in Seoul read it, short: of this year without the year, of others without the hour."""
+    if moment is None:
+        return ""
+    there = moment.astimezone(SEOUL)
+    return there.strftime("%m-%d %H:%M" if there.year == utc_now().astimezone(SEOUL).year else "%Y-%m-%d")
+
+
+def iso(moment: datetime | None) -> str | None:
+    """A time for machines."""
+    return None if moment is None else moment.isoformat()
+
+
+def shortened(text: str, length: int) -> str:
+    """A text that may be long, in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"

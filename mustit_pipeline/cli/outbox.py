@@ -1,0 +1,176 @@
+"""`mustit outbox`: events for the product server, what waits or failed, and failed ones sent again."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from mustit_pipeline.cli.listing import (
+    Limit,
+    Seller,
+    cut,
+    iso,
+    known_seller,
+    make_table,
+    minute,
+    short,
+    shortened,
+    show_page,
+    status,
+)
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.values import change_set_text
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.store import history, outbox_listing
+from mustit_pipeline.store.outbox_listing import OutboxEntry, Retried
+
+app = typer.Typer(
+    help="Events for the product server: what waits or failed, and failed ones sent again.", no_args_is_help=True
+)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The event's id, or its first digits.")]
+Status = Annotated[
+    OutboxStatus | None,
+    typer.Option("--status", case_sensitive=False, metavar="STATUS", help="WAITING, SENDING, COMPLETED or FAILED."),
+]
+
+
+@app.command("list", epilog="Example: `mustit outbox list --status FAILED`")
+def show_all(wanted: Status = None, seller: Seller = None, limit: Limit = 50, as_json: Json = False) -> None:
+    """List events, newest first, with what the product server last said."""
+    with runtime() as ground, ground.database.reading() as connection:
+        seller_id = known_seller(connection, seller)
+        found = outbox_listing.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
+    what = "There is no event" if wanted is None else f"No event is {wanted}"
+    empty = f"{what}{'' if seller is None else f' of {seller}'}."
+    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+
+
+@app.command("show", epilog="Example: `mustit outbox show 0b6f13c2`")
+def show(outbox_id: Id, as_json: Json = False) -> None:
+    """Show one event: what it says, how often it was tried, and how that ended."""
+    with runtime() as ground, ground.database.reading() as connection:
+        entry = outbox_listing.find(connection, IdPrefix(outbox_id))
+        version = history.version(connection, entry.seller_id, entry.item_no, entry.version)
+    if as_json:
+        changes = [] if version is None else version.change_set.changes
+        print_json(_document(entry) | {"changes": changes})
+        return
+    fields: dict[str, object] = {
+        "id": entry.outbox_id,
+        "event": entry.event_id,
+        "type": entry.event_type,
+        "product": f"{entry.item_no} of {entry.seller_id}, version {entry.version}",
+        "status": status(entry.status),
+        "key": entry.idempotency_key,
+        "attempts": f"{entry.attempts}, of which {entry.retry_count} counted as failures",
+        "created": local(entry.created_at),
+    }
+    if entry.status is OutboxStatus.WAITING:
+        fields["next attempt"] = local(entry.next_attempt_at)
+    if entry.completed_at is not None:
+        fields["completed"] = local(entry.completed_at)
+    if entry.superseded_by is not None:
+        fields["superseded by"] = entry.superseded_by
+    if entry.last_status is not None:
+        fields["last answer"] = f"HTTP {entry.last_status}"
+    if entry.last_error:
+        fields["last error"] = entry.last_error
+    if version is not None:
+        fields["says"] = change_set_text(version.change_set)
+    print_fields(fields)
+    if entry.status is OutboxStatus.FAILED:
+        out.print(f"`mustit outbox retry {short(entry.outbox_id)}` sends it again.", highlight=False)
+
+
+@app.command("retry", epilog="Example: `mustit outbox retry --status FAILED --seller dmont`")
+def retry(
+    outbox_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="One event's id, or its first digits.", show_default=False)
+    ] = None,
+    wanted: Annotated[
+        OutboxStatus | None, typer.Option("--status", case_sensitive=False, metavar="FAILED", help="All that failed.")
+    ] = None,
+    seller: Seller = None,
+    as_json: Json = False,
+) -> None:
+    """Let FAILED events be sent again with all their tries: one by its id, or all with --status FAILED.
+
+    An event that a newer version of its product has overtaken is not sent: the newer one speaks for it.
+    """
+    if (outbox_id is None) == (wanted is None):
+        raise typer.BadParameter("give either an event's ID or --status FAILED")
+    if outbox_id is not None and seller is not None:
+        raise typer.BadParameter("--seller goes with --status FAILED, not with an ID")
+    with runtime() as ground, ground.database.transaction() as connection:
+        if outbox_id is not None:
+            done = outbox_listing.retry_one(connection, IdPrefix(outbox_id))
+        else:
+            seller_id = known_seller(connection, seller)
+            done = outbox_listing.retry_all(connection, status=wanted or OutboxStatus.FAILED, seller_id=seller_id)
+    if as_json:
+        print_json({"retried": len(done.waiting), "superseded": len(done.superseded)})
+    else:
+        _tell(done)
+
+
+def _tell(done: Retried) -> None:
+    if not done.waiting and not done.superseded:
+        out.print("No event is FAILED: there is nothing to retry.", highlight=False)
+    if done.waiting:
+        events = "1 event waits" if len(done.waiting) == 1 else f"{len(done.waiting)} events wait"
+        out.print(f"{events} again; `mustit relay` sends them now, the daemon by itself.", highlight=False)
+    if done.superseded:
+        overtaken = "1 is" if len(done.superseded) == 1 else f"{len(done.superseded)} are"
+        out.print(f"{overtaken} not sent: a newer version of the product speaks for it.", highlight=False)
+
+
+def _table(found: list[OutboxEntry]) -> Table:
+    return make_table(
+        ["id", "created", "status", "type", "item", "v"],
+        ["seller", "answer"],
+        [
+            (
+                short(one.outbox_id),
+                minute(one.created_at),
+                status(one.status),
+                one.event_type.removeprefix("PRODUCT_"),
+                one.item_no,
+                one.version,
+                cut(one.seller_id),
+                _answer(one),
+            )
+            for one in found
+        ],
+    )
+
+
+def _answer(one: OutboxEntry) -> Text:
+    """What came of it last, in one line: `outbox show` has all of it."""
+    if one.superseded_by is not None:
+        return cut(f"superseded by {short(one.superseded_by)}")
+    return cut(shortened(one.last_error or str(one.last_status or ""), 200))
+
+
+def _document(one: OutboxEntry) -> dict[str, Any]:
+    return {
+        "outboxId": str(one.outbox_id),
+        "eventId": str(one.event_id),
+        "eventType": one.event_type.value,
+        "sellerId": one.seller_id,
+        "itemNo": one.item_no,
+        "version": one.version,
+        "status": one.status.value,
+        "idempotencyKey": one.idempotency_key,
+        "attempts": one.attempts,
+        "retryCount": one.retry_count,
+        "lastStatus": one.last_status,
+        "lastError": one.last_error,
+        "supersededBy": None if one.superseded_by is None else str(one.superseded_by),
+        "nextAttemptAt": iso(one.next_attempt_at) if one.status is OutboxStatus.WAITING else None,
+        "createdAt": iso(one.created_at),
+        "completedAt": iso(one.completed_at),
+    }

@@ -1,0 +1,151 @@
+"""`mustit product`: any version of a product, and what changed in between."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from mustit_pipeline.catalog.history import compare, find_product, find_version, state
+from mustit_pipeline.cli.changes import change_set_document, types_text
+from mustit_pipeline.cli.comparison import print_comparison
+from mustit_pipeline.cli.listing import Limit, iso, make_table, minute, show_page
+from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.product_page import print_product
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.values import change_set_cell
+from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.store import history
+from mustit_pipeline.store.history import Delivery, KnownProduct, Version
+
+app = typer.Typer(help="Products: any version of them, and what changed in between.", no_args_is_help=True)
+
+Item = Annotated[int, typer.Argument(metavar="ITEM_NO", help="The marketplace's number of the product.")]
+Whose = Annotated[
+    str | None, typer.Option("--seller", metavar="ID", help="Whose product; needed where more sellers have the number.")
+]
+
+
+@app.command("show", epilog="Example: `mustit product show 118005032 --version 2`")
+def show(
+    item_no: Item,
+    number: Annotated[int | None, typer.Option("--version", metavar="N", help="The newest unless given.")] = None,
+    seller: Whose = None,
+    as_json: Json = False,
+) -> None:
+    """Show a product as it is in its newest version, or in the one asked for."""
+    with runtime() as ground, ground.database.reading() as connection:
+        product = find_product(connection, ItemNo(item_no), _seller(seller))
+        wanted = number if number is not None or not product.version else product.version
+        version = None if wanted is None else find_version(connection, product, wanted)
+    if as_json:
+        print_json(_product_document(product, version))
+    else:
+        print_product(product, version)
+
+
+@app.command("history", epilog="Example: `mustit product history 118005032`")
+def show_history(item_no: Item, seller: Whose = None, limit: Limit = 50, as_json: Json = False) -> None:
+    """List a product's versions, newest first, with what changed and whether the product server has it."""
+    with runtime() as ground, ground.database.reading() as connection:
+        product = find_product(connection, ItemNo(item_no), _seller(seller))
+        found = history.versions(connection, product.seller_id, product.item_no, limit=limit)
+    show_page(
+        found,
+        as_json=as_json,
+        document=_version_document,
+        table=_table,
+        empty=f"{item_no} of {product.seller_id} has no version yet: it is not complete. See `mustit product show`.",
+    )
+
+
+@app.command("diff", epilog="Example: `mustit product diff 118005032 1 3`")
+def show_diff(
+    item_no: Item,
+    old: Annotated[int, typer.Argument(metavar="A", help="The version to start from.")],
+    new: Annotated[int, typer.Argument(metavar="B", help="The version to compare it with.")],
+    seller: Whose = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two versions of a product, field by field."""
+    with runtime() as ground, ground.database.reading() as connection:
+        product = find_product(connection, ItemNo(item_no), _seller(seller))
+        comparison = compare(connection, product, old, new)
+    if not as_json:
+        print_comparison(out, comparison)
+        return
+    print_json(
+        {
+            "sellerId": product.seller_id,
+            "itemNo": product.item_no,
+            "from": _version_head(comparison.old),
+            "to": _version_head(comparison.new),
+            "changes": [change.as_json() for change in comparison.changes],
+        }
+    )
+
+
+def _seller(given: str | None) -> SellerId | None:
+    return None if given is None else SellerId(given)
+
+
+def _table(found: list[Version]) -> Table:
+    return make_table(
+        ["v", "detected", "type", "sent"],
+        ["what"],
+        [
+            (
+                one.change_set.version,
+                minute(one.change_set.detected_at),
+                types_text(one.change_set),
+                _delivery_text(one.delivery),
+                change_set_cell(one.change_set),
+            )
+            for one in found
+        ],
+    )
+
+
+def _delivery_text(delivery: Delivery) -> str:
+    if delivery.superseded:
+        return "by a newer one"
+    if delivery.status is OutboxStatus.COMPLETED:
+        return minute(delivery.completed_at)
+    return delivery.status or ""
+
+
+def _version_head(version: Version) -> dict[str, Any]:
+    found = version.change_set
+    return {
+        "version": found.version,
+        "lifeCycle": found.life_cycle.value,
+        "detectedAt": iso(found.detected_at),
+    }
+
+
+def _version_document(version: Version) -> dict[str, Any]:
+    delivery = version.delivery
+    return change_set_document(version.change_set) | {
+        "outboxId": None if delivery.outbox_id is None else str(delivery.outbox_id),
+        "outboxStatus": delivery.status,
+        "superseded": delivery.superseded,
+        "completedAt": iso(delivery.completed_at),
+    }
+
+
+def _product_document(product: KnownProduct, version: Version | None) -> dict[str, Any]:
+    data = product.data if version is None else version.data
+    return {
+        "sellerId": product.seller_id,
+        "itemNo": product.item_no,
+        "version": 0 if version is None else version.change_set.version,
+        "newestVersion": product.version,
+        "deliveredVersion": product.delivered_version,
+        "lifeCycle": None if version is None else version.change_set.life_cycle.value,
+        "detectedAt": None if version is None else iso(version.change_set.detected_at),
+        "complete": product.listing_seen and product.detail_seen and product.options_seen,
+        "firstSeenAt": iso(product.created_at),
+        "lastSeenAt": iso(product.last_seen_at),
+        "deletedAt": iso(product.deleted_at),
+        "productData": None if data is None else dict(state(data)),
+    }

@@ -1,0 +1,66 @@
+"""Values of products and their changes, in words for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+
+from mustit_pipeline.cli.listing import cut, shortened
+from mustit_pipeline.domain.states import ChangeType, LifeCycle
+from mustit_pipeline.store.history import ChangeSet
+
+LONG_TEXT = 48
+CHANGES_SHOWN = 3
+
+
+def value_text(value: object, kind: str = "") -> str:
+    """One value: numbers of money grouped, nothing as a dash, objects by what they are called."""
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}" if kind == ChangeType.PRICE else str(value)
+    if isinstance(value, list):
+        return ", ".join(value_text(entry) for entry in value) if value else "(none)"
+    if isinstance(value, dict):
+        return _object_text(value)
+    return str(value) or "(empty)"
+
+
+def _object_text(value: Mapping[str, Any]) -> str:
+    if "optionNo" in value:
+        named = " / ".join(part for part in (value.get("color"), value.get("size"), value.get("sizeGuide")) if part)
+        return f"{named or 'one size'}, stock {value.get('stock')}"
+    if "code" in value:
+        return f"{value.get('name') or '—'} ({value['code']})"
+    return ", ".join(f"{name} {value_text(entry)}" for name, entry in value.items())
+
+
+def change_text(change: Mapping[str, Any]) -> str:
+    """One change in one line; long values only say that they changed."""
+    kind, field, old, new = change["type"], change["field"], change["old"], change["new"]
+    if isinstance(old, list) or isinstance(new, list):
+        before, after = (len(value) if isinstance(value, list) else 0 for value in (old, new))
+        return f"{field} changed, {after} entries" if before == after else f"{field} {before} → {after} entries"
+    before, after = value_text(old, kind), value_text(new, kind)
+    if max(len(before), len(after)) > LONG_TEXT:
+        return f"{field} {len(str(old or '')):,} → {len(str(new or '')):,} characters"
+    return f"{field} {before} → {after}"
+
+
+def change_set_text(found: ChangeSet) -> str:
+    """What a version changed, or what the product is called where its life took a step."""
+    if found.life_cycle is not LifeCycle.UPDATED:
+        return shortened(found.name or "", LONG_TEXT)
+    if not found.changes:
+        return "sent again as it was"
+    lines = [change_text(change) for change in found.changes[:CHANGES_SHOWN]]
+    left_out = len(found.changes) - len(lines)
+    return "\n".join(lines + ([f"and {left_out} more"] if left_out else []))
+
+
+def change_set_cell(found: ChangeSet) -> Text:
+    """The same in a table: changes are folded, a name ends with the screen."""
+    text = change_set_text(found)
+    return Text(text) if found.life_cycle is LifeCycle.UPDATED else cut(text)

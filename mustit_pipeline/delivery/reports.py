@@ -1,0 +1,102 @@
+"""What the product server says it holds of one product, read as what it is: somebody else's word."""
+
+import asyncio
+import random
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+from urllib.parse import quote
+
+import orjson
+
+from mustit_pipeline.delivery.product_server import Answer, ProductServer, Reply, Verdict
+from mustit_pipeline.domain.backoff import backoff_seconds
+
+PRODUCTS_PATH = "/api/v1/products"
+# Nobody serves this: what comes back is the server's answer to a call that it does not have.
+NO_SUCH_PATH = "/api/v1/mustit-asks-for-what-nobody-serves"
+NO_ROUTE = frozenset({405, 501})
+NOT_THERE = frozenset({404, 410})
+TRIES = 4
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+class Told(StrEnum):
+    """What kind of word came back."""
+
+    HELD = "HELD"
+    NOT_HELD = "NOT_HELD"
+    NO_ROUTE = "NO_ROUTE"
+    REFUSED = "REFUSED"
+    UNREACHABLE = "UNREACHABLE"
+    UNANSWERED = "UNANSWERED"
+    UNREADABLE = "UNREADABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One product as the server tells it."""
+
+    told: Told
+    version: int = 0
+    data: dict[str, Any] | None = None
+    reason: str = ""
+    # What a "not there" looks like without the numbers and names in it.
+    look: str = ""
+
+
+async def ask(server: ProductServer, seller_id: str, item_no: int, *, pause_seconds: float) -> Report:
+    """Ask until there is a word about the product, or no tries are left."""
+    path = f"{PRODUCTS_PATH}/{quote(seller_id, safe='')}/{item_no}"
+    report = Report(Told.UNANSWERED)
+    for attempt in range(1, TRIES + 1):
+        report = read(await server.look(path))
+        if report.told not in (Told.UNANSWERED, Told.UNREACHABLE):
+            return report
+        if attempt < TRIES:
+            await asyncio.sleep(backoff_seconds(attempt, pause_seconds, LONGEST_PAUSE_SECONDS, random.random()))
+    return report
+
+
+async def knows_the_call(server: ProductServer, not_held: Report) -> bool:
+    """Whether "not there" is said about the product, and not about the address."""
+    path = f"{NO_SUCH_PATH}/{random.randrange(10**9)}"
+    return read(await server.look(path)).look != not_held.look
+
+
+def read(reply: Reply | Answer) -> Report:
+    """What an answer to a question for a product means."""
+    if isinstance(reply, Answer):
+        told = Told.UNREACHABLE if reply.verdict is Verdict.UNREACHABLE else Told.UNANSWERED
+        return Report(told, reason=reply.reason or "")
+    if reply.status in NOT_THERE:
+        return Report(Told.NOT_HELD, look=f"{reply.status} {_look(reply.body)}")
+    if reply.status in NO_ROUTE:
+        return Report(Told.NO_ROUTE, reason=f"HTTP {reply.status}")
+    if 200 <= reply.status < 300:
+        return _held(reply.body)
+    retried = reply.status in (408, 429) or reply.status >= 500
+    return Report(Told.UNANSWERED if retried else Told.REFUSED, reason=f"HTTP {reply.status}")
+
+
+def _held(body: bytes) -> Report:
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return Report(Told.UNREADABLE)
+    if not isinstance(said, dict):
+        return Report(Told.UNREADABLE)
+    product = cast("dict[str, Any]", said)
+    version, data = product.get("version"), product.get("productData")
+    if isinstance(version, bool) or not isinstance(version, int) or not (data is None or isinstance(data, dict)):
+        return Report(Told.UNREADABLE)
+    if data is None:
+        return Report(Told.NOT_HELD, version, look="null")
+    return Report(Told.HELD, version, cast("dict[str, Any]", data))
+
+
+def _look(body: bytes) -> str:
+    """The body without what differs from call to call: its address, in whatever spelling, times and numbers."""
+    said = re.sub(r"""/api/v1/[^"'\s<]*""", "", body[:4096].decode(errors="replace"))
+    return re.sub(r"[0-9]+", "", said)

@@ -1,0 +1,33 @@
+"""When it is the host that throttles, not one agent that asked too much, and how long it is then left alone."""
+
+from dataclasses import dataclass
+
+from mustit_pipeline.domain import limits
+
+# Beyond this every pause has long been the longest, and a float power would overflow.
+_HIGHEST_LEVEL = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormRules:
+    """What a storm of 429s is, and the pauses of all calls that follow."""
+
+    agents: int = limits.STORM_AGENTS
+    share: float = limits.STORM_SHARE
+    window_seconds: float = limits.STORM_WINDOW_SECONDS
+    pause_seconds: float = limits.STORM_PAUSE_SECONDS
+    longest_pause_seconds: float = limits.STORM_LONGEST_PAUSE_SECONDS
+    calm_seconds: float = limits.STORM_CALM_SECONDS
+
+    def is_storm(self, *, agents: int, throttled: int, answers: int) -> bool:
+        """Whether so many different agents were throttled, and so many of the last answers, that it is the host."""
+        return agents >= self.agents and throttled >= self.share * answers
+
+    def next_level(self, level: int, *, last_pause: float, since_pause: float) -> int:
+        """The level after a pause: one higher unless the host was calm for long enough since."""
+        calm = since_pause >= max(self.calm_seconds, last_pause)
+        return 0 if calm else min(level + 1, _HIGHEST_LEVEL)
+
+    def pause(self, level: int, asked: float) -> float:
+        """How long all calls wait: doubled from level to level, and never less than the host asks for."""
+        return max(asked, min(self.longest_pause_seconds, self.pause_seconds * 2.0**level))

@@ -1,0 +1,47 @@
+"""Keys for tokens at rest, and secrets that are made once where none is given."""
+
+import base64
+import os
+import secrets
+from pathlib import Path
+
+
+class TokenKey:
+    """The AES-256 keys that protect tokens at rest: the first encrypts, all decrypt."""
+
+    def __init__(self, text: str) -> None:
+        self.keys: dict[str, bytes] = {}
+        for number, part in enumerate(text.split(",")):
+            kid, colon, encoded = part.strip().rpartition(":")
+            try:
+                key = base64.b64decode(encoded, validate=True)
+            except ValueError as error:
+                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
+            if len(key) != 32 or (colon and not kid):
+                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
+            name = kid or f"k{number}"
+            if name in self.keys:
+                raise ValueError(f"names the key id {name!r} twice")
+            self.keys[name] = key
+        self.current = next(iter(self.keys))
+
+
+def made_once(home: Path, name: str) -> str:
+    """32 random bytes in base64, kept in a file of their own with mode 0600; whoever comes first makes them."""
+    folder = home / "secrets"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target = folder / name
+    if not target.exists():
+        fresh = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(base64.b64encode(secrets.token_bytes(32)).decode())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, target)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return target.read_text()

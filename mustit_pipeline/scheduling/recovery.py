@@ -1,0 +1,79 @@
+"""One pass over everything that can be left behind; workers, relays and the pool do the same for what they meet."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.crawling.executions import complete_if_done
+from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import outbox, stuck
+from mustit_pipeline.store.database import Database
+
+# Between a crawl's last task and its end lie the change sets, which a run may still be writing.
+IDLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """How much was stuck, or has been set free, of each kind."""
+
+    tasks: int = 0
+    executions: int = 0
+    events: int = 0
+    agents: int = 0
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.tasks or self.executions or self.events or self.agents)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tasks} tasks of silent workers, {self.executions} crawls that only had to be ended, "
+            f"{self.events} events without a sender, {self.agents} rested agents"
+        )
+
+
+def find_stuck(
+    database: Database, now: datetime, *, busy: Collection[str], idle_seconds: float = IDLE_SECONDS
+) -> Recovered:
+    """What a pass would set free now; sellers that a run works on are that run's."""
+    with database.reading() as connection:
+        found = stuck.counts(connection, now)
+        ended = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
+    return Recovered(found.tasks, len(ended), found.events, found.agents)
+
+
+def recover(
+    database: Database,
+    settings: Settings,
+    clock: Callable[[], datetime],
+    *,
+    busy: Collection[str],
+    idle_seconds: float = IDLE_SECONDS,
+) -> Recovered:
+    """Set everything free that is stuck; says how much it was."""
+    released = release_expired(database, settings, clock())
+    with database.transaction() as connection:
+        events = outbox.release_expired(connection)
+    with database.transaction() as connection:
+        agents = roster.recover_suspended(connection, settings, clock())
+    return Recovered(released, _end_crawls(database, settings, clock, busy, idle_seconds), events, agents)
+
+
+def _end_crawls(
+    database: Database, settings: Settings, clock: Callable[[], datetime], busy: Collection[str], idle_seconds: float
+) -> int:
+    """Do what a crawl's last run did not come to: write the change sets, then complete it."""
+    with database.reading() as connection:
+        left = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
+    completed = 0
+    for one in left:
+        process(database, SellerId(one.seller_id), now=clock, raw_attempts=settings.raw_max_attempts)
+        ended = complete_if_done(database, ExecutionId(one.execution_id), clock())
+        completed += ended.execution.status is ExecutionStatus.COMPLETED
+    return completed

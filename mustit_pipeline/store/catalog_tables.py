@@ -1,0 +1,206 @@
+"""The tables of the catalog and of what is sent on: bodies, products, their versions, their events."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from mustit_pipeline.domain.states import (
+    LifeCycle,
+    OutboxStatus,
+    ProductEventType,
+    RawStatus,
+    TaskType,
+)
+from mustit_pipeline.store.tables import metadata, one_of, timestamp
+
+UNPUBLISHED_PRODUCT = (
+    "complete AND data_hash IS DISTINCT FROM published_hash"
+    " AND (deleted_at IS NULL OR last_seen_execution_id IS NOT NULL)"
+)
+
+product_raw_data = Table(
+    "product_raw_data",
+    metadata,
+    Column("raw_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("seller_id", Text, ForeignKey("sellers.seller_id"), nullable=False),
+    Column("execution_id", Uuid, nullable=False),
+    Column("task_id", Uuid, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("item_no", BigInteger),
+    Column("page_no", Integer),
+    Column("body", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("attempts", SmallInteger, nullable=False, server_default="0"),
+    Column("error_code", Text),
+    Column("error_text", Text),
+    timestamp("fetched_at", default=True),
+    timestamp("processed_at", nullable=True),
+    one_of("status", RawStatus),
+    one_of("source", TaskType),
+    Index("ix_product_raw_data_pending", "seller_id", "source", "raw_id", postgresql_where=text("status = 'PENDING'")),
+    Index("ix_product_raw_data_pending_items", "seller_id", "item_no", postgresql_where=text("status = 'PENDING'")),
+    Index(None, "seller_id", "fetched_at"),
+    Index(None, "status", "fetched_at"),
+)
+
+products = Table(
+    "products",
+    metadata,
+    Column("product_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("seller_id", Text, ForeignKey("sellers.seller_id"), nullable=False),
+    Column("item_no", BigInteger, nullable=False),
+    Column("minishop_data_hash", Text),
+    Column("detail_data_hash", Text),
+    Column("option_data_hash", Text),
+    # What each source said last, in canonical form: a source replaces a value only when its own has changed.
+    Column("minishop_data", Text),
+    Column("detail_data", Text),
+    Column("option_data", Text),
+    # The merged productData, and its hash; published_hash is that of the newest version.
+    Column("data", Text),
+    Column("data_hash", Text),
+    Column("published_hash", Text),
+    Column(
+        "complete",
+        Boolean,
+        Computed(
+            "minishop_data_hash IS NOT NULL AND detail_data_hash IS NOT NULL AND option_data_hash IS NOT NULL",
+            persisted=True,
+        ),
+        nullable=False,
+    ),
+    Column("version", Integer, nullable=False, server_default="0"),
+    # The newest version that the product server is known to have.
+    Column("delivered_version", Integer, nullable=False, server_default="0"),
+    Column("absent_sweeps", SmallInteger, nullable=False, server_default="0"),
+    Column("last_seen_execution_id", Uuid),
+    timestamp("last_seen_at", nullable=True),
+    timestamp("deleted_at", nullable=True),
+    timestamp("created_at", default=True),
+    timestamp("updated_at", default=True),
+    UniqueConstraint("seller_id", "item_no"),
+    CheckConstraint("item_no > 0", name="item_positive"),
+    CheckConstraint("delivered_version <= version", name="delivered_within_version"),
+    Index(None, "item_no"),
+    Index(None, "seller_id", "complete"),
+    Index("ix_products_unpublished", "seller_id", "item_no", postgresql_where=text(UNPUBLISHED_PRODUCT)),
+)
+
+product_change_sets = Table(
+    "product_change_sets",
+    metadata,
+    Column("change_set_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("seller_id", Text, nullable=False),
+    Column("item_no", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("life_cycle", Text, nullable=False),
+    Column("change_types", ARRAY(Text), nullable=False),
+    Column("changes", JSONB, nullable=False),
+    # The whole product at this version, null once deleted: any two versions can be compared.
+    Column("product_data", Text),
+    Column("execution_id", Uuid, nullable=False),
+    timestamp("detected_at", default=True),
+    UniqueConstraint("seller_id", "item_no", "version"),
+    one_of("life_cycle", LifeCycle),
+    CheckConstraint("version > 0", name="version_positive"),
+    CheckConstraint("(life_cycle = 'DELETED') = (product_data IS NULL)", name="data_unless_deleted"),
+    Index(None, "seller_id", "detected_at"),
+    Index(None, "execution_id"),
+    Index(None, "item_no", "version"),
+)
+
+product_outbox = Table(
+    "product_outbox",
+    metadata,
+    Column("outbox_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("event_id", Uuid, nullable=False, server_default=func.gen_random_uuid(), unique=True),
+    Column("seller_id", Text, nullable=False),
+    Column("item_no", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("idempotency_key", Text, nullable=False, unique=True),
+    Column("status", Text, nullable=False),
+    Column("retry_count", SmallInteger, nullable=False, server_default="0"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    # The first of the counted failures; a delivered row keeps it, and is a recovery.
+    timestamp("failing_since", nullable=True),
+    timestamp("next_attempt_at", default=True),
+    Column("lease_owner", Text),
+    Column("lease_no", Integer, nullable=False, server_default="0"),
+    timestamp("lease_expires_at", nullable=True),
+    Column("superseded_by", Uuid, ForeignKey("product_outbox.outbox_id")),
+    Column("last_status", SmallInteger),
+    Column("last_error", Text),
+    timestamp("occurred_at", default=True),
+    timestamp("created_at", default=True),
+    timestamp("completed_at", nullable=True),
+    UniqueConstraint("seller_id", "item_no", "version"),
+    one_of("status", OutboxStatus),
+    one_of("event_type", ProductEventType),
+    CheckConstraint("(status = 'SENDING') = (lease_owner IS NOT NULL)", name="lease_while_sending"),
+    # One in flight per product, whoever tries.
+    Index(
+        "uq_product_outbox_one_in_flight",
+        "seller_id",
+        "item_no",
+        unique=True,
+        postgresql_where=text("status = 'SENDING'"),
+    ),
+    # Failing rows have a lane of their own: however many there are, the claim of others does not wade through them.
+    Index(
+        "ix_product_outbox_due_fresh",
+        "next_attempt_at",
+        postgresql_where=text("status = 'WAITING' AND failing_since IS NULL"),
+    ),
+    Index(
+        "ix_product_outbox_due_failing",
+        "next_attempt_at",
+        postgresql_where=text("status = 'WAITING' AND failing_since IS NOT NULL"),
+    ),
+    Index(
+        "ix_product_outbox_delivered",
+        "completed_at",
+        postgresql_where=text("status = 'COMPLETED' AND superseded_by IS NULL"),
+    ),
+    Index(None, "status", "created_at"),
+)
+
+deletion_holds = Table(
+    "deletion_holds",
+    metadata,
+    Column("hold_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("seller_id", Text, ForeignKey("sellers.seller_id"), nullable=False),
+    Column("execution_id", Uuid, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("live_count", Integer, nullable=False),
+    Column("item_nos", ARRAY(BigInteger), nullable=False),
+    timestamp("opened_at", default=True),
+    timestamp("closed_at", nullable=True),
+    CheckConstraint("status IN ('OPEN', 'APPROVED', 'REJECTED', 'CLOSED')", name="status_known"),
+    Index("uq_deletion_holds_one_open_per_seller", "seller_id", unique=True, postgresql_where=text("status = 'OPEN'")),
+)
+
+circuit_breakers = Table(
+    "circuit_breakers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    timestamp("open_until", nullable=True),
+    timestamp("updated_at", default=True),
+)

@@ -1,0 +1,163 @@
+"""The product outbox as an operator looks at it, and failed rows sent on their way again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store.pages import Page, page
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """One event: what it says, how often it was tried, and how that ended."""
+
+    outbox_id: UUID
+    event_id: UUID
+    seller_id: str
+    item_no: int
+    version: int
+    event_type: ProductEventType
+    idempotency_key: str
+    status: OutboxStatus
+    retry_count: int
+    attempts: int
+    last_status: int | None
+    last_error: str | None
+    superseded_by: UUID | None
+    next_attempt_at: datetime
+    created_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Failed rows that wait again, and those for which a newer version of their product already speaks."""
+
+    waiting: list[UUID]
+    superseded: list[UUID]
+
+
+# One reach into the index of each state: of everything together no index knows the newest.
+_NEWEST = text("""
+    SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
+    CROSS JOIN LATERAL (
+        SELECT * FROM product_outbox o
+        WHERE o.status = wanted.status AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)
+        ORDER BY o.created_at DESC LIMIT :limit
+    ) AS newest
+    ORDER BY newest.created_at DESC, newest.seller_id, newest.item_no LIMIT :limit
+""")
+
+_FIND = text("SELECT * FROM product_outbox WHERE outbox_id BETWEEN :first AND :last ORDER BY outbox_id LIMIT 2")
+
+_OF_FILTER = """o.status = ANY(CAST(:sources AS text[]))
+               AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
+_OF_ID = "o.outbox_id = :outbox_id AND o.status = ANY(CAST(:sources AS text[]))"
+
+# Versions only grow: where a newer one exists, whatever became of it, the failed one has nothing left to say.
+_RETRY = """
+    WITH failed AS (
+        SELECT o.outbox_id, o.seller_id, o.item_no, o.version FROM product_outbox o
+        WHERE {which} ORDER BY o.outbox_id FOR UPDATE
+    ), judged AS (
+        SELECT f.outbox_id, n.outbox_id AS newer FROM failed f
+        LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
+                           WHERE w.seller_id = f.seller_id AND w.item_no = f.item_no AND w.version > f.version
+                           ORDER BY w.version DESC LIMIT 1) n ON true
+    )
+    UPDATE product_outbox o
+    SET status = CASE WHEN j.newer IS NULL THEN :waiting ELSE :superseded END,
+        superseded_by = j.newer,
+        completed_at = CASE WHEN j.newer IS NULL THEN NULL ELSE now() END,
+        retry_count = CASE WHEN j.newer IS NULL THEN 0 ELSE o.retry_count END,
+        next_attempt_at = now()
+    FROM judged j WHERE o.outbox_id = j.outbox_id
+    RETURNING o.outbox_id, o.superseded_by
+"""
+_RETRY_ALL, _RETRY_ONE = text(_RETRY.format(which=_OF_FILTER)), text(_RETRY.format(which=_OF_ID))
+
+
+def newest(
+    connection: Connection, *, status: OutboxStatus | None, seller_id: SellerId | None, limit: int
+) -> Page[OutboxEntry]:
+    """Events, newest first."""
+    values: dict[str, object] = {
+        "statuses": [status.value] if status else [known.value for known in OutboxStatus],
+        "seller_id": None if seller_id is None else seller_id.value,
+        "limit": limit + 1,
+    }
+    return page(map(_entry, connection.execute(_NEWEST, values)), limit)
+
+
+def find(connection: Connection, wanted: IdPrefix) -> OutboxEntry:
+    """The one event whose id begins so."""
+    rows = connection.execute(_FIND, {"first": wanted.first, "last": wanted.last}).all()
+    if len(rows) != 1:
+        many = "More than one event begins" if rows else "There is no event that begins"
+        raise NotFound(
+            "NOT_FOUND_OUTBOX",
+            korean=f"전송 이벤트를 찾을 수 없습니다: {wanted}",
+            english=f"{many} with {wanted}: see `mustit outbox list --json`",
+        )
+    return _entry(rows[0])
+
+
+def retry_one(connection: Connection, wanted: IdPrefix) -> Retried:
+    """Let one failed event be sent again with all its tries; any other state is refused."""
+    entry = find(connection, wanted)
+    PRODUCT_OUTBOX.move(entry.status, "retry")
+    rows = connection.execute(_RETRY_ONE, _moves() | {"outbox_id": entry.outbox_id}).all()
+    if not rows:
+        # Somebody else moved it since we looked; what they did is what is refused.
+        PRODUCT_OUTBOX.move(find(connection, wanted).status, "retry")
+    return _retried(rows)
+
+
+def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: SellerId | None) -> Retried:
+    """Let every failed event be sent again, of one seller or of all; other states cannot be retried."""
+    PRODUCT_OUTBOX.move(status, "retry")
+    values = {"seller_id": None if seller_id is None else seller_id.value}
+    return _retried(connection.execute(_RETRY_ALL, _moves() | values).all())
+
+
+def _moves() -> dict[str, object]:
+    return {
+        "sources": [status.value for status in PRODUCT_OUTBOX.sources("retry")],
+        "waiting": PRODUCT_OUTBOX.target("retry").value,
+        "superseded": PRODUCT_OUTBOX.target("supersede").value,
+    }
+
+
+def _retried(rows: Sequence[Row[tuple[object, ...]]]) -> Retried:
+    return Retried(
+        waiting=[row.outbox_id for row in rows if row.superseded_by is None],
+        superseded=[row.outbox_id for row in rows if row.superseded_by is not None],
+    )
+
+
+def _entry(row: Row[tuple[object, ...]]) -> OutboxEntry:
+    return OutboxEntry(
+        outbox_id=row.outbox_id,
+        event_id=row.event_id,
+        seller_id=row.seller_id,
+        item_no=row.item_no,
+        version=row.version,
+        event_type=ProductEventType(row.event_type),
+        idempotency_key=row.idempotency_key,
+        status=OutboxStatus(row.status),
+        retry_count=row.retry_count,
+        attempts=row.attempts,
+        last_status=row.last_status,
+        last_error=row.last_error,
+        superseded_by=row.superseded_by,
+        next_attempt_at=row.next_attempt_at,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+    )

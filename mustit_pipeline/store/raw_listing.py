@@ -1,0 +1,106 @@
+"""Raw bodies as an operator looks at them: without the bodies."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.states import RawStatus, TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store.pages import Page, page
+
+
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """One body: where it came from, and what became of it."""
+
+    raw_id: int
+    seller_id: str
+    execution_id: UUID
+    source: TaskType
+    item_no: int | None
+    page_no: int | None
+    status: RawStatus
+    attempts: int
+    size: int
+    error_code: str | None
+    error_text: str | None
+    fetched_at: datetime
+    processed_at: datetime | None
+
+
+_COLUMNS = """raw_id, seller_id, execution_id, source, item_no, page_no, status, attempts,
+           octet_length(body) AS size, error_code, error_text, fetched_at, processed_at"""
+
+# One reach into the index of each state: of everything together no index knows the newest.
+_NEWEST = text(f"""
+    SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
+    CROSS JOIN LATERAL (
+        SELECT {_COLUMNS} FROM product_raw_data r
+        WHERE r.status = wanted.status AND (CAST(:seller_id AS text) IS NULL OR r.seller_id = :seller_id)
+          AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
+        ORDER BY r.fetched_at DESC LIMIT :limit
+    ) AS newest
+    ORDER BY newest.fetched_at DESC, newest.raw_id DESC LIMIT :limit
+""")
+_NEWEST_OF_SELLER = text(f"""
+    SELECT newest.* FROM (
+        SELECT {_COLUMNS} FROM product_raw_data
+        WHERE seller_id = :seller_id AND (CAST(:since AS timestamptz) IS NULL OR fetched_at >= :since)
+        ORDER BY fetched_at DESC LIMIT :limit
+    ) AS newest
+    ORDER BY newest.fetched_at DESC, newest.raw_id DESC
+""")
+
+_COUNT_FAILED = text("""
+    SELECT count(*) FROM product_raw_data
+    WHERE status = 'FAILED' AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
+      AND (CAST(:since AS timestamptz) IS NULL OR fetched_at >= :since)
+""")
+
+
+def newest(
+    connection: Connection,
+    *,
+    status: RawStatus | None,
+    seller_id: SellerId | None,
+    since: datetime | None,
+    limit: int,
+) -> Page[RawEntry]:
+    """Bodies, newest first."""
+    values: dict[str, object] = {
+        "seller_id": None if seller_id is None else seller_id.value,
+        "since": since,
+        "limit": limit + 1,
+    }
+    if seller_id is not None and status is None:
+        found = connection.execute(_NEWEST_OF_SELLER, values)
+    else:
+        statuses = [status.value] if status else [known.value for known in RawStatus]
+        found = connection.execute(_NEWEST, values | {"statuses": statuses})
+    return page((_entry(row) for row in found), limit)
+
+
+def count_failed(connection: Connection, seller_id: SellerId | None, since: datetime | None) -> int:
+    """How many bodies could not be processed."""
+    values = {"seller_id": None if seller_id is None else seller_id.value, "since": since}
+    return connection.execute(_COUNT_FAILED, values).scalar_one()
+
+
+def _entry(row: Row[tuple[object, ...]]) -> RawEntry:
+    return RawEntry(
+        raw_id=row.raw_id,
+        seller_id=row.seller_id,
+        execution_id=row.execution_id,
+        source=TaskType(row.source),
+        item_no=row.item_no,
+        page_no=row.page_no,
+        status=RawStatus(row.status),
+        attempts=row.attempts,
+        size=row.size,
+        error_code=row.error_code,
+        error_text=row.error_text,
+        fetched_at=row.fetched_at,
+        processed_at=row.processed_at,
+    )

@@ -1,0 +1,130 @@
+"""What we believe that the product server has, and states that are to be sent to it once more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.states import LifeCycle
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import outbox, products
+from mustit_pipeline.store.products import NewVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """A product of which something was delivered; `data` is None where that was its deletion."""
+
+    seller_id: str
+    item_no: int
+    version: int
+    delivered_version: int
+    # Whether a newer word about it is on its way, so that nothing can be said yet.
+    under_way: bool
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A belief that has turned out wrong, and the version that the product server really has; 0 for none."""
+
+    belief: Belief
+    reported_version: int
+
+
+_UNDER_WAY = """EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
+                        AND o.status IN ('WAITING', 'SENDING'))"""
+
+_BELIEFS = f"""
+    SELECT p.seller_id, p.item_no, p.version, p.delivered_version, {_UNDER_WAY} AS under_way, d.product_data
+    FROM products p
+    JOIN product_change_sets d
+      ON d.seller_id = p.seller_id AND d.item_no = p.item_no AND d.version = p.delivered_version
+    WHERE {{which}}
+    ORDER BY p.seller_id, p.item_no
+"""
+_OF_ALL = text(_BELIEFS.format(which="(p.seller_id, p.item_no) > (:seller_id, :item_no)") + "LIMIT :limit")
+_OF_SELLER = text(_BELIEFS.format(which="p.seller_id = :seller_id AND p.item_no > :item_no") + "LIMIT :limit")
+_OF_ITEMS = text(_BELIEFS.format(which="p.seller_id = :seller_id AND p.item_no = ANY(CAST(:items AS bigint[]))"))
+
+_COUNT = text("""
+    SELECT count(*) FROM products
+    WHERE delivered_version > 0 AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
+""")
+
+# The state of the newest version goes out, whatever became of that version: a failed one is superseded by this.
+_VERSIONS = text("""
+    INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
+                                     execution_id)
+    SELECT c.seller_id, c.item_no, r.version, CASE WHEN c.life_cycle = :deleted THEN c.life_cycle ELSE :updated END,
+           '{}', '[]', c.product_data, c.execution_id
+    FROM unnest(CAST(:items AS bigint[]), CAST(:newest AS int[]), CAST(:versions AS int[]))
+         AS r(item_no, newest, version)
+    JOIN product_change_sets c ON c.seller_id = :seller_id AND c.item_no = r.item_no AND c.version = r.newest
+    RETURNING item_no, life_cycle
+""")
+
+_PRODUCTS = text("""
+    UPDATE products p SET version = r.version, delivered_version = r.delivered, updated_at = now()
+    FROM unnest(CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:delivered AS int[]))
+         AS r(item_no, version, delivered)
+    WHERE p.seller_id = :seller_id AND p.item_no = r.item_no
+""")
+
+
+def count(connection: Connection, seller_id: SellerId | None) -> int:
+    """How many products there are to compare."""
+    return connection.execute(_COUNT, {"seller_id": None if seller_id is None else seller_id.value}).scalar_one()
+
+
+def beliefs(connection: Connection, seller_id: SellerId | None, after: Belief | None, limit: int) -> list[Belief]:
+    """The next products in the order of their sellers and numbers."""
+    item_no = 0 if after is None else after.item_no
+    if seller_id is not None:
+        found = connection.execute(_OF_SELLER, {"seller_id": seller_id.value, "item_no": item_no, "limit": limit})
+    else:
+        seller = "" if after is None else after.seller_id
+        found = connection.execute(_OF_ALL, {"seller_id": seller, "item_no": item_no, "limit": limit})
+    return [_belief(row) for row in found]
+
+
+def unchanged(connection: Connection, seller_id: str, doubted: Sequence[Belief]) -> set[int]:
+    """Which of one seller's products are still believed to be so, with nothing under way."""
+    items = [belief.item_no for belief in doubted]
+    now = {row.item_no: _belief(row) for row in connection.execute(_OF_ITEMS, {"seller_id": seller_id, "items": items})}
+    return {belief.item_no for belief in doubted if now.get(belief.item_no) == replace(belief, under_way=False)}
+
+
+def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Correction], at: datetime) -> int:
+    """Give one seller's products a new version of their state with its outbox row; what has moved on is left alone."""
+    # Whoever makes versions holds these locks: from here on nothing gets under way behind our back.
+    locked = products.lock(connection, seller_id.value, [one.belief.item_no for one in corrections])
+    still = unchanged(connection, seller_id.value, [one.belief for one in corrections])
+    sent = [one for one in corrections if one.belief.item_no in still]
+    if not sent:
+        return 0
+    again = [locked[one.belief.item_no].product for one in sent]
+    for product, one in zip(again, sent, strict=True):
+        product.resend(beyond=one.reported_version)
+    values = {
+        "seller_id": seller_id.value,
+        "items": [one.belief.item_no for one in sent],
+        "newest": [one.belief.version for one in sent],
+        "versions": [product.version for product in again],
+        # What the server says it has is what the next event's changes run from; of a version that is not ours we
+        # know nothing.
+        "delivered": [min(one.reported_version, one.belief.delivered_version) for one in sent],
+        "deleted": LifeCycle.DELETED.value,
+        "updated": LifeCycle.UPDATED.value,
+    }
+    made = connection.execute(_VERSIONS, {name: value for name, value in values.items() if name != "delivered"})
+    life_cycles = {row.item_no: LifeCycle(row.life_cycle) for row in made}
+    connection.execute(_PRODUCTS, {name: values[name] for name in ("seller_id", "items", "versions", "delivered")})
+    versions = [NewVersion(p, life_cycles[p.item_no.value], [], [], None, None) for p in again]
+    outbox.enqueue(connection, seller_id, versions, at)
+    return len(versions)
+
+
+def _belief(row: Row[tuple[object, ...]]) -> Belief:
+    return Belief(row.seller_id, row.item_no, row.version, row.delivered_version, row.under_way, row.product_data)

@@ -1,0 +1,114 @@
+"""The end of a claim: how each row goes on, and what the deliveries around it say about the product server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.store.outbox import ClaimedEvent
+
+NEWEST_DELIVERIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one claimed row goes on, and in how many seconds it may be tried again."""
+
+    event: ClaimedEvent
+    http_status: int | None
+    delay: float = 0.0
+    # Whether anything of it can have reached the product server; a claim alone is no attempt.
+    sent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What went through since a row began to fail, and how much of that had failed before it did."""
+
+    delivered: int
+    recovered: int
+
+
+_SETTLE = text("""
+    UPDATE product_outbox o
+    SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
+        event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
+        -- A replay by hand starts the count again, and with it the time.
+        failing_since = CASE WHEN s.retry_count = 0 THEN NULL WHEN o.retry_count = 0 THEN now()
+                             ELSE coalesce(o.failing_since, now()) END,
+        attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
+        next_attempt_at = now() + make_interval(secs => s.delay),
+        completed_at = CASE WHEN s.status = 'COMPLETED' THEN now() END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
+                CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
+                CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
+         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
+    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status = 'SENDING'
+    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status, s.sent
+""")
+
+# Locked in the order in which crawls lock products: whoever meets waits, nobody waits in a circle.
+_DELIVERED = text("""
+    WITH locked AS (
+        SELECT p.product_id, d.version
+        FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
+             AS d(seller_id, item_no, version)
+        JOIN products p ON p.seller_id = d.seller_id AND p.item_no = d.item_no
+        ORDER BY p.seller_id, p.item_no FOR NO KEY UPDATE OF p
+    )
+    UPDATE products p SET delivered_version = l.version FROM locked l
+    WHERE p.product_id = l.product_id AND p.delivered_version < l.version
+""")
+
+_SINCE = text("""
+    SELECT f.id, count(d.completed_at) AS delivered, count(d.failing_since) AS recovered
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:sinces AS timestamptz[])) AS f(id, since)
+    LEFT JOIN LATERAL (
+        SELECT o.completed_at, o.failing_since FROM product_outbox o
+        WHERE o.status = 'COMPLETED' AND o.superseded_by IS NULL AND o.last_status IS NOT NULL
+          AND o.completed_at >= f.since
+        ORDER BY o.completed_at DESC LIMIT :newest
+    ) d ON true
+    GROUP BY f.id
+""")
+
+
+def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUID]:
+    """Write rows back; returns those whose claim still was ours."""
+    if not settlements:
+        return set()
+    rows = [s.event.outbox for s in settlements]
+    values = {
+        "ids": [row.id.value for row in rows],
+        "lease_nos": [s.event.lease_no for s in settlements],
+        "statuses": [row.status.value for row in rows],
+        "retry_counts": [row.retry_count for row in rows],
+        "http_statuses": [s.http_status for s in settlements],
+        "errors": [row.last_error for row in rows],
+        "types": [row.event_type.value for row in rows],
+        "delays": [s.delay for s in settlements],
+        "sent": [s.sent for s in settlements],
+    }
+    written = connection.execute(_SETTLE, values).all()
+    done = [row for row in written if row.status == OutboxStatus.COMPLETED and row.sent]
+    if done:
+        connection.execute(
+            _DELIVERED,
+            {
+                "sellers": [row.seller_id for row in done],
+                "items": [row.item_no for row in done],
+                "versions": [row.version for row in done],
+            },
+        )
+    return {row.outbox_id for row in written}
+
+
+def deliveries_since(connection: Connection, failing: Sequence[ClaimedEvent]) -> dict[UUID, Deliveries]:
+    """For each row that failed before: the newest deliveries of others since its first failure."""
+    known = [(event.outbox.id.value, event.failing_since) for event in failing if event.failing_since is not None]
+    if not known:
+        return {}
+    values = {"ids": [i for i, _ in known], "sinces": [since for _, since in known], "newest": NEWEST_DELIVERIES}
+    return {row.id: Deliveries(row.delivered, row.recovered) for row in connection.execute(_SINCE, values)}

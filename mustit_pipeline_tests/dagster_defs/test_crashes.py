@@ -1,0 +1,172 @@
+"""A slice that crashes on a defect of ours is not requested again every few seconds, all day."""
+
+import time
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.executions import find
+from mustit_pipeline.definitions import defs
+from mustit_pipeline.defs.sensors import due_crawls
+from mustit_pipeline.defs.slices import EXECUTION_TAG, WORKED_THROUGH_TAG
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
+from mustit_pipeline_tests.integration.crawls import register
+
+Crash = Callable[..., None]
+
+
+@pytest.fixture
+def begun(database: Database, tick: Tick) -> ExecutionId:
+    """A due seller's execution, whose first slice has been requested; it was opened an hour ago."""
+    register(database, "dmont")
+    [request] = tick(due_crawls).run_requests
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET updated_at = now() - interval '1 hour'"))
+    return ExecutionId(request.tags[EXECUTION_TAG])
+
+
+@pytest.fixture
+def crash(instance: dg.DagsterInstance, begun: ExecutionId) -> Crash:
+    """A run of that execution which failed so many seconds ago."""
+
+    def add(seconds_ago: float, **tags: str) -> None:
+        run = dg.DagsterRun(
+            job_name="crawl_seller",
+            status=dg.DagsterRunStatus.STARTED,
+            tags={"dagster/partition": "dmont", EXECUTION_TAG: str(begun), **tags},
+        )
+        instance.add_run(run)
+        failed = dg.DagsterEvent(event_type_value="PIPELINE_FAILURE", job_name="crawl_seller")
+        instance.report_dagster_event(failed, run_id=run.run_id, timestamp=time.time() - seconds_ago)
+
+    return add
+
+
+def test_after_one_crash_the_crawl_goes_on_at_once_after_a_second_it_rests(tick: Tick, crash: Crash) -> None:
+    crash(100)
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+    crash(5)
+    outcome = tick(due_crawls)
+
+    assert not outcome.run_requests
+    assert "dmont rests: 2 crashes in a row, next try in 5" in outcome.skip_message
+
+
+def test_a_crawl_that_has_rested_long_enough_is_tried_again(tick: Tick, crash: Crash) -> None:
+    crash(200)
+    crash(61)
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+
+def test_a_resting_crawl_takes_no_slot_from_others(
+    database: Database, tick: Tick, crash: Crash, set_environment: SetEnvironment
+) -> None:
+    crash(5)
+    crash(5)
+    set_environment(crawls_at_once=1)
+    register(database, "other")
+    assert keys(tick(due_crawls).run_requests) == ["other"]
+
+
+def test_a_crawl_that_crashes_too_often_is_failed_with_its_reason_and_can_be_resumed(
+    database: Database, tick: Tick, crash: Crash, begun: ExecutionId
+) -> None:
+    for _ in range(5):
+        crash(2)
+
+    outcome = tick(due_crawls)
+
+    assert "dmont rests: given up after 5 crashes in a row" in outcome.skip_message
+    failed = find(database, begun).execution
+    assert (failed.status, failed.error_code) == (ExecutionStatus.FAILED, "SLICE_CRASHED")
+    assert "5 runs in a row crashed" in str(failed.error_text)
+    assert not tick(due_crawls).run_requests
+
+    crawls.resume(database, begun)
+    [request] = tick(due_crawls).run_requests
+    assert request.tags[EXECUTION_TAG] == str(begun)
+
+
+def test_a_crawl_that_gets_further_before_each_crash_goes_on(database: Database, tick: Tick, crash: Crash) -> None:
+    """A process that is killed again and again is no reason to give up what it has come to."""
+    for _ in range(9):
+        crash(100)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET updated_at = now() - interval '50 seconds'"))
+    crash(40)
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+
+def test_a_red_run_whose_slice_came_to_its_end_is_no_crash(tick: Tick, crash: Crash) -> None:
+    for _ in range(9):
+        crash(1, **{WORKED_THROUGH_TAG: "true"})
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+
+def test_a_real_run_says_whether_it_crashed_or_only_had_failed_tasks(
+    database: Database,
+    instance: dg.DagsterInstance,
+    tick: Tick,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    set_environment(base_url=marketplace.url, slice_max_crashes=2)
+    market.add_seller("dmont", 2)
+    market.fault("status", "options", itemNo=market.products("dmont")[0]["itemNo"], status=404)
+    register(database, "dmont")
+
+    def slice_run() -> dg.DagsterRun:
+        [request] = tick(due_crawls).run_requests
+        result = defs.resolve_job_def("crawl_seller").execute_in_process(
+            instance=instance, partition_key="dmont", tags=dict(request.tags), raise_on_error=False
+        )
+        found = instance.get_run_by_id(result.run_id)
+        assert found is not None
+        return found
+
+    with database.transaction() as connection:
+        connection.execute(text("ALTER TABLE product_outbox RENAME TO elsewhere"))
+    broken = slice_run()
+    with database.transaction() as connection:
+        connection.execute(text("ALTER TABLE elsewhere RENAME TO product_outbox"))
+    red = slice_run()
+
+    assert [run.status for run in (broken, red)] == [dg.DagsterRunStatus.FAILURE] * 2
+    assert [WORKED_THROUGH_TAG in run.tags for run in (broken, red)] == [False, True]
+
+
+def test_the_reason_names_the_last_error_and_its_run_but_not_the_errors_text(
+    database: Database,
+    instance: dg.DagsterInstance,
+    tick: Tick,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    set_environment(base_url=marketplace.url, slice_max_crashes=1)
+    market.add_seller("dmont", 1)
+    register(database, "dmont")
+    [request] = tick(due_crawls).run_requests
+    with database.transaction() as connection:
+        connection.execute(text("ALTER TABLE product_raw_data RENAME TO elsewhere"))
+    result = defs.resolve_job_def("crawl_seller").execute_in_process(
+        instance=instance, partition_key="dmont", tags=dict(request.tags), raise_on_error=False
+    )
+
+    tick(due_crawls)
+
+    reason = find(database, ExecutionId(request.tags[EXECUTION_TAG])).execution.error_text
+    assert reason is not None
+    assert result.run_id in reason
+    assert "UndefinedTable" in reason
+    assert "product_raw_data" not in reason

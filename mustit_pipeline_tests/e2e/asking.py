@@ -1,0 +1,66 @@
+"""Commands asked in this process or on a screen of some width, and crawls without a process of their own."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from typing import Any
+
+from typer.testing import CliRunner
+
+from mustit_pipeline.cli.app import app
+from mustit_pipeline.settings import Settings
+from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, World
+
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def ask(world: World, *arguments: str) -> Answer:
+    """Run a command in this process; an error that the command would explain is raised."""
+    environment = {**world.mustit.environment, "MUSTIT_HOME": str(world.mustit.home)}
+    result = CliRunner().invoke(app, list(arguments), env=environment)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+def on_a_screen(world: World, columns: int, *arguments: str) -> list[str]:
+    """What a terminal of that width shows, line by line, without its colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {**os.environ, "MUSTIT_HOME": str(world.mustit.home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [COMMAND, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                shown += chunk
+        except OSError:
+            pass  # Linux says so when the other end of a terminal is closed.
+        finally:
+            os.close(ours)
+    assert process.returncode == 0, shown.decode()
+    text = shown.decode()
+    assert COLOUR.search(text)
+    return [line.rstrip() for line in COLOUR.sub("", text).replace("\r", "").splitlines()]
+
+
+def settings_of(world: World) -> Settings:
+    """What the commands of this world run with, for crawls and relays without the seconds that a process takes."""
+    environment = world.mustit.environment
+    values: dict[str, Any] = {
+        "home": world.mustit.home,
+        "base_url": environment["MUSTIT_BASE_URL"],
+        "product_server_url": environment["MUSTIT_PRODUCT_SERVER_URL"],
+        "requests_per_hour": 100_000,
+        "min_request_gap_seconds": 0,
+        "retry_base_seconds": 0.05,
+        "redis_url": "off",
+    }
+    return Settings(**values)

@@ -1,0 +1,92 @@
+"""Where an operator decides: held deletions approved or rejected, failed events sent again."""
+
+import pytest
+
+from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.domain.errors import Conflict, InvariantViolated
+from mustit_pipeline.settings import Settings
+from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.conftest import World
+from mustit_pipeline_tests.integration.crawls import crawl
+
+
+@pytest.fixture(scope="module")
+def settings(world: World) -> Settings:
+    return settings_of(world)
+
+
+def test_held_deletions_are_looked_at_approved_once_and_reach_the_product_server(
+    world: World, settings: Settings
+) -> None:
+    seller = "held"
+    world.register(seller, 5)
+    for _ in range(2):
+        crawl(world.database, settings, seller)
+    relay(world.database, settings)
+    gone = world.market.remove(seller, count=2)
+    crawl(world.database, settings, seller)
+
+    [hold] = ask(world, "deletions", "list", "--seller", seller, "--json").document
+    shown = ask(world, "deletions", "show", hold["holdId"][:8])
+    warned = next(f for f in ask(world, "doctor", "--json").document if f["subject"] == "held deletions")
+    approved = ask(world, "deletions", "approve", hold["holdId"][:8], "--json")
+    with pytest.raises(Conflict, match="CONFLICT_DELETION_HOLD_DECIDED"):
+        ask(world, "deletions", "reject", hold["holdId"])
+    relay(world.database, settings)
+
+    assert (hold["status"], hold["heldCount"], hold["liveCount"], hold["share"]) == ("OPEN", 2, 5, 40)
+    assert all(str(item) in shown.out for item in gone)
+    assert f"mustit deletions approve {hold['holdId'][:8]}" in shown.out
+    assert (warned["health"], warned["remedy"]) == ("warning", "See `mustit deletions list`, then approve or reject.")
+    assert "2 of held" in warned["detail"]
+    assert (approved.code, approved.document["status"]) == (0, "APPROVED")
+    assert approved.document["deleted"] == sorted(gone)
+    deleted = [e.item_no for e in world.receiver.log() if (e.seller_id, e.event_type) == (seller, "PRODUCT_DELETED")]
+    assert sorted(deleted) == sorted(gone)
+    assert "normal way" in ask(world, "deletions", "list", "--status", "open", "--seller", seller).out
+
+
+def test_a_rejected_hold_deletes_nothing(world: World, settings: Settings) -> None:
+    seller = "kept"
+    world.register(seller, 3)
+    crawl(world.database, settings, seller)
+    world.market.fault("count_zero", "listing", sellerId=seller)
+    crawl(world.database, settings, seller)
+    world.market.clear_faults()
+    [hold] = ask(world, "deletions", "list", "--seller", seller, "--json").document
+
+    rejected = ask(world, "deletions", "reject", hold["holdId"])
+
+    assert (rejected.code, rejected.out) == (0, "Rejected: 3 products of kept stay.\n")
+    assert ask(world, "changes", "--seller", seller, "--type", "DELETED", "--json").document == []
+
+
+def test_failed_events_are_listed_inspected_and_sent_again(world: World, settings: Settings) -> None:
+    seller = "refused"
+    world.register(seller, 2)
+    crawl(world.database, settings, seller)
+    items = [product["itemNo"] for product in world.market.products(seller)]
+    faults = [world.receiver.fault("status", "events", status=400, itemNo=item) for item in items]
+    relayed = world.mustit("relay")
+    for fault in faults:
+        world.receiver.clear_faults(fault)
+
+    listed = ask(world, "outbox", "list", "--status", "FAILED", "--seller", seller, "--json").document
+    first = listed[0]["outboxId"]
+    shown = ask(world, "outbox", "show", first[:8])
+    one = ask(world, "outbox", "retry", first[:8], "--json")
+    with pytest.raises(InvariantViolated, match="INVARIANT_OUTBOX_RETRY"):
+        ask(world, "outbox", "retry", first)
+    rest = ask(world, "outbox", "retry", "--status", "FAILED", "--seller", seller, "--json")
+
+    assert relayed.code == 1
+    assert "mustit outbox list --status FAILED" in relayed.err
+    assert sorted(event["itemNo"] for event in listed) == sorted(items)
+    assert {(event["lastStatus"], event["retryCount"]) for event in listed} == {(400, 1)}
+    assert "HTTP 400" in shown.out
+    assert f"mustit outbox retry {first[:8]}" in shown.out
+    assert (one.code, one.document) == (0, {"retried": 1, "superseded": 0})
+    assert rest.document == {"retried": 1, "superseded": 0}
+    relay(world.database, settings)
+    assert sorted(effect.item_no for effect in world.receiver.log() if effect.seller_id == seller) == sorted(items)
+    assert "nothing to retry" in ask(world, "outbox", "retry", "--status", "FAILED", "--seller", seller).out

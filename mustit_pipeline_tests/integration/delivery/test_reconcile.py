@@ -1,0 +1,251 @@
+"""What we believe the product server has against what it says, and the way back to agreement."""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from mustit_pipeline.delivery.reconcile import Kind, Reconciliation, reconcile
+from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.domain.errors import ExternalFailure
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.simulator.control import ProductServerControl
+from mustit_pipeline.simulator.process import RunningSimulator, start_product_server
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+
+Effects = Callable[[], list[tuple[int, int, str]]]
+
+
+def look(shelf: Shelf, settings: Settings, *, resend: bool = False) -> Reconciliation:
+    return reconcile(shelf.database, settings, seller_id=SellerId(shelf.seller_id), resend=resend, now=utc_now)
+
+
+def found(result: Reconciliation) -> list[tuple[int, Kind, tuple[str, ...]]]:
+    return [(one.belief.item_no, one.kind, one.fields) for one in result.examples]
+
+
+def tell(url: str, shelf: Shelf, item: int, version: int, data: dict[str, Any] | None) -> None:
+    """Somebody else tells the product server something."""
+    (key,) = (row["idempotency_key"].rpartition(":")[0] for row in shelf.outbox(item)[:1])
+    event = {
+        "eventId": str(uuid4()),
+        "eventType": "PRODUCT_DELETED" if data is None else "PRODUCT_CREATED",
+        "sellerId": shelf.seller_id,
+        "itemNo": item,
+        "version": version,
+        "occurredAt": utc_now().isoformat(),
+        "changes": [],
+        "productData": data,
+    }
+    headers = {"Idempotency-Key": f"{key}:{version}"}
+    httpx.post(f"{url}/api/v1/product-events", json=event, headers=headers).raise_for_status()
+
+
+def claim_to_have_delivered(shelf: Shelf, item: int) -> None:
+    """The newest version is marked as delivered although nobody has sent it."""
+    shelf.change(
+        "UPDATE product_outbox SET status = 'COMPLETED' WHERE item_no = :item AND status = 'WAITING'", item=item
+    )
+    shelf.change("UPDATE products SET delivered_version = version WHERE item_no = :item", item=item)
+
+
+def test_a_server_that_has_everything_is_in_order_whatever_the_seller_is_called(
+    shelf: Shelf, settings: Settings, server: ProductServerControl
+) -> None:
+    shelf.crawl(1, 2, 3)
+    relay(shelf.database, settings)
+    shelf.delete(3)
+    relay(shelf.database, settings)
+
+    result = look(shelf, settings)
+
+    assert (result.compared, result.differences, result.under_way, result.in_order) == (3, 0, 0, True)
+    assert server.audit()["requests"]["products"] == 3
+
+
+def test_every_kind_of_difference_is_named_and_a_resend_heals_it_with_versions_that_only_grow(
+    shelf: Shelf,
+    settings: Settings,
+    server: ProductServerControl,
+    running_server: RunningSimulator,
+    effects: Effects,
+) -> None:
+    shelf.crawl(1, 2, 3, 4, 5, 6)
+    relay(shelf.database, settings)
+    held = server.products(shelf.seller_id)
+    shelf.delete(1)
+    relay(shelf.database, settings)
+    shelf.crawl(1)
+    claim_to_have_delivered(shelf, 1)
+    tell(running_server.url, shelf, 2, 7, held[2] | {"stock": 99})
+    shelf.crawl(3, stock=55)
+    claim_to_have_delivered(shelf, 3)
+    shelf.change(
+        "UPDATE product_change_sets SET product_data = replace(product_data, '상품 4', '물건 4') WHERE item_no = 4"
+    )
+    shelf.delete(5)
+    claim_to_have_delivered(shelf, 5)
+
+    first = look(shelf, settings)
+
+    assert found(first) == [
+        (1, Kind.MISSING, ()),
+        (2, Kind.NEWER, ("stock",)),
+        (3, Kind.STALE, ("stock",)),
+        (4, Kind.DIFFERENT, ("name",)),
+        (5, Kind.SHOULD_BE_GONE, ()),
+    ]
+    assert (first.compared, first.resent, first.in_order) == (6, 0, False)
+    assert relay(shelf.database, settings).sent == 0
+
+    second = look(shelf, settings, resend=True)
+    assert (second.differences, second.resent, second.in_order) == (5, 5, True)
+    report = relay(shelf.database, settings)
+    assert (report.sent, report.superseded, report.failed) == (5, 0, 0)
+    assert sorted(effects()[-5:]) == [
+        (1, 4, "PRODUCT_CREATED"),
+        (2, 8, "PRODUCT_UPDATED"),
+        (3, 3, "PRODUCT_UPDATED"),
+        (4, 2, "PRODUCT_UPDATED"),
+        (5, 3, "PRODUCT_DELETED"),
+    ]
+
+    third = look(shelf, settings)
+    assert (third.compared, third.differences, third.in_order) == (6, 0, True)
+    audit = server.audit()
+    assert (audit["stale"], audit["rejected"], audit["updatesOfUnknown"]) == (0, 0, 0)
+
+
+def test_what_is_on_its_way_is_neither_judged_nor_sent_again(shelf: Shelf, settings: Settings) -> None:
+    shelf.crawl(1, 2)
+    relay(shelf.database, settings)
+    shelf.crawl(1, stock=44)
+
+    result = look(shelf, settings, resend=True)
+
+    assert (result.compared, result.under_way, result.differences) == (1, 1, 0)
+    assert len(shelf.outbox(1)) == 2
+
+
+def test_a_resend_of_what_has_moved_on_since_is_left_alone(
+    shelf: Shelf, settings: Settings, running_server: RunningSimulator, server: ProductServerControl
+) -> None:
+    """A crawl publishes the product between the question and the answer."""
+    shelf.crawl(1)
+    relay(shelf.database, settings)
+    tell(running_server.url, shelf, 1, 2, None)
+    server.fault("slow", "products", seconds=1.0)
+    results: list[Reconciliation] = []
+    asking = threading.Thread(target=lambda: results.append(look(shelf, settings, resend=True)))
+    asking.start()
+    while asking.is_alive() and not server.audit()["requests"].get("products"):
+        asking.join(0.02)
+    shelf.crawl(1, stock=44)
+    asking.join()
+
+    (result,) = results
+    assert (result.differences, result.under_way, result.resent) == (0, 1, 0)
+    assert [row["version"] for row in shelf.outbox(1)] == [1, 2]
+
+
+def test_a_server_that_lost_everything_gets_everything_back_once(
+    shelf: Shelf, settings: Settings, tmp_path: Path
+) -> None:
+    shelf.crawl(*range(1, 31))
+    relay(shelf.database, settings)
+    with start_product_server(state=tmp_path) as empty, ProductServerControl(empty.url) as control:
+        other = settings.model_copy(update={"product_server_url": empty.url})
+        result = look(shelf, other, resend=True)
+        assert (result.kinds, result.resent) == ({Kind.MISSING: 30}, 30)
+        assert relay(shelf.database, other).sent == 30
+        assert look(shelf, other).in_order
+        log = [(effect.item_no, effect.version, effect.event_type) for effect in control.log()]
+        assert sorted(log) == [(item, 2, "PRODUCT_CREATED") for item in range(1, 31)]
+    assert_whole(shelf.database)
+
+
+def test_examples_are_bounded_and_the_count_is_exact(shelf: Shelf, settings: Settings, tmp_path: Path) -> None:
+    shelf.crawl(*range(1, 131))
+    relay(shelf.database, settings)
+    with start_product_server(state=tmp_path) as empty:
+        result = look(shelf, settings.model_copy(update={"product_server_url": empty.url}))
+    assert (result.differences, len(result.examples)) == (130, 100)
+
+
+@contextmanager
+def a_server_that_says(status: int, body: bytes) -> Generator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said = body.replace(b"PATH", self.path.encode())
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=listening.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.server_port}"
+    finally:
+        listening.shutdown()
+        thread.join()
+        listening.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (404, b'{"timestamp": 17, "status": 404, "path": "PATH"}', "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
+        (404, b"<h1>Not Found</h1>", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
+        (405, b"", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
+        (501, b"", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
+        (200, b"<html>welcome</html>", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
+        (200, b'{"ok": true}', "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
+        (401, b"", "EXTERNAL_PRODUCT_SERVER_REFUSED"),
+    ],
+)
+def test_a_server_that_cannot_report_is_said_to_be_so_and_nothing_is_sent_again(
+    shelf: Shelf, settings: Settings, status: int, body: bytes, code: str
+) -> None:
+    shelf.crawl(1, 2)
+    relay(shelf.database, settings)
+    with a_server_that_says(status, body) as url, pytest.raises(ExternalFailure) as raised:
+        look(shelf, settings.model_copy(update={"product_server_url": url}), resend=True)
+    assert raised.value.code == code
+    assert len(shelf.outbox(1)) == 1
+
+
+def test_a_server_that_is_down_is_an_error_and_not_a_list_of_missing_products(
+    shelf: Shelf, settings: Settings, make_settings: MakeSettings
+) -> None:
+    shelf.crawl(1)
+    relay(shelf.database, settings)
+    with pytest.raises(ExternalFailure, match="cannot be reached"):
+        look(shelf, make_settings(product_server_url="http://127.0.0.1:1"), resend=True)
+
+
+def test_products_without_an_answer_are_counted_and_leave_it_open(
+    shelf: Shelf, settings: Settings, server: ProductServerControl
+) -> None:
+    shelf.crawl(1, 2, 3)
+    relay(shelf.database, settings)
+    server.fault("status", "products", status=503, itemNo=2)
+
+    result = look(shelf, settings)
+
+    assert (result.compared, result.unanswered, result.differences, result.in_order) == (2, 1, 0, False)
+    server.clear_faults()
+    server.fault("status", "products", status=503, itemNo=2, count=2)
+    assert look(shelf, settings).in_order
