@@ -17,9 +17,9 @@ from benchmarks.ours import open_database, settings_of
 from benchmarks.report import Table, Target
 from benchmarks.world import World, opened
 from mustit_pipeline import embedded
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.values import SellerId
 
 AGENTS = 50

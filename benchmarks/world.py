@@ -16,7 +16,7 @@ from sqlalchemy import URL, make_url
 from benchmarks.job import Job
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
-from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.embedded import Servers
 from mustit_pipeline.scheduling import registry

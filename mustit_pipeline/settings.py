@@ -109,6 +109,9 @@ class Settings(AgentSettings):
     )
     retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
     lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")
+    grace_seconds: float = Field(
+        10, ge=0, le=600, description="How long a worker that is asked to stop lets requests in flight end"
+    )
     crawl_slice_seconds: float = Field(600, gt=0, description="How long one run works on a crawl before the next one")
     slice_max_crashes: int = Field(
         5, ge=1, le=100, description="Crashes in a row, and no step further, that fail a crawl"

@@ -1,8 +1,9 @@
 """The limiter on Redis: one Lua call books the best agent within both limits, or says when the next is free."""
 
+import asyncio
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 from mustit_pipeline.agents import redis_scripts as lua
@@ -14,6 +15,10 @@ from mustit_pipeline.store.agents import AgentRow
 
 ENDS_A_CALL = 4000
 AGENTS_A_CALL = 500
+MOST_A_CALL = 200
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 class RedisForgot(Exception):
@@ -28,29 +33,86 @@ def _micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
+class _OneCall(Generic[K, A, R]):
+    """What many tasks ask in one turn of the loop goes out as one call: a script costs little, a round trip much."""
+
+    def __init__(self, send: Callable[[K, list[A]], Awaitable[Sequence[R]]]) -> None:
+        self._send = send
+        self._asked: dict[K, list[tuple[A, asyncio.Future[R]]]] = {}
+        self._going: set[asyncio.Task[None]] = set()
+
+    def ask(self, key: K, argument: A) -> asyncio.Future[R]:
+        """The answer to one of them; those with the same key travel together."""
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        together = self._asked.setdefault(key, [])
+        together.append((argument, answer))
+        if len(together) == 1:
+            task = asyncio.create_task(self._go(key))
+            self._going.add(task)
+            task.add_done_callback(self._going.discard)
+        return answer
+
+    async def _go(self, key: K) -> None:
+        together = self._asked.pop(key)
+        # A script with very many arguments would hold everybody up.
+        for start in range(0, len(together), MOST_A_CALL):
+            await self._carry(key, together[start : start + MOST_A_CALL])
+
+    async def _carry(self, key: K, together: list[tuple[A, asyncio.Future[R]]]) -> None:
+        try:
+            answers = await self._send(key, [argument for argument, _ in together])
+        except BaseException as error:
+            for _, waiting in together:
+                if not waiting.done():
+                    waiting.set_exception(error)
+                    # Whoever asked may have been cancelled meanwhile.
+                    waiting.exception()
+            return
+        for (_, waiting), answer in zip(together, answers, strict=True):
+            if not waiting.done():
+                waiting.set_result(answer)
+
+
+_Ending = tuple[Slot, int, int]
+
+
 class RedisLimiter:
     """Counts in Redis, on Redis's clock."""
 
     def __init__(self, link: RedisLink, limits: AgentLimits) -> None:
         self._link = link
         self._limits = (limits.requests, _micros(limits.window), _micros(limits.gap))
+        self._bookings = _OneCall(self._book)
+        self._endings = _OneCall(self._end)
 
     async def acquire(self, epoch: int, hold: float, now: float | None = None) -> Slot | FreeIn:
-        booking_id, booked = uuid4(), time.monotonic()
-        answer = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), str(booking_id))
-        match answer[0]:
-            case b"booked":
-                return Slot(booking_id, UUID(answer[1].decode()), int(answer[2]), booked, booked + hold)
-            case b"wait":
-                return FreeIn(answer[1] / 1_000_000)
-            case _:
-                return FreeIn(None)
+        return await self._bookings.ask((epoch, hold, now), uuid4())
 
     async def settle(self, epoch: int, slot: Slot, now: float | None = None) -> None:
-        await self._call(lua.END, epoch, now, str(slot.agent_id), str(slot.booking_id), 1, 0)
+        await self._endings.ask((epoch, now), (slot, 1, 0))
 
     async def withdraw(self, epoch: int, slot: Slot, pause: float, now: float | None = None) -> None:
-        await self._call(lua.END, epoch, now, str(slot.agent_id), str(slot.booking_id), 0, _micros(pause))
+        await self._endings.ask((epoch, now), (slot, 0, _micros(pause)))
+
+    async def _book(self, key: tuple[int, float, float | None], ids: list[UUID]) -> list[Slot | FreeIn]:
+        epoch, hold, now = key
+        booked_at = time.monotonic()
+        status, wait, booked = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), *map(str, ids))
+        agents = [UUID(agent.decode()) for agent in booked[::2]]
+        slots = [
+            Slot(booking_id, agent_id, int(token_no), booked_at, booked_at + hold)
+            for booking_id, agent_id, token_no in zip(ids, agents, booked[1::2], strict=False)
+        ]
+        free = FreeIn(wait / 1_000_000 if status == b"wait" else None)
+        return [*slots, *[free] * (len(ids) - len(slots))]
+
+    async def _end(self, key: tuple[int, float | None], endings: list[_Ending]) -> list[None]:
+        epoch, now = key
+        facts = [
+            fact for slot, sent, pause in endings for fact in (str(slot.agent_id), str(slot.booking_id), sent, pause)
+        ]
+        await self._call(lua.END, epoch, now, *facts)
+        return [None] * len(endings)
 
     async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
         await self._publish(epoch, agents, now)

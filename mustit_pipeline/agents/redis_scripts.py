@@ -59,7 +59,7 @@ ACQUIRE = (
     _COMMON
     + _AUTHENTIC
     + """
-local hold, booking = tonumber(ARGV[6]), ARGV[7]
+local hold, booked = tonumber(ARGV[6]), {}
 for _, id in ipairs(call('ZRANGEBYSCORE', p .. 'waiting', '-inf', now)) do
   local a = p .. 'a:' .. id
   local h = call('HMGET', a, 'health', 'token', 'used', 'n', 'b', 'x')
@@ -71,28 +71,33 @@ for _, id in ipairs(call('ZRANGEBYSCORE', p .. 'waiting', '-inf', now)) do
   call('ZREM', p .. 'waiting', id)
   call('ZADD', p .. 'ready', rank(tonumber(h[1]), tonumber(h[2]), tonumber(h[3])), id)
 end
-while true do
-  local best = call('ZRANGE', p .. 'ready', 0, 0, 'WITHSCORES')
-  if not best[1] then
-    local first = call('ZRANGE', p .. 'waiting', 0, 0, 'WITHSCORES')
-    if not first[1] then return {'none'} end
-    return {'wait', math.max(1, math.ceil(tonumber(first[2]) - now))}
-  end
-  local id = best[1]
-  local a, e = p .. 'a:' .. id, p .. 'e:' .. id
-  local h = call('HMGET', a, 'health', 'token', 'used', 'n', 'no')
-  local n = tonumber(h[4])
-  if not n or call('LLEN', e) ~= n then return {'damaged'} end
-  if tonumber(best[2]) < 2 ^ 47 and tonumber(h[2]) <= now then
-    call('ZADD', p .. 'ready', rank(tonumber(h[1]), 0, tonumber(h[3])), id)
-  else
-    local expires = now + hold
-    call('HSET', a, 'b', booking, 'x', expires, 'used', now)
-    call('ZREM', p .. 'ready', id)
-    call('ZADD', p .. 'waiting', free_at(e, n, expires), id)
-    return {'booked', id, h[5]}
+for i = 7, #ARGV do
+  local id
+  while not id do
+    local best = call('ZRANGE', p .. 'ready', 0, 0, 'WITHSCORES')
+    if not best[1] then
+      local first = call('ZRANGE', p .. 'waiting', 0, 0, 'WITHSCORES')
+      return {first[1] and 'wait' or 'none', first[1] and math.max(1, math.ceil(tonumber(first[2]) - now)) or 0, booked}
+    end
+    id = best[1]
+    local a, e = p .. 'a:' .. id, p .. 'e:' .. id
+    local h = call('HMGET', a, 'health', 'token', 'used', 'n', 'no')
+    local n = tonumber(h[4])
+    if not n or call('LLEN', e) ~= n then return {'damaged'} end
+    if tonumber(best[2]) < 2 ^ 47 and tonumber(h[2]) <= now then
+      call('ZADD', p .. 'ready', rank(tonumber(h[1]), 0, tonumber(h[3])), id)
+      id = nil
+    else
+      local expires = now + hold
+      call('HSET', a, 'b', ARGV[i], 'x', expires, 'used', now)
+      call('ZREM', p .. 'ready', id)
+      call('ZADD', p .. 'waiting', free_at(e, n, expires), id)
+      booked[#booked + 1] = id
+      booked[#booked + 1] = h[5]
+    end
   end
 end
+return {'booked', 0, booked}
 """
 )
 
@@ -101,26 +106,29 @@ END = (
     _COMMON
     + _AUTHENTIC
     + """
-local id, booking, sent, pause = ARGV[6], ARGV[7], ARGV[8] == '1', tonumber(ARGV[9])
-local a, e = p .. 'a:' .. id, p .. 'e:' .. id
-local h = call('HMGET', a, 'n', 'b', 'x', 'on')
-local n = tonumber(h[1])
-if not n or call('LLEN', e) ~= n then return {'damaged'} end
-local open = h[2] ~= '' and tonumber(h[3]) or nil
-if h[2] == booking then
-  open = nil
-  call('HSET', a, 'b', '')
-elseif not sent then
-  return {'ended'}
-end
--- An answer that comes after its booking expired is counted once more: it may have been sent as late as that.
-if sent then
-  n = record(e, n, now)
-  call('HSET', a, 'n', n)
-end
-call('ZREM', p .. 'ready', id)
-if h[4] == '1' then
-  call('ZADD', p .. 'waiting', math.max(free_at(e, n, open), now + pause), id)
+for i = 6, #ARGV, 4 do
+  local id, booking, sent, pause = ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', tonumber(ARGV[i + 3])
+  local a, e = p .. 'a:' .. id, p .. 'e:' .. id
+  local h = call('HMGET', a, 'n', 'b', 'x', 'on')
+  local n = tonumber(h[1])
+  if not n or call('LLEN', e) ~= n then return {'damaged'} end
+  local open = h[2] ~= '' and tonumber(h[3]) or nil
+  local ours = h[2] == booking
+  if ours then
+    open = nil
+    call('HSET', a, 'b', '')
+  end
+  -- An answer that comes after its booking expired is counted once more: it may have been sent as late as that.
+  if sent then
+    n = record(e, n, now)
+    call('HSET', a, 'n', n)
+  end
+  if ours or sent then
+    call('ZREM', p .. 'ready', id)
+    if h[4] == '1' then
+      call('ZADD', p .. 'waiting', math.max(free_at(e, n, open), now + pause), id)
+    end
+  end
 end
 return {'ended'}
 """

@@ -81,7 +81,6 @@ def detail_document(detail: ProductDetail, previous: Document | None) -> Documen
             shippingLocation=detail.shipping_location,
             salesMethod=detail.sales_method,
             descriptionMarkUp=detail.description_markup,
-            descriptionImages=list(detail.description_images),
         )
     return {**(previous or {}), **document}
 
@@ -111,6 +110,12 @@ def canonical_json(document: Mapping[str, Any]) -> bytes:
 def content_hash(canonical: bytes) -> str:
     """The hash that tells whether a document changed; not for security."""
     return hashlib.md5(canonical, usedforsecurity=False).hexdigest()
+
+
+def hash_of(said: ProductDetail | Iterable[ProductOption]) -> str:
+    """The hash of a detail or of options by themselves, whatever was known before."""
+    document = detail_document(said, None) if isinstance(said, ProductDetail) else options_document(said)
+    return content_hash(canonical_json(document))
 
 
 def _category(category: Category | None) -> dict[str, str] | None:

@@ -56,7 +56,7 @@ def delete_confirmed(
     if not item_nos:
         return 0
     execution = stored.execution
-    gone = [entry.product for entry in products.lock(connection, execution.seller_id.value, item_nos).values()]
+    gone = list(products.lock(connection, execution.seller_id.value, item_nos).values())
     gone = [product for product in gone if product.is_deletion_candidate(sweeps)]
     published = [product for product in gone if product.delete(at, sweeps=sweeps)]
     _Deletion(execution.seller_id, execution.id, gone, published).store(connection, at)
@@ -82,7 +82,7 @@ def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
         hold.approve(at)
         # Looked up after the products are locked: a sweep that is seeing one of them right now ends first.
         locked = products.lock(connection, seller_id.value, hold.item_nos)
-        gone = [locked[item_no].product for item_no in holds.still_absent(connection, hold)]
+        gone = [locked[item_no] for item_no in holds.still_absent(connection, hold)]
         published = [product for product in gone if product.delete(at, approved=True)]
         _Deletion(seller_id, hold.execution_id, gone, published).store(connection, at)
         holds.decide(connection, hold)

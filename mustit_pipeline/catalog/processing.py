@@ -21,7 +21,7 @@ from mustit_pipeline.marketplace.models import ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store import executions, outbox, products, raw
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.products import AbsorbedProduct, NewVersion, StoredProduct, Unpublished
+from mustit_pipeline.store.products import AbsorbedProduct, Contents, NewVersion, Unpublished
 from mustit_pipeline.store.raw import RawFailure, RawRow
 
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
@@ -64,7 +64,10 @@ def process(
     """Process everything that waits for a seller, batch by batch, each in one transaction."""
     report = ProcessingReport()
     with database.transaction() as connection:
+        raw.take_turns(connection, seller_id.value)
         raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
+        # Most bodies of most crawls say nothing new: those are not even read.
+        report.bodies += raw.settle_unchanged(connection, seller_id.value)
     while True:
         with database.transaction() as connection:
             raw.take_turns(connection, seller_id.value)
@@ -81,22 +84,29 @@ def _absorb_batch(connection: Connection, seller_id: SellerId, batch: BatchSize,
     if not rows:
         return 0
     statements, failures = _read(rows, seller_id)
-    stored = products.lock(connection, seller_id.value, [said.item_no for said in statements])
-    absorbed: dict[int, _Absorption] = {}
+    known = products.lock(connection, seller_id.value, [said.item_no for said in statements])
     for said in statements:
-        if said.item_no in stored:
-            absorption = absorbed.setdefault(said.item_no, _Absorption(seller_id.value, stored[said.item_no]))
-            absorption.take(said.source, said.content)
-        elif said.source is not TaskType.MINISHOP:
+        if said.item_no not in known and said.source is not TaskType.MINISHOP:
             reason = f"no listing has shown item {said.item_no} yet; it is tried again"
             failures.append(RawFailure(said.raw_id, UNLISTED, reason))
-    products.absorb(connection, [entry.result() for entry in absorbed.values() if entry.changed])
+    _absorb(connection, seller_id.value, known, [said for said in statements if said.item_no in known])
     failed = {failure.raw_id for failure in failures}
     raw.mark_processed(connection, [row.raw_id for row in rows if row.raw_id not in failed])
     raw.mark_failed(connection, failures)
     report.bodies += len(rows)
     report.failed_bodies += len(failures)
     return len(rows)
+
+
+def _absorb(connection: Connection, seller_id: str, known: dict[int, Product], statements: list["_Statement"]) -> None:
+    """Store what differs from what was known; what is known is read only for products of which something does."""
+    differing = {said.item_no for said in statements if known[said.item_no].changed(said.source, said.content_hash)}
+    contents = products.contents(connection, seller_id, list(differing)) if differing else {}
+    absorbed = {item_no: _Absorption(seller_id, known[item_no], contents[item_no]) for item_no in differing}
+    for said in statements:
+        if said.item_no in differing:
+            absorbed[said.item_no].take(said)
+    products.absorb(connection, [entry.result() for entry in absorbed.values() if entry.changed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,8 @@ class _Statement:
     item_no: int
     source: TaskType
     content: Document | ProductDetail
+    encoded: bytes
+    content_hash: str
 
 
 def _read(rows: Iterable[RawRow], seller_id: SellerId) -> tuple[list[_Statement], list[RawFailure]]:
@@ -140,46 +152,61 @@ def _statements(row: RawRow) -> Iterator[_Statement]:
     body = row.body.encode()
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body).entries:
-            yield _Statement(row.raw_id, entry.item_no, row.source, canonical.listing_document(entry))
+            yield _statement(row, entry.item_no, canonical.listing_document(entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
-        yield _Statement(row.raw_id, row.item_no, row.source, parse_detail(body, item_no=row.item_no))
+        detail = parse_detail(body, item_no=row.item_no)
+        yield _statement(row, row.item_no, canonical.detail_document(detail, None), detail)
     elif row.item_no is not None:
-        options = canonical.options_document(parse_options(body, item_no=row.item_no))
-        yield _Statement(row.raw_id, row.item_no, row.source, options)
+        yield _statement(row, row.item_no, canonical.options_document(parse_options(body, item_no=row.item_no)))
+
+
+def _statement(row: RawRow, item_no: int, document: Document, detail: ProductDetail | None = None) -> _Statement:
+    encoded = canonical.canonical_json(document)
+    return _Statement(
+        row.raw_id,
+        item_no,
+        row.source,
+        document if detail is None else detail,
+        encoded,
+        canonical.content_hash(encoded),
+    )
 
 
 class _Absorption:
     """One product while new statements about it come in."""
 
-    def __init__(self, seller_id: str, stored: StoredProduct) -> None:
+    def __init__(self, seller_id: str, product: Product, known: Contents) -> None:
         self._seller_id = seller_id
-        self._stored = stored
+        self._product = product
+        self._known = known
         self._texts: dict[TaskType, str | None] = {
-            TaskType.MINISHOP: stored.listing,
-            TaskType.PRODUCT_DETAIL: stored.detail,
-            TaskType.PRODUCT_OPTION: stored.options,
+            TaskType.MINISHOP: known.listing,
+            TaskType.PRODUCT_DETAIL: known.detail,
+            TaskType.PRODUCT_OPTION: known.options,
         }
         self.changed = False
 
-    @property
-    def _product(self) -> Product:
-        return self._stored.product
-
-    def take(self, source: TaskType, said: Document | ProductDetail) -> None:
+    def take(self, said: _Statement) -> None:
         """Remember a source's statement where it differs from its last one."""
-        if isinstance(said, ProductDetail):
-            previous = self._texts[source]
-            said = canonical.detail_document(said, None if previous is None else orjson.loads(previous))
-        encoded = canonical.canonical_json(said)
-        if self._product.saw(source, canonical.content_hash(encoded)):
-            self._texts[source] = encoded.decode()
+        encoded, content_hash = said.encoded, said.content_hash
+        previous = self._texts[said.source]
+        if isinstance(said.content, ProductDetail) and previous is not None and not said.content.is_whole:
+            document = canonical.detail_document(said.content, orjson.loads(previous))
+            encoded = canonical.canonical_json(document)
+            content_hash = canonical.content_hash(encoded)
+        if self._product.saw(said.source, content_hash):
+            self._texts[said.source] = encoded.decode()
             self.changed = True
 
     def result(self) -> AbsorbedProduct:
         """The product with its merged state."""
-        old = _sources(self._stored.listing, self._stored.detail, self._stored.options)
         listing, detail, options = self._texts.values()
-        previous = None if self._stored.data is None else orjson.loads(self._stored.data)
+        if detail is None and options is None:
+            # A listing entry alone is nothing to publish, and whatever comes next is merged with it then.
+            return AbsorbedProduct(self._product, listing, detail, options, None, None)
+        known = self._known
+        old = Sources() if known.data is None else _sources(known.listing, known.detail, known.options)
+        previous = None if known.data is None else orjson.loads(known.data)
         data = merge(self._seller_id, self._product.item_no.value, previous, old, _sources(listing, detail, options))
         encoded = orjson.dumps(data)
         return AbsorbedProduct(

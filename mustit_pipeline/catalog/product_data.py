@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mustit_pipeline.marketplace.markup import description_images
+
 Document = Mapping[str, Any]
 
 EMPTY_SHIPPING: Document = {"type": "", "fee": None, "feeType": "", "averageDelivery": "", "free": False}
@@ -107,9 +109,10 @@ def _from_detail(detail: Document | None) -> Document:
         fields["shipping"] = {**EMPTY_SHIPPING, **detail["shipping"]}
     if "detailInfo" in detail:
         text: Document = detail["detailInfo"]
+        markup: str = text.get("descriptionMarkUp", "")
         fields |= {
-            "description": text.get("descriptionMarkUp", ""),
-            "descriptionImages": text.get("descriptionImages", []),
+            "description": markup,
+            "descriptionImages": description_images(markup),
             "originCountry": text.get("originCountry", ""),
             "itemStatus": text.get("itemStatus", ""),
         }

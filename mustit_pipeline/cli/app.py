@@ -30,6 +30,7 @@ COMMANDS = {
     "deletions": ("deletions", "app", "Deletions held back because they were too many: approve or reject them."),
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
     "agents": ("agents", "app", "The pool of user agents."),
+    "worker": ("worker", "worker", "Take crawl tasks from the queue, for more hosts."),
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
 }
 MARKUP = "markdown"

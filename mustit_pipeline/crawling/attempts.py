@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mustit_pipeline.agents.pool import Booking
+from mustit_pipeline.catalog import canonical
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree
+from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import TaskType
@@ -23,38 +24,42 @@ class Attempts:
         self._retry_base = retry_base_seconds
         self._longest_backoff = longest_backoff_seconds
 
-    async def make(self, leased: LeasedTask, booking: Booking) -> TaskResult:
-        """Fetch one task's body and move the task to where that leaves it."""
+    async def make(self, leased: LeasedTask, booking: Booking, calls: RequestCounter) -> TaskResult:
+        """Fetch one task's body and move the task to where that leaves it; `calls` counts what that took."""
         task = leased.task
         try:
-            fetched = await self._fetcher.fetch(task.request_url, _reader(leased), booking)
+            fetched = await self._fetcher.fetch(task.request_url, _reader(leased), calls, booking)
         except NotFoundAnswer as error:
             if leased.probe:
                 task.complete(utc_now())
-                return TaskResult(leased, gone=True)
-            return self._failed(leased, error.code, error.english, permanent=True)
+                return TaskResult(leased, calls, gone=True)
+            return self._failed(leased, calls, error.code, error.english, permanent=True)
         except NoAgentFree:
-            return TaskResult(leased, handed_back=True)
+            return TaskResult(leased, calls, handed_back=True)
         except FetchError as error:
-            return self._failed(leased, error.code, error.english, permanent=not error.transient)
+            return self._failed(leased, calls, error.code, error.english, permanent=not error.transient)
         value: Any = fetched.value
         if task.task_type is TaskType.PRODUCT_DETAIL and value.seller_id != task.seller_id.value:
             if leased.probe:
                 task.complete(utc_now())
-                return TaskResult(leased, gone=True)
-            return self._failed(leased, WRONG_SELLER, f"the detail is of the seller {value.seller_id!r}")
+                return TaskResult(leased, calls, gone=True)
+            return self._failed(leased, calls, WRONG_SELLER, f"the detail is of the seller {value.seller_id!r}")
         task.complete(utc_now())
-        page = value if task.task_type is TaskType.MINISHOP else None
-        return TaskResult(leased, body=fetched.body.decode(), page=page)
+        body = fetched.body.decode()
+        if task.task_type is TaskType.MINISHOP:
+            return TaskResult(leased, calls, body=body, page=value)
+        return TaskResult(leased, calls, body=body, content_hash=canonical.hash_of(value))
 
-    def _failed(self, leased: LeasedTask, code: str, reason: str, *, permanent: bool = False) -> TaskResult:
+    def _failed(
+        self, leased: LeasedTask, calls: RequestCounter, code: str, reason: str, *, permanent: bool = False
+    ) -> TaskResult:
         task = leased.task
         task.fail(reason[:1000], utc_now(), code=code, permanent=permanent)
         if not task.can_retry():
-            return TaskResult(leased)
+            return TaskResult(leased, calls)
         task.retry()
         delay = backoff_seconds(task.retry_count, self._retry_base, self._longest_backoff, random.random())
-        return TaskResult(leased, delay=delay)
+        return TaskResult(leased, calls, delay=delay)
 
 
 def _reader(leased: LeasedTask) -> Callable[[bytes], Any]:

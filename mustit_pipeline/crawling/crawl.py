@@ -10,9 +10,12 @@ from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
-from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree
+from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
-from mustit_pipeline.crawling.worker import Progress, Worker, WorkReport
+from mustit_pipeline.crawling.queue import ExecutionQueue
+from mustit_pipeline.crawling.results import ResultStore
+from mustit_pipeline.crawling.storing import Progress, WorkReport
+from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.failures import FetchError, SessionRefused
@@ -85,36 +88,29 @@ class Crawl:
                     await self._plan(client, fetcher)
                 except NoAgentFree:
                     return WorkReport(remaining=1)
-            worker = Worker(
-                self.database,
-                self.settings,
-                client,
-                pool,
-                self.stored,
-                seconds=max(0.0, deadline - loop.time()),
-                progress=progress,
-            )
-            return await worker.run([TaskType.MINISHOP])
+            seconds = max(0.0, deadline - loop.time())
+            return await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
 
     async def _plan(self, client: MarketplaceClient, fetcher: Fetcher) -> None:
         """Ask how many products there are and plan the pages; without an answer the execution fails."""
         seller_id = self.stored.execution.seller_id
+        calls = RequestCounter()
         try:
-            counted = await self._count(client.endpoints.count(seller_id).value, fetcher)
+            counted = await self._count(client.endpoints.count(seller_id).value, fetcher, calls)
         except FetchError as error:
-            self._count_requests(fetcher)
+            self._count_requests(calls)
             give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now())
             raise
         count = counted.value.count
         pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
-        await asyncio.to_thread(self._start, fetcher, count, pages)
+        await asyncio.to_thread(self._start, calls, count, pages)
 
-    async def _count(self, url: str, fetcher: Fetcher) -> Fetched[ListingPage]:
+    async def _count(self, url: str, fetcher: Fetcher, calls: RequestCounter) -> Fetched[ListingPage]:
         """The count call is no task, but it gets as many attempts as one."""
         tries = Tries(1 + self.settings.task_max_retries)
         while True:
             try:
-                return await fetcher.fetch(url, parse_listing)
+                return await fetcher.fetch(url, parse_listing, calls)
             except FetchError as error:
                 tries.failed()
                 hopeless = not error.transient or isinstance(error, SessionRefused)
@@ -123,8 +119,7 @@ class Crawl:
             base, longest = self.settings.retry_base_seconds, self.settings.task_longest_backoff_seconds
             await asyncio.sleep(backoff_seconds(tries.failures, base, longest, random.random()))
 
-    def _start(self, fetcher: Fetcher, count: int, pages: list[tasks.PlannedTask]) -> None:
-        calls = fetcher.counter.drain()
+    def _start(self, calls: RequestCounter, count: int, pages: list[tasks.PlannedTask]) -> None:
         now = utc_now()
         with self.database.transaction() as connection:
             seller, schedule = sellers.get(connection, self.stored.execution.seller_id, lock=True)
@@ -142,8 +137,7 @@ class Crawl:
             seller.count_products(count, now)
             sellers.save(connection, seller, schedule)
 
-    def _count_requests(self, fetcher: Fetcher) -> None:
-        calls = fetcher.counter.drain()
+    def _count_requests(self, calls: RequestCounter) -> None:
         with self.database.transaction() as connection:
             executions.count_requests(
                 connection, self.stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
@@ -151,8 +145,22 @@ class Crawl:
 
     async def _work(self, types: Sequence[TaskType], seconds: float, progress: Progress | None) -> WorkReport:
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
-            worker = Worker(self.database, self.settings, client, pool, self.stored, seconds=seconds, progress=progress)
-            return await worker.run(types)
+            return await self._fetch(client, pool, types, seconds, progress)
+
+    async def _fetch(
+        self,
+        client: MarketplaceClient,
+        pool: AgentPool,
+        types: Sequence[TaskType],
+        seconds: float,
+        progress: Progress | None,
+    ) -> WorkReport:
+        queue = ExecutionQueue(self.database, self.settings, self.stored, types)
+        store = ResultStore(self.database, self.settings, client.endpoints, utc_now)
+        report = await Worker(self.settings, client, pool, queue, store, seconds=seconds, progress=progress).run()
+        with self.database.reading() as connection:
+            report.remaining = task_counts.open_work(connection, self.stored.home, types).open
+        return report
 
     def _pool(self, client: MarketplaceClient) -> AgentPool:
         return AgentPool(self.settings, self.database, client, redis_url=addresses(self.settings).redis_url)

@@ -7,7 +7,7 @@ from mustit_pipeline import event_loop
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree
+from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.client import MarketplaceClient
@@ -56,7 +56,7 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
             longest_backoff_seconds=settings.network_longest_backoff_seconds,
         )
         try:
-            fetched = await fetcher.fetch(client.endpoints.count(seller_id).value, parse_listing)
+            fetched = await fetcher.fetch(client.endpoints.count(seller_id).value, parse_listing, RequestCounter())
         except NoAgentFree as error:
             raise Conflict(
                 "CONFLICT_NO_AGENT_FREE",

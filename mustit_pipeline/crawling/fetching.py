@@ -35,17 +35,6 @@ class RequestCounter:
     requests: int = 0
     throttled: int = 0
 
-    def drain(self) -> "RequestCounter":
-        """What was counted since the last time."""
-        counted = RequestCounter(self.requests, self.throttled)
-        self.requests = self.throttled = 0
-        return counted
-
-    def put_back(self, counted: "RequestCounter") -> None:
-        """What was drained could not be stored."""
-        self.requests += counted.requests
-        self.throttled += counted.throttled
-
 
 @dataclass(frozen=True, slots=True)
 class Fetched(Generic[T]):
@@ -81,9 +70,10 @@ class Fetcher:
         self._network_tries = network_tries
         self._retry_base = retry_base_seconds
         self._longest_backoff = longest_backoff_seconds
-        self.counter = RequestCounter()
 
-    async def fetch(self, url: str, read: Callable[[bytes], T], booking: Booking | None = None) -> Fetched[T]:
+    async def fetch(
+        self, url: str, read: Callable[[bytes], T], calls: RequestCounter, booking: Booking | None = None
+    ) -> Fetched[T]:
         """The body behind a URL, read; a 429 or a lost session costs no try, a broken network does."""
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
@@ -98,7 +88,7 @@ class Fetcher:
                 raise
             booking = None
             try:
-                return await self._attempt(agent, url, read)
+                return await self._attempt(agent, url, read, calls)
             except Throttled:
                 continue
             except Unauthorized:
@@ -137,13 +127,13 @@ class Fetcher:
         await self._pool.settle(booking, Outcome.NOT_SENT)
         return await self._agent()
 
-    async def _attempt(self, agent: Booking, url: str, read: Callable[[bytes], T]) -> Fetched[T]:
-        self.counter.requests += 1
+    async def _attempt(self, agent: Booking, url: str, read: Callable[[bytes], T], calls: RequestCounter) -> Fetched[T]:
+        calls.requests += 1
         try:
             answer = await self._client.call(url, agent.session.headers(agent.user_agent))
             value = read(answer.body)
         except Throttled as error:
-            self.counter.throttled += 1
+            calls.throttled += 1
             await self._pool.throttled(agent, error.retry_after)
             raise
         except FetchError as error:

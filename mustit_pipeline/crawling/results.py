@@ -1,8 +1,9 @@
 """What became of leased tasks, stored with everything that follows from it in one transaction."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from sqlalchemy import Connection
 
@@ -28,7 +29,9 @@ class TaskResult:
     """
 
     leased: LeasedTask
+    calls: RequestCounter = field(default_factory=RequestCounter)
     body: str | None = None
+    content_hash: str | None = None
     page: ListingPage | None = None
     gone: bool = False
     delay: float = 0.0
@@ -45,44 +48,32 @@ class StoredOutcome:
 
 
 class ResultStore:
-    """Stores batches of results for one execution."""
+    """Stores batches of results, of one execution or of many."""
 
     def __init__(
         self,
         database: Database,
         settings: Settings,
-        stored: StoredExecution,
         endpoints: Endpoints,
         now: Callable[[], datetime],
     ) -> None:
         self._database = database
         self._settings = settings
-        self._stored = stored
         self._endpoints = endpoints
         self._now = now
 
-    def store(self, results: Sequence[TaskResult], counted: RequestCounter) -> StoredOutcome:
+    def store(self, results: Sequence[TaskResult]) -> StoredOutcome:
         """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all."""
-        home = self._stored.home
         tried = [result for result in results if not result.handed_back]
         with self._database.transaction() as connection:
-            # The execution before its tasks, as everybody locks them: cancelling it meanwhile must not deadlock.
-            current = executions.get(connection, self._stored.execution.id, lock=True)
+            # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
+            homes = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             tasks.hand_back(connection, [result.leased for result in results if result.handed_back])
-            ours = tasks.save(connection, [(result.leased, result.delay) for result in tried])
+            ours = tasks.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
             kept = [result for result in tried if result.leased.task.id.value in ours]
             raw.add(connection, [_raw(result, result.body) for result in kept if result.body is not None])
-            self._follow_up(connection, current, kept)
-            deletion.delete_confirmed(
-                connection,
-                self._stored,
-                [result.leased.task.item_no.value for result in kept if result.gone and result.leased.task.item_no],
-                sweeps=self._settings.deletion_sweeps,
-                at=self._now(),
-            )
-            executions.count_requests(
-                connection, home.execution_id, requests=counted.requests, throttled=counted.throttled
-            )
+            for current in homes:
+                self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
         return StoredOutcome(
             completed=sum(result.leased.task.status is TaskStatus.COMPLETED for result in kept),
             failed=sum(result.leased.task.status is TaskStatus.FAILED for result in kept),
@@ -90,7 +81,14 @@ class ResultStore:
         )
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
-        """Pages show products: remember that they were seen and plan the calls for them."""
+        """Pages show products: remember that they were seen and plan the calls for them. What is gone is deleted."""
+        deletion.delete_confirmed(
+            connection,
+            current,
+            [result.leased.task.item_no.value for result in kept if result.gone and result.leased.task.item_no],
+            sweeps=self._settings.deletion_sweeps,
+            at=self._now(),
+        )
         pages = [
             (result.leased.page_no, result.page)
             for result in kept
@@ -112,6 +110,16 @@ class ResultStore:
             tasks.add(connection, home, plan_products(self._endpoints, {item: versions[item] for item in wanted}))
 
 
+def _calls(results: Sequence[TaskResult]) -> dict[UUID, tuple[int, int]]:
+    """Requests and 429s by execution."""
+    counted: dict[UUID, tuple[int, int]] = {}
+    for result in results:
+        execution_id = result.leased.home.execution_id
+        requests, throttled = counted.get(execution_id, (0, 0))
+        counted[execution_id] = (requests + result.calls.requests, throttled + result.calls.throttled)
+    return counted
+
+
 def _raw(result: TaskResult, body: str) -> NewRaw:
     task = result.leased.task
     return NewRaw(
@@ -122,4 +130,5 @@ def _raw(result: TaskResult, body: str) -> NewRaw:
         item_no=None if task.item_no is None else task.item_no.value,
         page_no=result.leased.page_no,
         body=body,
+        content_hash=result.content_hash,
     )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.store.tasks import LeasedTask
 
-MOST_AT_ONCE = 100
+# Enough for a transaction; whatever gathers while one is under way goes with the next.
+BATCH = 40
 LONGEST_UNSTORED_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -31,16 +31,13 @@ Progress = Callable[[WorkReport], None]
 
 
 class StoreRoom:
-    """Keeps ended attempts until they are stored."""
+    """Keeps ended attempts until they are stored; `news` is set when a batch has been."""
 
-    def __init__(
-        self, store: ResultStore, counter: RequestCounter, report: WorkReport, progress: Progress | None, *, batch: int
-    ) -> None:
+    def __init__(self, store: ResultStore, report: WorkReport, progress: Progress | None, news: asyncio.Event) -> None:
         self._store = store
-        self._counter = counter
         self._report = report
         self._progress = progress
-        self._batch = min(batch, MOST_AT_ONCE)
+        self._news = news
         self._loop = asyncio.get_running_loop()
         self._waiting: list[TaskResult] = []
         self._under_way: list[TaskResult] = []
@@ -60,27 +57,31 @@ class StoreRoom:
         """These attempts have ended."""
         self._waiting += results
 
-    async def store_if_due(self) -> None:
-        """Begin a batch where there is enough for one, or where one has waited long; a slow database is waited for."""
-        if self._storing is not None and self._storing.done():
+    async def store_if_due(self, *, idle: bool) -> bool:
+        """Begin a batch where there is enough for one, it has waited long, or nothing more is coming.
+
+        True where a batch has been stored since the last call.
+        """
+        ended = self._storing is not None and self._storing.done()
+        if ended:
             await self._settle()
-        full = len(self._waiting) >= self._batch
-        late = bool(self._waiting) and self._loop.time() - self._began >= LONGEST_UNSTORED_SECONDS
-        if full or (late and self._storing is None):
-            await self._settle()
+        late = self._loop.time() - self._began >= LONGEST_UNSTORED_SECONDS
+        if self._storing is None and self._waiting and (len(self._waiting) >= BATCH or late or idle):
             self._begin()
+        return ended
 
     async def store_all(self) -> None:
         """Everything, now."""
         await self._settle()
-        self._begin()
-        await self._settle()
+        if self._waiting:
+            self._begin()
+            await self._settle()
 
     def _begin(self) -> None:
         self._began = self._loop.time()
-        if self._waiting or self._counter.requests:
-            self._under_way, self._waiting = self._waiting, []
-            self._storing = asyncio.create_task(self._store_batch())
+        self._under_way, self._waiting = self._waiting, []
+        self._storing = asyncio.create_task(self._store_batch())
+        self._storing.add_done_callback(lambda _: self._news.set())
 
     async def _settle(self) -> None:
         if self._storing is not None:
@@ -88,20 +89,19 @@ class StoreRoom:
             await storing
 
     async def _store_batch(self) -> None:
-        counted = self._counter.drain()
+        batch = self._under_way
         try:
-            outcome = await asyncio.to_thread(self._store.store, self._under_way, counted)
+            outcome = await asyncio.to_thread(self._store.store, batch)
         except BaseException:
             # Storing again is harmless: what was written is no longer leased.
-            self._waiting = [*self._under_way, *self._waiting]
-            self._counter.put_back(counted)
+            self._waiting = [*batch, *self._waiting]
             raise
         finally:
             self._under_way = []
         self._report.completed += outcome.completed
         self._report.failed += outcome.failed
-        self._report.requests += counted.requests
-        self._report.throttled += counted.throttled
+        self._report.requests += sum(result.calls.requests for result in batch)
+        self._report.throttled += sum(result.calls.throttled for result in batch)
         if outcome.lost:
             log.warning("late results dropped: their leases had ended", count=outcome.lost)
         if self._progress is not None:

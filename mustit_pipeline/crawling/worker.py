@@ -1,67 +1,67 @@
 """The crawl worker: one loop that keeps as many requests in flight as agents and limits allow."""
 
 import asyncio
-import os
-import socket
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine
 from contextlib import suppress
-from uuid import uuid4
+from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling import recovery
 from mustit_pipeline.crawling.attempts import Attempts
-from mustit_pipeline.crawling.fetching import Fetcher
+from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
+from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
-from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, task_counts, tasks
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.tasks import LeasedTask
 
-__all__ = ["Progress", "WorkReport", "Worker", "utc_now"]
-
-READY_AT_ONCE = 1000
 # Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not.
 MOST_HELD = 100
 HELD_SECONDS = 2.0
-# Agents asked for at once: each answer is a round trip.
-ASKED_AT_ONCE = 25
+# How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
+DRY_SECONDS = 0.25
 # Somebody may pause the crawl or free an agent meanwhile, and no wait tells of that.
 LONGEST_SLEEP_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    leased: LeasedTask
+    calls: RequestCounter = field(default_factory=RequestCounter)
+
+
 class Worker:
-    """Works on the tasks of one execution until they have ended or the slice is over."""
+    """Works on what its queue gives until that has ended or time is up.
+
+    Leasing, booking and storing go on beside the requests, one of each at a time; the loop only hands over.
+    """
 
     def __init__(
         self,
-        database: Database,
         settings: Settings,
         client: MarketplaceClient,
         pool: AgentPool,
-        stored: StoredExecution,
+        queue: TaskQueue,
+        store: ResultStore,
         *,
-        seconds: float,
+        seconds: float = math.inf,
         progress: Progress | None = None,
     ) -> None:
-        self._database = database
         self._settings = settings
         self._pool = pool
-        self._stored = stored
+        self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + seconds
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         # A task that waited longer would be lost with its worker, and that is counted against it.
-        self._fetcher = Fetcher(
+        fetcher = Fetcher(
             client,
             pool,
             deadline=self._deadline,
@@ -71,168 +71,134 @@ class Worker:
             patience=settings.lease_seconds / 3,
         )
         self._attempts = Attempts(
-            self._fetcher,
+            fetcher,
             retry_base_seconds=settings.retry_base_seconds,
             longest_backoff_seconds=settings.task_longest_backoff_seconds,
         )
         self.report = WorkReport()
-        store = ResultStore(database, settings, stored, client.endpoints, utc_now)
-        most = settings.max_concurrent_requests
-        self._results = StoreRoom(store, self._fetcher.counter, self.report, progress, batch=most)
+        self._news = asyncio.Event()
+        self._results = StoreRoom(store, self.report, progress, self._news)
         self._held: deque[LeasedTask] = deque()
         self._held_since = 0.0
         self._ahead = 1
-        self._flying: dict[asyncio.Task[TaskResult], LeasedTask] = {}
+        self._dry_until = 0.0
+        self._flying: dict[asyncio.Task[TaskResult], _Flight] = {}
         self._landed: list[asyncio.Task[TaskResult]] = []
-        self._landing = asyncio.Event()
+        self._leasing: asyncio.Task[None] | None = None
+        self._booking: asyncio.Task[None] | None = None
+        self._being_booked = 0
         # While no agent was free a moment ago, only a request that ended is a reason to ask again.
         self._none_free_until = 0.0
         self._maybe_free = 0
-        # Tasks known to be ready: no agent is booked, and no request of its budget lost, for a task that is not there.
-        self._ready = 0
+        self._stopping = False
 
-    async def run(self, types: Sequence[TaskType]) -> WorkReport:
-        """Fetch until no task of these types is left, the execution is no longer running, or time is up."""
+    async def run(self) -> WorkReport:
+        """Fetch until nothing is left to do or time is up; whoever cancels this gets everything tidied first."""
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
-            await self._work(types)
+            await self._work()
         finally:
             try:
                 await self._drain()
             finally:
                 heartbeat.cancel()
-        with self._database.reading() as connection:
-            self.report.remaining = task_counts.open_work(connection, self._stored.home, types).open
         return self.report
 
-    async def _work(self, types: Sequence[TaskType]) -> None:
+    async def _work(self) -> None:
         while self._loop.time() < self._deadline:
+            self._news.clear()
             self._collect()
-            await self._results.store_if_due()
-            wait = await self._send(types)
+            if await self._results.store_if_due(idle=not self._flying):
+                self._dry_until = 0.0
+            self._lease_ahead()
+            self._book_agents()
             if self._held and self._loop.time() - self._held_since >= HELD_SECONDS:
-                await self._hand_back()
-            if self._flying:
-                await self._await_one(wait)
+                self._hand_back()
+            if self._flying or self._held or self._leasing or self._booking or self._results.unstored:
+                await self._wait_for_news()
                 continue
-            await self._hand_back()
-            await self._results.store_all()
-            pause = await asyncio.to_thread(self._pause, types)
-            if pause is None:
+            rest = await asyncio.to_thread(self._queue.rest)
+            if rest is None:
                 return
-            sleep = min(max(pause, wait or 0.0), LONGEST_SLEEP_SECONDS, self._deadline - self._loop.time())
+            sleep = min(max(rest, self._blocked), LONGEST_SLEEP_SECONDS, self._deadline - self._loop.time())
             await asyncio.sleep(max(0.0, sleep))
+            self._dry_until = 0.0
 
-    async def _send(self, types: Sequence[TaskType]) -> float | None:
-        """Send a task with every free agent; seconds until the next one is free, None where agents are not the lack."""
-        while self._room() > 0:
-            if not self._held and not self._ready:
-                self._ready = await asyncio.to_thread(self._claimable, types)
-                if not self._ready:
-                    return None
-            asked = min(self._room(), max(1, len(self._held)), ASKED_AT_ONCE)
-            blocked = self._none_free_until - self._loop.time()
-            if blocked > 0:
-                asked = min(asked, self._maybe_free)
-                if not asked:
-                    return blocked
-            bookings, wait = await self._book(asked)
-            for number, booking in enumerate(bookings):
-                if not self._held:
-                    await self._claim(types, bookings[number:])
-                if not self._held:
-                    return None
-                self._fly(self._held.popleft(), booking)
-            if wait is not None:
-                return wait
-        return None
+    @property
+    def _blocked(self) -> float:
+        """Seconds until an agent may be free, unless a request that has ended freed one."""
+        return 0.0 if self._maybe_free else max(0.0, self._none_free_until - self._loop.time())
 
-    async def _book(self, number: int) -> tuple[list[Booking], float | None]:
-        """So many agents, or those that are free and how long until there may be another."""
-        answers = await asyncio.gather(*(self._pool.acquire() for _ in range(number)), return_exceptions=True)
+    def _room(self) -> int:
+        """Requests that may be started: what a crash would repeat stays within twice the concurrency."""
+        most = self._settings.max_concurrent_requests
+        return min(most, 2 * most - self._results.unstored) - len(self._flying) - self._being_booked
+
+    def _lease_ahead(self) -> None:
+        """Lease tasks for the agents that are expected next: more, the better that went."""
+        wanted = self._ahead - len(self._held)
+        # Half of them together: a transaction for each task would cost more than the task.
+        if self._leasing or self._blocked or wanted <= self._ahead // 2 or self._loop.time() < self._dry_until:
+            return
+        self._leasing = self._errand(self._lease(wanted))
+
+    async def _lease(self, limit: int) -> None:
+        claimed = await asyncio.to_thread(self._queue.claim, limit)
+        self._held.extend(claimed)
+        now = self._loop.time()
+        if claimed:
+            self._held_since = now
+            self._ahead = min(2 * self._ahead, MOST_HELD)
+        if len(claimed) < limit:
+            self._dry_until = now + DRY_SECONDS
+
+    def _book_agents(self) -> None:
+        asked = min(self._room(), len(self._held))
+        if self._none_free_until > self._loop.time():
+            asked = min(asked, self._maybe_free)
+        if self._booking is None and asked > 0:
+            self._being_booked = asked
+            self._booking = self._errand(self._book(asked))
+
+    async def _book(self, number: int) -> None:
+        """Send a task with each of so many agents, or with those that are free."""
         self._maybe_free = max(0, self._maybe_free - number)
-        bookings = [answer for answer in answers if isinstance(answer, Booking)]
-        waits = [answer.seconds for answer in answers if isinstance(answer, Wait)]
-        for error in answers:
-            if isinstance(error, BaseException):
-                await self._give_up(bookings)
-                raise error
-        if not waits:
-            return bookings, None
-        wait = min(*waits, LONGEST_SLEEP_SECONDS)
-        self._none_free_until, self._maybe_free = self._loop.time() + wait, 0
-        return bookings, wait
-
-    async def _give_up(self, bookings: Sequence[Booking]) -> None:
+        try:
+            answers = await asyncio.gather(*(self._pool.acquire() for _ in range(number)), return_exceptions=True)
+        finally:
+            self._being_booked = 0
+        bookings = deque(answer for answer in answers if isinstance(answer, Booking))
+        failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
+        while bookings and self._held and failed is None and not self._stopping:
+            self._fly(self._held.popleft(), bookings.popleft())
+            self._held_since = self._loop.time()
         for booking in bookings:
             await self._pool.settle(booking, Outcome.NOT_SENT)
+        if failed is not None:
+            raise failed
+        waits = [answer.seconds for answer in answers if isinstance(answer, Wait)]
+        if waits:
+            self._none_free_until = self._loop.time() + min(*waits, LONGEST_SLEEP_SECONDS)
+            self._maybe_free = 0
 
     def _fly(self, leased: LeasedTask, booking: Booking) -> None:
-        task = asyncio.create_task(self._attempts.make(leased, booking))
-        self._flying[task] = leased
+        flight = _Flight(leased)
+        task = asyncio.create_task(self._attempts.make(leased, booking, flight.calls))
+        self._flying[task] = flight
         task.add_done_callback(self._land)
 
     def _land(self, task: asyncio.Task[TaskResult]) -> None:
         self._landed.append(task)
         self._maybe_free += 1
-        self._landing.set()
+        self._news.set()
 
-    def _room(self) -> int:
-        """Requests that may be started: what a crash would repeat stays within twice the concurrency."""
-        most = self._settings.max_concurrent_requests
-        return min(most, 2 * most - self._results.unstored) - len(self._flying)
-
-    async def _claim(self, types: Sequence[TaskType], bookings: Sequence[Booking]) -> None:
-        """Lease tasks for the agents in hand and for those that are expected next: more, the better that went."""
-        limit = max(len(bookings), min(self._ahead, self._room()))
-        try:
-            claimed = await asyncio.to_thread(self._lease, types, limit)
-        except BaseException:
-            await asyncio.shield(self._give_up(bookings))
-            raise
-        if not claimed:
-            await self._give_up(bookings)
-        self._ready = max(0, self._ready - len(claimed)) if len(claimed) == limit else 0
-        self._held.extend(claimed)
-        self._held_since = self._loop.time()
-        self._ahead = min(2 * self._ahead, MOST_HELD)
-
-    def _claimable(self, types: Sequence[TaskType]) -> int:
-        with self._database.reading() as connection:
-            return task_counts.claimable(connection, self._stored.home, types, READY_AT_ONCE)
-
-    def _lease(self, types: Sequence[TaskType], limit: int) -> list[LeasedTask]:
-        with self._database.transaction() as connection:
-            return tasks.claim(
-                connection,
-                self._stored.home,
-                types,
-                owner=self._owner,
-                limit=limit,
-                lease_seconds=self._settings.lease_seconds,
-                max_retries=self._settings.task_max_retries,
-                max_releases=self._settings.task_max_releases,
-            )
-
-    async def _hand_back(self) -> None:
-        """Agents are scarce: what is held goes back unharmed, and from now on an agent comes first."""
-        if self._held:
-            self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
-            self._held.clear()
-            self._ahead, self._ready = 1, 0
-            await self._results.store_all()
-
-    async def _await_one(self, wait: float | None) -> None:
-        """Until a request has ended, an agent is free for the next one, or what is held has been held long enough."""
-        timeout = LONGEST_SLEEP_SECONDS if wait is None else max(wait, 0.001)
-        if self._held:
-            timeout = min(timeout, max(0.001, self._held_since + HELD_SECONDS - self._loop.time()))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._landing.wait()
+    def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._news.set())
+        return task
 
     def _collect(self) -> None:
-        self._landing.clear()
+        """Take in what has ended since the last turn."""
         landed, self._landed = self._landed, []
         for task in landed:
             del self._flying[task]
@@ -240,34 +206,54 @@ class Worker:
         self._results.add([task.result() for task in landed if task.exception() is None])
         for task in landed:
             task.result()
+        if self._leasing is not None and self._leasing.done():
+            leasing, self._leasing = self._leasing, None
+            leasing.result()
+        if self._booking is not None and self._booking.done():
+            booking, self._booking = self._booking, None
+            booking.result()
 
-    def _pause(self, types: Sequence[TaskType]) -> float | None:
-        """How long until a task may be ready; None where there is nothing left to do here."""
-        recovery.release_expired(self._database, self._settings, utc_now(), execution_id=self._stored.home.execution_id)
-        with self._database.reading() as connection:
-            current = executions.get(connection, self._stored.execution.id)
-            work = task_counts.open_work(connection, self._stored.home, types)
-        if current.execution.status is not ExecutionStatus.RUNNING or not work.open:
-            return None
-        return max(work.next_in, 0.05)
-
-    async def _drain(self) -> None:
-        """Let what is in flight end, store it, and give the rest back."""
+    def _hand_back(self) -> None:
+        """Agents are scarce: what is held goes back unharmed, and the next lease is a small one."""
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()
-        if self._flying:
-            _, late = await asyncio.wait(self._flying, timeout=self._settings.total_timeout_seconds)
+        self._ahead = 1
+        self._dry_until = self._loop.time() + DRY_SECONDS
+
+    async def _wait_for_news(self) -> None:
+        """Until something has ended, an agent is free, or what is held has been held long enough."""
+        now = self._loop.time()
+        until = min(self._deadline, now + LONGEST_SLEEP_SECONDS)
+        if self._held:
+            until = min(until, self._held_since + HELD_SECONDS)
+        for moment in (self._none_free_until, self._dry_until):
+            if moment > now:
+                until = min(until, moment)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(max(until, now + 0.001)):
+                await self._news.wait()
+
+    async def _drain(self) -> None:
+        """Take nothing new, let what is in flight end within the grace time, store it, and give the rest back."""
+        self._stopping = True
+        errands = [errand for errand in (self._leasing, self._booking) if errand is not None]
+        await asyncio.gather(*errands, return_exceptions=True)
+        self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
+        self._held.clear()
+        flying, self._flying = self._flying, {}
+        if flying:
+            _, late = await asyncio.wait(flying, timeout=self._settings.grace_seconds)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
             for task in late:
-                self._flying[task].task.release(utc_now())
-                self._results.add([TaskResult(self._flying[task])])
+                flying[task].leased.task.release(utc_now())
+                self._results.add([TaskResult(flying[task].leased, calls=flying[task].calls)])
             # Whatever broke one of them, the others' results are stored first.
-            whole = [task for task in self._flying if task not in late and task.exception() is None]
+            whole = [task for task in flying if task not in late and task.exception() is None]
             self._results.add([task.result() for task in whole])
         await self._results.store_all()
-        for task in self._flying:
+        for task in flying:
             if not task.cancelled():
                 task.result()
 
@@ -275,14 +261,11 @@ class Worker:
         """Keep our leases alive for as long as we are."""
         while True:
             await asyncio.sleep(self._settings.lease_seconds / 3)
-            held = [*self._held, *self._flying.values(), *self._results.leases()]
-            if held:
+            flying = [flight.leased for flight in self._flying.values()]
+            leases = [*self._held, *flying, *self._results.leases()]
+            if leases:
                 try:
-                    await asyncio.to_thread(self._renew, held)
+                    await asyncio.to_thread(self._queue.renew, leases)
                 except Exception as error:
                     # The next beat may come through; without one the leases end, and the work is somebody else's.
                     log.warning("leases could not be renewed", error=type(error).__name__)
-
-    def _renew(self, held: Sequence[LeasedTask]) -> None:
-        with self._database.transaction() as connection:
-            tasks.heartbeat(connection, held, self._settings.lease_seconds)

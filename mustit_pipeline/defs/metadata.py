@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from mustit_pipeline.crawling.worker import WorkReport
+from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.store.executions import StoredExecution
 
 OWNERS = ["team:data-engineering"]

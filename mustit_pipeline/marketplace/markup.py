@@ -6,6 +6,8 @@
 import re
 from html import unescape
 
+from mustit_pipeline.marketplace.fields import clean
+
 _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 # Possessive throughout: no input makes it try the same characters again.
 _ATTRIBUTE = re.compile(
@@ -16,6 +18,11 @@ _RAW_TEXT = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes")
 }
+
+
+def description_images(markup: str) -> list[str]:
+    """The images of a description, as text that can be compared."""
+    return [clean(source) for source in image_sources(markup)]
 
 
 def image_sources(markup: str) -> tuple[str, ...]:

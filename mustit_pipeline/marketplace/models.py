@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-from mustit_pipeline.marketplace.fields import clean
-from mustit_pipeline.marketplace.markup import image_sources
-
 BANNERS = "ProductBannersModule"
 INFO = "ProductInfoModule"
 SHIPPING = "ShippingModule"
@@ -88,9 +85,9 @@ class ProductDetail:
     description_markup: str
 
     @property
-    def description_images(self) -> tuple[str, ...]:
-        """The images in the description, read when asked for: most fetches only need to know that the body is sound."""
-        return tuple(map(clean, image_sources(self.description_markup)))
+    def is_whole(self) -> bool:
+        """Whether every module that may be missing is there."""
+        return self.shipping is not None and {BANNERS, SHIPPING, DETAIL_INFO} <= self.modules
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ product_raw_data = Table(
     Column("item_no", BigInteger),
     Column("page_no", Integer),
     Column("body", Text, nullable=False),
+    Column("content_hash", Text),
     Column("status", Text, nullable=False),
     Column("attempts", SmallInteger, nullable=False, server_default="0"),
     Column("error_code", Text),

@@ -1,5 +1,6 @@
 """Executions: one open one per seller, counted exactly, kept for ever."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
@@ -87,6 +88,12 @@ def get(connection: Connection, execution_id: ExecutionId, *, lock: bool = False
             english=f"There is no execution {execution_id}",
         )
     return _stored(row)
+
+
+def lock_all(connection: Connection, execution_ids: Collection[UUID]) -> list[StoredExecution]:
+    """Several executions at once, locked in one order for everybody."""
+    query = select(executions).where(executions.c.execution_id.in_(execution_ids)).order_by(executions.c.execution_id)
+    return [_stored(row) for row in connection.execute(query.with_for_update(key_share=True))]
 
 
 def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> StoredExecution | None:

@@ -14,10 +14,9 @@ from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
 
 
 @dataclass(frozen=True, slots=True)
-class StoredProduct:
-    """A product with what its sources said last, as canonical texts."""
+class Contents:
+    """What a product's sources said last, as canonical texts, and the state merged from it."""
 
-    product: Product
     listing: str | None
     detail: str | None
     options: str | None
@@ -32,8 +31,8 @@ class AbsorbedProduct:
     listing: str | None
     detail: str | None
     options: str | None
-    data: str
-    data_hash: str
+    data: str | None
+    data_hash: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,9 @@ _SIGHT = text("""
 """)
 
 _LOCK = text("""
-    SELECT * FROM products
+    SELECT product_id, seller_id, item_no, minishop_data_hash, detail_data_hash, option_data_hash, version,
+           absent_sweeps, deleted_at
+    FROM products
     WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
     ORDER BY item_no FOR NO KEY UPDATE
 """)
@@ -152,13 +153,20 @@ def known_items(connection: Connection, seller_id: str) -> list[int]:
     return list(connection.execute(query, {"seller": seller_id}).scalars())
 
 
-def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, StoredProduct]:
+def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
     """The products to absorb bodies into, held until the transaction ends."""
     rows = connection.execute(_LOCK, {"seller_id": seller_id, "items": sorted(set(item_nos))})
-    return {
-        row.item_no: StoredProduct(_product(row), row.minishop_data, row.detail_data, row.option_data, row.data)
-        for row in rows
-    }
+    return {row.item_no: _product(row) for row in rows}
+
+
+def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Contents]:
+    """What is known of products; by far the most of a row, so nobody reads it who need not."""
+    query = text("""
+        SELECT item_no, minishop_data, detail_data, option_data, data FROM products
+        WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+    """)
+    rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
+    return {row.item_no: Contents(row.minishop_data, row.detail_data, row.option_data, row.data) for row in rows}
 
 
 def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:

@@ -21,6 +21,7 @@ class NewRaw:
     item_no: int | None
     page_no: int | None
     body: str
+    content_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,10 @@ class RawFailure:
     reason: str
 
 
-_COPY = "COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, status) FROM STDIN"
+_COPY = """
+    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, content_hash, status)
+    FROM STDIN
+"""
 
 # Listings first, then the rest as fetched: the one place where the order of processing is decided. While a listing
 # page waits, nothing but listing pages is taken.
@@ -93,6 +97,19 @@ _PROCESSED = text("""
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = ANY(CAST(:sources AS text[]))
 """)
 
+# Where another body of the same call waits too, it may say the opposite: then their order decides. Counted in one pass,
+# because freshly stored bodies are what the planner knows least about.
+_UNCHANGED = text("""
+    UPDATE product_raw_data r SET status = :target, processed_at = now(), attempts = attempts + 1
+    FROM (SELECT raw_id, item_no, source, content_hash, count(*) OVER (PARTITION BY item_no, source) AS bodies
+          FROM product_raw_data
+          WHERE seller_id = :seller_id AND status = 'PENDING' AND status = ANY(CAST(:sources AS text[]))) AS w
+    JOIN products p ON p.seller_id = :seller_id AND p.item_no = w.item_no
+    WHERE r.raw_id = w.raw_id AND w.bodies = 1
+      AND w.content_hash = CASE w.source WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash
+                                         WHEN 'PRODUCT_OPTION' THEN p.option_data_hash END
+""")
+
 _FAILED = text("""
     UPDATE product_raw_data r SET status = :target, processed_at = now(), attempts = attempts + 1,
            error_code = f.code, error_text = f.reason
@@ -117,6 +134,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
                     row.item_no,
                     row.page_no,
                     row.body,
+                    row.content_hash,
                     RawStatus.PENDING.value,
                 )
             )
@@ -138,6 +156,12 @@ def pending(connection: Connection, seller_id: str, *, pages: int, products: int
 def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:
     """These bodies are in the catalog."""
     _move(connection, _PROCESSED, "process", {"ids": list(raw_ids)})
+
+
+def settle_unchanged(connection: Connection, seller_id: str) -> int:
+    """Bodies that say what their source said last time have nothing to add; returns how many they were."""
+    rules = {"target": RAW.target("process").value, "sources": [status.value for status in RAW.sources("process")]}
+    return connection.execute(_UNCHANGED, {"seller_id": seller_id} | rules).rowcount
 
 
 def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:

@@ -104,7 +104,7 @@ def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Co
     sent = [one for one in corrections if one.belief.item_no in still]
     if not sent:
         return 0
-    again = [locked[one.belief.item_no].product for one in sent]
+    again = [locked[one.belief.item_no] for one in sent]
     for product, one in zip(again, sent, strict=True):
         product.resend(beyond=one.reported_version)
     values = {

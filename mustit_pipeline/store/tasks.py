@@ -1,8 +1,9 @@
 """Crawl tasks: planned in bulk, leased for a time, and written back only by whoever holds the lease."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
@@ -86,6 +87,32 @@ _CLAIM = text(f"""
     RETURNING t.*
 """)
 
+# Every running execution gives the same number, whichever seller's is the biggest; which ones give when there are more
+# of them than tasks are wanted is left to chance.
+_CLAIM_ANY = text(f"""
+    WITH running AS (
+        SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
+        WHERE e.status = 'RUNNING' AND EXISTS (
+            SELECT FROM crawler_tasks t
+            WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
+              AND t.available_at <= now())
+        ORDER BY random() LIMIT :limit
+    ), picked AS (
+        SELECT t.task_month, t.task_id FROM running r CROSS JOIN LATERAL (
+            SELECT t.task_month, t.task_id FROM crawler_tasks t
+            WHERE t.task_month = r.task_month AND t.execution_id = r.execution_id AND t.status IN ({CLAIMABLE})
+              AND t.available_at <= now()
+            ORDER BY t.priority, t.seq LIMIT (SELECT ceil(CAST(:limit AS float8) / greatest(count(*), 1)) FROM running)
+            FOR UPDATE OF t SKIP LOCKED) AS t
+        LIMIT :limit
+    )
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+        lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
+    RETURNING t.*
+""")
+
 _SAVE = text(f"""
     UPDATE crawler_tasks t
     SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
@@ -104,8 +131,10 @@ _SAVE = text(f"""
 
 _RECORD = text("""
     UPDATE crawling_schedule_executions e
-    SET completed_tasks = e.completed_tasks + o.completed, failed_tasks = e.failed_tasks + o.failed, updated_at = now()
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:completed AS int[]), CAST(:failed AS int[])) AS o(id, completed, failed)
+    SET completed_tasks = e.completed_tasks + o.completed, failed_tasks = e.failed_tasks + o.failed,
+        requests = e.requests + o.requests, throttled = e.throttled + o.throttled, updated_at = now()
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:completed AS int[]), CAST(:failed AS int[]), CAST(:requests AS int[]),
+                CAST(:throttled AS int[])) AS o(id, completed, failed, requests, throttled)
     WHERE e.execution_id = o.id
 """)
 
@@ -202,13 +231,33 @@ def claim(
         "lease_seconds": lease_seconds,
     }
     leased = [_leased(row, max_retries, max_releases) for row in connection.execute(_CLAIM, values)]
-    return sorted(leased, key=lambda lease: lease.task.item_no.value if lease.task.item_no else 0)
+    # Product by product, and pages as they follow each other: what moves meanwhile is met once more, not missed.
+    return sorted(leased, key=lambda lease: (lease.task.item_no.value if lease.task.item_no else 0, lease.page_no or 0))
 
 
-def save(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -> set[UUID]:
-    """Write tasks back with the delay until they may be claimed again; returns those whose lease still was ours."""
-    if not outcomes:
-        return set()
+def claim_any(
+    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int, max_releases: int
+) -> list[LeasedTask]:
+    """Lease tasks of any running execution, the same number of each, and of each the most urgent first."""
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
+    return [_leased(row, max_retries, max_releases) for row in connection.execute(_CLAIM_ANY, values)]
+
+
+def save(
+    connection: Connection,
+    outcomes: Sequence[tuple[LeasedTask, float]],
+    calls: Mapping[UUID, tuple[int, int]] | None = None,
+) -> set[UUID]:
+    """Write tasks back with the delay until they may be claimed again; returns those whose lease still was ours.
+
+    Their executions count what has ended, and the requests and 429s in `calls`, which were made whoever holds a lease.
+    """
+    written: Sequence[Row[Any]] = _write(connection, outcomes) if outcomes else []
+    _record(connection, written, calls or {})
+    return {row.task_id for row in written}
+
+
+def _write(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -> Sequence[Row[Any]]:
     values = _fences([lease for lease, _ in outcomes]) | {
         "statuses": [lease.task.status.value for lease, _ in outcomes],
         "retry_counts": [lease.task.retry_count for lease, _ in outcomes],
@@ -217,9 +266,7 @@ def save(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -
         "errors": [lease.task.error_text for lease, _ in outcomes],
         "delays": [delay for _, delay in outcomes],
     }
-    written = connection.execute(_SAVE, values).all()
-    _record(connection, written)
-    return {row.task_id for row in written}
+    return connection.execute(_SAVE, values).all()
 
 
 def hand_back(connection: Connection, leases: Sequence[LeasedTask]) -> None:
@@ -272,8 +319,8 @@ def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
     }
 
 
-def _record(connection: Connection, written: Sequence[Row[tuple[object, ...]]]) -> None:
-    ended: dict[UUID, list[int]] = {}
+def _record(connection: Connection, written: Sequence[Row[Any]], calls: Mapping[UUID, tuple[int, int]]) -> None:
+    ended: dict[UUID, list[int]] = {execution_id: [0, 0] for execution_id, made in calls.items() if any(made)}
     for row in written:
         if row.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
             ended.setdefault(row.execution_id, [0, 0])[row.status == TaskStatus.FAILED] += 1
@@ -282,6 +329,8 @@ def _record(connection: Connection, written: Sequence[Row[tuple[object, ...]]]) 
             "ids": list(ended),
             "completed": [completed for completed, _ in ended.values()],
             "failed": [failed for _, failed in ended.values()],
+            "requests": [calls.get(execution_id, (0, 0))[0] for execution_id in ended],
+            "throttled": [calls.get(execution_id, (0, 0))[1] for execution_id in ended],
         }
         connection.execute(_RECORD, values)
 

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.resources import Pipeline

@@ -6,9 +6,9 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.defs.presence import GRACE_SECONDS
 from mustit_pipeline.defs.sensors import (
     PartitionChanges,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.store import executions, sellers

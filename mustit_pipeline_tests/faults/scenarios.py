@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import find, open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId

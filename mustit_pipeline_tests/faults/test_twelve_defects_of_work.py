@@ -12,7 +12,7 @@ from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.recovery import release_expired
-from mustit_pipeline.crawling.worker import WorkReport
+from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId

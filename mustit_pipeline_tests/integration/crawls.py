@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.settings import Settings

@@ -2,10 +2,11 @@
 
 import pytest
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import WorkReport, utc_now
+from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.failures import FetchError

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.store import executions, tasks
@@ -43,9 +42,9 @@ def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
     for lease in leases:
         lease.task.complete(utc_now())
     results = [TaskResult(lease, body="[]") for lease in leases]
-    store = ResultStore(database, settings, stored, endpoints, utc_now)
+    store = ResultStore(database, settings, endpoints, utc_now)
     acts: dict[str, Callable[[], object]] = {
-        "store": lambda: store.store(results, RequestCounter()).completed,
+        "store": lambda: store.store(results).completed,
         "release": lambda: release_expired(database, settings, utc_now()),
     }
     with ThreadPoolExecutor(1) as thread:

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.scheduling.due import next_slices

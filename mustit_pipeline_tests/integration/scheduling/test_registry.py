@@ -5,8 +5,8 @@ import json
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.errors import Conflict, NotFound, ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.outbox import ProductOutbox

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, text
 
-from mustit_pipeline.crawling.worker import utc_now
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions, sellers, stuck, task_counts, task_months, tasks
@@ -94,7 +94,7 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
         "workable": lambda c: executions.workable(c, 10),
         "stuck": lambda c: stuck.counts(c, utc_now()),
         "unended": lambda c: stuck.unended(c, 60),
-        "begun": lambda c: stuck.begun(c),
+        "begun": stuck.begun,
         "due": lambda c: sellers.due(c, 4, busy=["x"]),
     }
     found: dict[str, list[str]] = {}

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.recovery import release_expired
-from mustit_pipeline.crawling.worker import utc_now
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.marketplace.markup import description_images
 from mustit_pipeline.marketplace.models import Category, ProductDetail, Shipping
 from mustit_pipeline.marketplace.parsing import parse_detail
 from mustit_pipeline_tests.unit.marketplace.bodies import ITEM_NO, detail, detail_info, encoded, info, shipping
@@ -115,7 +116,7 @@ def test_text_is_composed_unicode_without_nul_and_otherwise_as_received() -> Non
 
 def test_description_images_are_composed_too() -> None:
     seen = parsed(ProductDetailInfoModule=detail_info(descriptionMarkUp='<img src="/e&#769;.jpg"><img src=" ">'))
-    assert seen.description_images == ("/\u00e9.jpg",)
+    assert description_images(seen.description_markup) == ["/\u00e9.jpg"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from mustit_pipeline.marketplace.markup import description_images
 from mustit_pipeline.marketplace.models import Category, Shipping
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 
@@ -38,7 +39,7 @@ def test_every_field_of_a_real_detail_is_read() -> None:
     assert seen.shipping == Shipping("DOMESTIC", 0, "FREE", "평균 배송 1일 소요", free=True)
     assert (seen.origin_country, seen.item_status, seen.shipping_location) == ("케냐", "새상품", "대구 중구")
     assert len(seen.banner_images) == 1
-    assert len(seen.description_images) == seen.description_markup.count("<img") == 9
+    assert len(description_images(seen.description_markup)) == seen.description_markup.count("<img") == 9
 
 
 def test_every_real_option_is_read() -> None:

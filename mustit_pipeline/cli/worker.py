@@ -1,0 +1,100 @@
+"""`mustit worker`: take crawl tasks from the queue, on this host, beside any number of others."""
+
+import math
+import signal
+import time
+from typing import Annotated
+
+import typer
+
+from mustit_pipeline import event_loop
+from mustit_pipeline.cli.output import Json, err, out, print_json
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.crawling.service import serve
+from mustit_pipeline.crawling.storing import WorkReport
+
+TELL_SECONDS = 60.0
+
+
+class _Stopped(Exception):
+    """Somebody asked this worker to stop, and it has tidied up."""
+
+
+class _Tally:
+    """What the worker has done so far, told now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._told = time.monotonic()
+        self._before = WorkReport()
+        self._latest = WorkReport()
+
+    def follow(self, report: WorkReport) -> None:
+        """A batch was stored; a report that begins anew belongs to a worker that took over from the last one."""
+        if report.requests < self._latest.requests:
+            self._before = self.total()
+        self._latest = WorkReport(report.completed, report.failed, report.requests, report.throttled)
+        if not self._quiet and time.monotonic() - self._told >= TELL_SECONDS:
+            self._told = time.monotonic()
+            err.print(sentence(self.total()), highlight=False)
+
+    def total(self) -> WorkReport:
+        """All of it."""
+        before, latest = self._before, self._latest
+        return WorkReport(
+            before.completed + latest.completed,
+            before.failed + latest.failed,
+            before.requests + latest.requests,
+            before.throttled + latest.throttled,
+        )
+
+
+def worker(
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so many seconds; without it on Ctrl-C or SIGTERM.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Take crawl tasks of every running crawl until Ctrl-C or SIGTERM; requests in flight end within the grace time.
+
+    Crawls are opened, planned and ended by Dagster's runs or `mustit crawl`; a worker only adds hands.
+
+    Example: `mustit worker`, as many as you like, on any host with the same MUSTIT_DATABASE_URL and MUSTIT_REDIS_URL
+    """
+    tally = _Tally(quiet=as_json)
+    with runtime() as ground:
+        if not as_json:
+            err.print("waiting for tasks of running crawls; Ctrl-C stops", highlight=False)
+        usual = signal.signal(signal.SIGTERM, _stop)
+        try:
+            event_loop.run(
+                serve(ground.database, ground.settings, math.inf if seconds is None else seconds, tally.follow)
+            )
+        except (_Stopped, KeyboardInterrupt):
+            pass
+        finally:
+            signal.signal(signal.SIGTERM, usual)
+    total = tally.total()
+    if as_json:
+        print_json(
+            {
+                "completedTasks": total.completed,
+                "failedTasks": total.failed,
+                "requests": total.requests,
+                "throttled": total.throttled,
+            }
+        )
+    else:
+        out.print(sentence(total), highlight=False)
+
+
+def sentence(report: WorkReport) -> str:
+    """A worker's doings in one line."""
+    return (
+        f"{report.completed:,} tasks completed, {report.failed:,} failed, "
+        f"{report.requests:,} requests, {report.throttled:,} of them throttled"
+    )
+
+
+def _stop(*_: object) -> None:
+    raise _Stopped

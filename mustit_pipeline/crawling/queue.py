@@ -1,0 +1,102 @@
+"""Where a worker's tasks come from: one execution's own, or whatever any running execution has to do."""
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import uuid4
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling import recovery
+from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import executions, task_counts, tasks
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.tasks import LeasedTask
+
+# How often a worker without work looks for some; nobody tells it.
+LOOK_SECONDS = 1.0
+SOONEST_SECONDS = 0.05
+
+
+class TaskQueue(Protocol):
+    """Leases tasks to one worker; whatever is leased and neither stored nor renewed goes back by itself."""
+
+    def claim(self, limit: int) -> list[LeasedTask]:
+        """The next tasks, most urgent first."""
+        ...
+
+    def renew(self, leases: Sequence[LeasedTask]) -> None:
+        """Keep leases alive."""
+        ...
+
+    def rest(self) -> float | None:
+        """Nothing was there to claim: how long until there may be; None where there is nothing left to do."""
+        ...
+
+
+class _PostgresQueue:
+    """The task rows themselves are the queue: planned and published by the transaction that stores them."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    def renew(self, leases: Sequence[LeasedTask]) -> None:
+        with self._database.transaction() as connection:
+            tasks.heartbeat(connection, leases, self._settings.lease_seconds)
+
+
+class ExecutionQueue(_PostgresQueue):
+    """The tasks of one execution and of some types, until all of them have ended."""
+
+    def __init__(
+        self, database: Database, settings: Settings, stored: StoredExecution, types: Sequence[TaskType]
+    ) -> None:
+        super().__init__(database, settings)
+        self._stored = stored
+        self._types = types
+
+    def claim(self, limit: int) -> list[LeasedTask]:
+        with self._database.transaction() as connection:
+            return tasks.claim(
+                connection,
+                self._stored.home,
+                self._types,
+                owner=self._owner,
+                limit=limit,
+                lease_seconds=self._settings.lease_seconds,
+                max_retries=self._settings.task_max_retries,
+                max_releases=self._settings.task_max_releases,
+            )
+
+    def rest(self) -> float | None:
+        execution_id = self._stored.execution.id
+        recovery.release_expired(self._database, self._settings, utc_now(), execution_id=execution_id.value)
+        with self._database.reading() as connection:
+            current = executions.get(connection, execution_id)
+            work = task_counts.open_work(connection, self._stored.home, self._types)
+        if current.execution.status is not ExecutionStatus.RUNNING or not work.open:
+            return None
+        return max(work.next_in, SOONEST_SECONDS)
+
+
+class SharedQueue(_PostgresQueue):
+    """The tasks of every running execution, sellers taking turns; there is always a next one."""
+
+    def claim(self, limit: int) -> list[LeasedTask]:
+        with self._database.transaction() as connection:
+            return tasks.claim_any(
+                connection,
+                owner=self._owner,
+                limit=limit,
+                lease_seconds=self._settings.lease_seconds,
+                max_retries=self._settings.task_max_retries,
+                max_releases=self._settings.task_max_releases,
+            )
+
+    def rest(self) -> float:
+        recovery.release_expired(self._database, self._settings, utc_now())
+        return LOOK_SECONDS

@@ -1,0 +1,52 @@
+"""A worker of its own: takes whatever tasks running crawls have, on any host, until it is told to stop."""
+
+import asyncio
+import random
+
+import structlog
+from psycopg import OperationalError as LostConnection
+from sqlalchemy.exc import OperationalError
+
+from mustit_pipeline.agents.pool import AgentPool
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.queue import SharedQueue
+from mustit_pipeline.crawling.results import ResultStore
+from mustit_pipeline.crawling.storing import Progress
+from mustit_pipeline.crawling.worker import Worker
+from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store.database import Database, addresses
+
+LONGEST_PAUSE_SECONDS = 30.0
+# A worker that lasted this long starts counting its misfortunes anew.
+CALM_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(database: Database, settings: Settings, seconds: float, progress: Progress | None = None) -> None:
+    """Work until time is up or this is cancelled; a database that goes away is waited for."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    failures = 0
+    while loop.time() < deadline:
+        began = loop.time()
+        try:
+            await _work(database, settings, deadline - began, progress)
+        except (OperationalError, LostConnection) as error:
+            # Our leases end by themselves; what was not stored is fetched again by whoever comes first.
+            failures = 1 if loop.time() - began > CALM_SECONDS else failures + 1
+            pause = backoff_seconds(failures, 1.0, LONGEST_PAUSE_SECONDS, random.random())
+            log.warning("PostgreSQL does not answer", error=type(error).__name__, again_in=round(pause, 1))
+            await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
+
+
+async def _work(database: Database, settings: Settings, seconds: float, progress: Progress | None) -> None:
+    async with (
+        MarketplaceClient(settings) as client,
+        AgentPool(settings, database, client, redis_url=addresses(settings).redis_url) as pool,
+    ):
+        queue = SharedQueue(database, settings)
+        store = ResultStore(database, settings, client.endpoints, utc_now)
+        await Worker(settings, client, pool, queue, store, seconds=seconds, progress=progress).run()

@@ -1,0 +1,17 @@
+"""What a body says, as a hash beside it: unchanged ones are recognised without being read again."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("product_raw_data", sa.Column("content_hash", sa.Text()))
+
+
+def downgrade() -> None:
+    op.drop_column("product_raw_data", "content_hash")
