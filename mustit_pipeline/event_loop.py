@@ -1,6 +1,7 @@
 """The event loop of whoever sends many requests: uvloop, which spends a third less CPU time on each."""
 
 import asyncio
+import gc
 import signal
 import threading
 from collections.abc import Coroutine
@@ -11,6 +12,9 @@ import uvloop
 T = TypeVar("T")
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+# Every request makes and drops hundreds of objects: at the usual threshold a sixth of the CPU time goes into looking for
+# cycles among them.
+COLLECT_AFTER = (20_000, 50, 50)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -27,15 +31,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             caught.append(number)
             task.cancel()
 
-        usual = _usual_handlers()
+        usual, thresholds = _usual_handlers(), gc.get_threshold()
         for number in usual:
             loop.add_signal_handler(number, stop, number)
+        gc.set_threshold(*COLLECT_AFTER)
         try:
             return loop.run_until_complete(task)
         except asyncio.CancelledError:
             if not caught:
                 raise
         finally:
+            gc.set_threshold(*thresholds)
             for number, handler in usual.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)

@@ -35,7 +35,7 @@ class BatchSize:
     """How much one transaction takes on: enough to be fast, little enough that memory and locks stay small."""
 
     pages: int = 2
-    bodies: int = 400
+    bodies: int = 800
     versions: int = 500
 
 
@@ -200,18 +200,23 @@ class _Absorption:
 
     def result(self) -> AbsorbedProduct:
         """The product with its merged state."""
+        known = self._known
         listing, detail, options = self._texts.values()
+        new = [
+            text if text != old else None for text, old in zip((listing, detail, options), known.sources, strict=True)
+        ]
         if detail is None and options is None:
             # A listing entry alone is nothing to publish, and whatever comes next is merged with it then.
-            return AbsorbedProduct(self._product, listing, detail, options, None, None)
-        known = self._known
+            return AbsorbedProduct(self._product, *new, None, None)
         old = Sources() if known.data is None else _sources(known.listing, known.detail, known.options)
         previous = None if known.data is None else orjson.loads(known.data)
         data = merge(self._seller_id, self._product.item_no.value, previous, old, _sources(listing, detail, options))
         encoded = orjson.dumps(data)
-        return AbsorbedProduct(
-            self._product, listing, detail, options, encoded.decode(), canonical.content_hash(encoded)
-        )
+        return AbsorbedProduct(self._product, *new, encoded.decode(), canonical.content_hash(encoded))
+
+
+def _differing(text: str | None, known: str | None) -> str | None:
+    return None if text == known else text
 
 
 def _sources(listing: str | None, detail: str | None, options: str | None) -> Sources:

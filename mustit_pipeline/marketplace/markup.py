@@ -13,6 +13,10 @@ _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 _ATTRIBUTE = re.compile(
     r"""[\s/]*+(?:(>)|(=?+[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)?+))?+)"""
 )
+# The same over a whole tag of which nothing is wanted but its end.
+_REST_OF_TAG = re.compile(
+    r"""(?:[\s/]++|(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)*+>"""
+)
 _COMMENT_END = re.compile(r"--!?>")
 _RAW_TEXT = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
@@ -34,12 +38,15 @@ def image_sources(markup: str) -> tuple[str, ...]:
         if name is None:
             position = _end_of_other(markup, opening)
             continue
-        source, position = _read_tag(markup, opening.end())
         name = name.lower()
         if name == "img":
+            source, position = _read_tag(markup, opening.end())
             if source and not source.isspace():
                 found.append(source)
-        elif position >= 0 and (closing := _RAW_TEXT.get(name)):
+            continue
+        rest = _REST_OF_TAG.match(markup, opening.end())
+        position = rest.end() if rest else -1
+        if rest and (closing := _RAW_TEXT.get(name)):
             end = closing.search(markup, position)
             position = end.end() if end else -1
     return tuple(found)

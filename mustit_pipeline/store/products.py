@@ -25,7 +25,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class AbsorbedProduct:
-    """A product after new bodies were read."""
+    """A product after new bodies were read: what a source said, where that is new, and the state merged from all."""
 
     product: Product
     listing: str | None
@@ -77,8 +77,8 @@ _LOCK = text("""
 _ABSORB = text("""
     UPDATE products p
     SET minishop_data_hash = a.minishop_hash, detail_data_hash = a.detail_hash, option_data_hash = a.option_hash,
-        minishop_data = a.listing, detail_data = a.detail, option_data = a.options, data = a.data,
-        data_hash = a.data_hash, updated_at = now()
+        minishop_data = coalesce(a.listing, p.minishop_data), detail_data = coalesce(a.detail, p.detail_data),
+        option_data = coalesce(a.options, p.option_data), data = a.data, data_hash = a.data_hash, updated_at = now()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:minishop_hashes AS text[]), CAST(:detail_hashes AS text[]),
                 CAST(:option_hashes AS text[]), CAST(:listings AS text[]), CAST(:details AS text[]),
                 CAST(:options AS text[]), CAST(:datas AS text[]), CAST(:data_hashes AS text[]))
@@ -90,7 +90,8 @@ _ABSORB = text("""
 # version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product that
 # has been seen since is back.
 _UNPUBLISHED = text("""
-    SELECT p.*, c.product_data AS published_data
+    SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
+           p.version, p.absent_sweeps, p.deleted_at, p.data, p.data_hash, c.product_data AS published_data
     FROM products p
     LEFT JOIN product_change_sets c
            ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
