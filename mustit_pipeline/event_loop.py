@@ -12,8 +12,8 @@ import uvloop
 T = TypeVar("T")
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-# Every request makes and drops hundreds of objects: at the usual threshold a sixth of the CPU time goes into looking for
-# cycles among them.
+# Every request makes and drops hundreds of objects: at the usual threshold a sixth of the CPU time goes into looking
+# for cycles among them.
 COLLECT_AFTER = (20_000, 50, 50)
 
 

@@ -1,33 +1,26 @@
 """From raw bodies to versions: absorb what each source says, then publish what differs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import orjson
-import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline.catalog import canonical
+from mustit_pipeline.catalog.absorbing import absorb
 from mustit_pipeline.catalog.diff import diff
-from mustit_pipeline.catalog.product_data import Document, Sources, merge
+from mustit_pipeline.catalog.reading import Reading, read
 from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
-from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import WRONG_SELLER, MalformedBody
-from mustit_pipeline.marketplace.models import ProductDetail
-from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store import executions, outbox, products, raw
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.products import AbsorbedProduct, Contents, NewVersion, Unpublished
-from mustit_pipeline.store.raw import RawFailure, RawRow
+from mustit_pipeline.store.products import NewVersion, Unpublished
+from mustit_pipeline.store.raw import RawFailure
 
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
-UNREADABLE = "INVARIANT_BODY_UNREADABLE"
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +28,7 @@ class BatchSize:
     """How much one transaction takes on: enough to be fast, little enough that memory and locks stay small."""
 
     pages: int = 2
-    bodies: int = 800
+    bodies: int = 500
     versions: int = 500
 
 
@@ -68,163 +61,47 @@ def process(
         raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
         # Most bodies of most crawls say nothing new: those are not even read.
         report.bodies += raw.settle_unchanged(connection, seller_id.value)
-    while True:
-        with database.transaction() as connection:
-            raw.take_turns(connection, seller_id.value)
-            bodies = _absorb_batch(connection, seller_id, batch, report)
-            versions = _publish_batch(connection, seller_id, batch.versions, now(), report)
-        if progress is not None:
-            progress(report)
-        if not bodies and not versions:
-            return report
+    # The next bodies are read while PostgreSQL is busy with the last ones.
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(_read_next, database, seller_id, batch, [])
+        while True:
+            reading = coming.result()
+            coming = reader.submit(_read_next, database, seller_id, batch, reading.raw_ids)
+            with database.transaction() as connection:
+                raw.take_turns(connection, seller_id.value)
+                _absorb_batch(connection, seller_id, reading, report)
+                versions = _publish_batch(connection, seller_id, batch.versions, now(), report)
+            if progress is not None:
+                progress(report)
+            if not reading.raw_ids and not versions:
+                return report
 
 
-def _absorb_batch(connection: Connection, seller_id: SellerId, batch: BatchSize, report: ProcessingReport) -> int:
-    rows = raw.pending(connection, seller_id.value, pages=batch.pages, products=batch.bodies)
-    if not rows:
-        return 0
-    statements, failures = _read(rows, seller_id)
+def _read_next(database: Database, seller_id: SellerId, batch: BatchSize, beside: Sequence[int]) -> Reading:
+    """The bodies that come after those that are being absorbed."""
+    with database.reading() as connection:
+        rows = raw.pending(connection, seller_id.value, pages=batch.pages, products=batch.bodies, beside=beside)
+    return read(rows, seller_id)
+
+
+def _absorb_batch(connection: Connection, seller_id: SellerId, reading: Reading, report: ProcessingReport) -> None:
+    # They were read outside of this transaction: somebody may have processed them, or stored a listing, meanwhile.
+    ours = raw.still_next(connection, seller_id.value, reading.raw_ids)
+    if not ours:
+        return
+    statements = [said for said in reading.statements if said.raw_id in ours]
+    failures = [failure for failure in reading.failures if failure.raw_id in ours]
     known = products.lock(connection, seller_id.value, [said.item_no for said in statements])
     for said in statements:
         if said.item_no not in known and said.source is not TaskType.MINISHOP:
             reason = f"no listing has shown item {said.item_no} yet; it is tried again"
             failures.append(RawFailure(said.raw_id, UNLISTED, reason))
-    _absorb(connection, seller_id.value, known, [said for said in statements if said.item_no in known])
+    absorb(connection, seller_id.value, known, [said for said in statements if said.item_no in known])
     failed = {failure.raw_id for failure in failures}
-    raw.mark_processed(connection, [row.raw_id for row in rows if row.raw_id not in failed])
+    raw.mark_processed(connection, [raw_id for raw_id in ours if raw_id not in failed])
     raw.mark_failed(connection, failures)
-    report.bodies += len(rows)
+    report.bodies += len(ours)
     report.failed_bodies += len(failures)
-    return len(rows)
-
-
-def _absorb(connection: Connection, seller_id: str, known: dict[int, Product], statements: list["_Statement"]) -> None:
-    """Store what differs from what was known; what is known is read only for products of which something does."""
-    differing = {said.item_no for said in statements if known[said.item_no].changed(said.source, said.content_hash)}
-    contents = products.contents(connection, seller_id, list(differing)) if differing else {}
-    absorbed = {item_no: _Absorption(seller_id, known[item_no], contents[item_no]) for item_no in differing}
-    for said in statements:
-        if said.item_no in differing:
-            absorbed[said.item_no].take(said)
-    products.absorb(connection, [entry.result() for entry in absorbed.values() if entry.changed])
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    """What one body says about one product."""
-
-    raw_id: int
-    item_no: int
-    source: TaskType
-    content: Document | ProductDetail
-    encoded: bytes
-    content_hash: str
-
-
-def _read(rows: Iterable[RawRow], seller_id: SellerId) -> tuple[list[_Statement], list[RawFailure]]:
-    """Parse bodies into statements; a body that cannot be read fails alone."""
-    statements: list[_Statement] = []
-    failures: list[RawFailure] = []
-    for row in rows:
-        try:
-            said = list(_statements(row))
-        except MalformedBody as error:
-            failures.append(RawFailure(row.raw_id, error.code, error.english))
-        except Exception as error:
-            # A defect of ours on one body must not stop the seller; after the fix the body is replayed.
-            log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
-            failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
-        else:
-            if owner := _other_owner(said, seller_id):
-                failures.append(RawFailure(row.raw_id, WRONG_SELLER, f"the detail is of the seller {owner!r}"))
-            else:
-                statements.extend(said)
-    return statements, failures
-
-
-def _other_owner(said: Iterable[_Statement], seller_id: SellerId) -> str | None:
-    """Whose product a detail is about, where that is another seller."""
-    owners = (one.content.seller_id for one in said if isinstance(one.content, ProductDetail))
-    return next((owner for owner in owners if owner != seller_id.value), None)
-
-
-def _statements(row: RawRow) -> Iterator[_Statement]:
-    body = row.body.encode()
-    if row.source is TaskType.MINISHOP:
-        for entry in parse_listing(body).entries:
-            yield _statement(row, entry.item_no, canonical.listing_document(entry))
-    elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
-        detail = parse_detail(body, item_no=row.item_no)
-        yield _statement(row, row.item_no, canonical.detail_document(detail, None), detail)
-    elif row.item_no is not None:
-        yield _statement(row, row.item_no, canonical.options_document(parse_options(body, item_no=row.item_no)))
-
-
-def _statement(row: RawRow, item_no: int, document: Document, detail: ProductDetail | None = None) -> _Statement:
-    encoded = canonical.canonical_json(document)
-    return _Statement(
-        row.raw_id,
-        item_no,
-        row.source,
-        document if detail is None else detail,
-        encoded,
-        canonical.content_hash(encoded),
-    )
-
-
-class _Absorption:
-    """One product while new statements about it come in."""
-
-    def __init__(self, seller_id: str, product: Product, known: Contents) -> None:
-        self._seller_id = seller_id
-        self._product = product
-        self._known = known
-        self._texts: dict[TaskType, str | None] = {
-            TaskType.MINISHOP: known.listing,
-            TaskType.PRODUCT_DETAIL: known.detail,
-            TaskType.PRODUCT_OPTION: known.options,
-        }
-        self.changed = False
-
-    def take(self, said: _Statement) -> None:
-        """Remember a source's statement where it differs from its last one."""
-        encoded, content_hash = said.encoded, said.content_hash
-        previous = self._texts[said.source]
-        if isinstance(said.content, ProductDetail) and previous is not None and not said.content.is_whole:
-            document = canonical.detail_document(said.content, orjson.loads(previous))
-            encoded = canonical.canonical_json(document)
-            content_hash = canonical.content_hash(encoded)
-        if self._product.saw(said.source, content_hash):
-            self._texts[said.source] = encoded.decode()
-            self.changed = True
-
-    def result(self) -> AbsorbedProduct:
-        """The product with its merged state."""
-        known = self._known
-        listing, detail, options = self._texts.values()
-        new = [
-            text if text != old else None for text, old in zip((listing, detail, options), known.sources, strict=True)
-        ]
-        if detail is None and options is None:
-            # A listing entry alone is nothing to publish, and whatever comes next is merged with it then.
-            return AbsorbedProduct(self._product, *new, None, None)
-        old = Sources() if known.data is None else _sources(known.listing, known.detail, known.options)
-        previous = None if known.data is None else orjson.loads(known.data)
-        data = merge(self._seller_id, self._product.item_no.value, previous, old, _sources(listing, detail, options))
-        encoded = orjson.dumps(data)
-        return AbsorbedProduct(self._product, *new, encoded.decode(), canonical.content_hash(encoded))
-
-
-def _differing(text: str | None, known: str | None) -> str | None:
-    return None if text == known else text
-
-
-def _sources(listing: str | None, detail: str | None, options: str | None) -> Sources:
-    return Sources(_document(listing), _document(detail), _document(options))
-
-
-def _document(encoded: str | None) -> Document | None:
-    return None if encoded is None else orjson.loads(encoded)
 
 
 def _publish_batch(

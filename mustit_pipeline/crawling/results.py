@@ -66,18 +66,21 @@ class ResultStore:
         """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all."""
         tried = [result for result in results if not result.handed_back]
         with self._database.transaction() as connection:
+            # The bulk of it before any lock, so that batches only wait for each other where they must.
+            raw.add(connection, [_raw(result, result.body) for result in tried if result.body is not None])
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
             homes = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             tasks.hand_back(connection, [result.leased for result in results if result.handed_back])
             ours = tasks.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
             kept = [result for result in tried if result.leased.task.id.value in ours]
-            raw.add(connection, [_raw(result, result.body) for result in kept if result.body is not None])
+            lost = [result for result in tried if result.leased.task.id.value not in ours]
+            raw.take_back(connection, [(result.leased.home.seller_id, result.leased.task.id.value) for result in lost])
             for current in homes:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
         return StoredOutcome(
             completed=sum(result.leased.task.status is TaskStatus.COMPLETED for result in kept),
             failed=sum(result.leased.task.status is TaskStatus.FAILED for result in kept),
-            lost=len(tried) - len(kept),
+            lost=len(lost),
         )
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:

@@ -1,4 +1,4 @@
-"""Results on their way into the database: stored in batches beside the fetching, one batch at a time."""
+"""Results on their way into the database: stored in batches beside the fetching, few at a time."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,8 +9,9 @@ import structlog
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.store.tasks import LeasedTask
 
-# Enough for a transaction; whatever gathers while one is under way goes with the next.
+# Enough for a transaction; whatever gathers while all of them are under way goes with the next.
 BATCH = 40
+BATCHES_AT_ONCE = 2
 LONGEST_UNSTORED_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -40,64 +41,61 @@ class StoreRoom:
         self._news = news
         self._loop = asyncio.get_running_loop()
         self._waiting: list[TaskResult] = []
-        self._under_way: list[TaskResult] = []
-        self._storing: asyncio.Task[None] | None = None
+        self._under_way: dict[asyncio.Task[None], list[TaskResult]] = {}
         self._began = self._loop.time()
 
     @property
     def unstored(self) -> int:
         """Results that a crash would lose."""
-        return len(self._waiting) + len(self._under_way)
+        return len(self._waiting) + sum(map(len, self._under_way.values()))
 
     def leases(self) -> list[LeasedTask]:
         """What must stay ours until it is stored."""
-        return [result.leased for result in (*self._waiting, *self._under_way)]
+        return [result.leased for batch in (self._waiting, *self._under_way.values()) for result in batch]
 
     def add(self, results: Iterable[TaskResult]) -> None:
         """These attempts have ended."""
         self._waiting += results
 
-    async def store_if_due(self, *, idle: bool) -> bool:
+    def store_if_due(self, *, idle: bool) -> bool:
         """Begin a batch where there is enough for one, it has waited long, or nothing more is coming.
 
-        True where a batch has been stored since the last call.
+        True where a batch has been stored since the last call; raises if one could not be.
         """
-        ended = self._storing is not None and self._storing.done()
-        if ended:
-            await self._settle()
+        ended = [storing for storing in self._under_way if storing.done()]
+        for storing in ended:
+            self._take_in(storing)
         late = self._loop.time() - self._began >= LONGEST_UNSTORED_SECONDS
-        if self._storing is None and self._waiting and (len(self._waiting) >= BATCH or late or idle):
+        due = len(self._waiting) >= BATCH or late or (idle and not self._under_way)
+        if self._waiting and due and len(self._under_way) < BATCHES_AT_ONCE:
             self._begin()
-        return ended
+        return bool(ended)
 
     async def store_all(self) -> None:
         """Everything, now."""
-        await self._settle()
         if self._waiting:
             self._begin()
-            await self._settle()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        for storing in list(self._under_way):
+            self._take_in(storing)
 
     def _begin(self) -> None:
         self._began = self._loop.time()
-        self._under_way, self._waiting = self._waiting, []
-        self._storing = asyncio.create_task(self._store_batch())
-        self._storing.add_done_callback(lambda _: self._news.set())
+        batch, self._waiting = self._waiting, []
+        storing = asyncio.create_task(self._store_batch(batch))
+        self._under_way[storing] = batch
+        storing.add_done_callback(lambda _: self._news.set())
 
-    async def _settle(self) -> None:
-        if self._storing is not None:
-            storing, self._storing = self._storing, None
-            await storing
-
-    async def _store_batch(self) -> None:
-        batch = self._under_way
-        try:
-            outcome = await asyncio.to_thread(self._store.store, batch)
-        except BaseException:
+    def _take_in(self, storing: asyncio.Task[None]) -> None:
+        batch = self._under_way.pop(storing)
+        if storing.exception() is not None:
             # Storing again is harmless: what was written is no longer leased.
             self._waiting = [*batch, *self._waiting]
-            raise
-        finally:
-            self._under_way = []
+        storing.result()
+
+    async def _store_batch(self, batch: list[TaskResult]) -> None:
+        outcome = await asyncio.to_thread(self._store.store, batch)
         self._report.completed += outcome.completed
         self._report.failed += outcome.failed
         self._report.requests += sum(result.calls.requests for result in batch)

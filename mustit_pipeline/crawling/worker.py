@@ -41,7 +41,7 @@ class _Flight:
 class Worker:
     """Works on what its queue gives until that has ended or time is up.
 
-    Leasing, booking and storing go on beside the requests, one of each at a time; the loop only hands over.
+    Leasing, booking and storing go on beside the requests; the loop only hands over.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Worker:
         while self._loop.time() < self._deadline:
             self._news.clear()
             self._collect()
-            if await self._results.store_if_due(idle=not self._flying):
+            if self._results.store_if_due(idle=not self._flying):
                 self._dry_until = 0.0
             self._lease_ahead()
             self._book_agents()

@@ -13,15 +13,19 @@ _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 _ATTRIBUTE = re.compile(
     r"""[\s/]*+(?:(>)|(=?+[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)?+))?+)"""
 )
-# The same over a whole tag of which nothing is wanted but its end.
-_REST_OF_TAG = re.compile(
-    r"""(?:[\s/]++|(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)*+>"""
-)
 _COMMENT_END = re.compile(r"--!?>")
 _RAW_TEXT = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes")
 }
+# The same over a whole tag of which nothing is wanted but its end.
+_REST_OF_TAG = r"""(?:[\s/]++|(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)*+>"""
+# Text and whole tags that neither are images nor hide any: most of the markup, passed over in one go.
+_DULL = re.compile(
+    rf"(?:[^<]++|<(?![a-z!?/])|<(?:[?/]|!(?!--))[^>]*+>"
+    rf"|<(?!(?:img|{'|'.join(_RAW_TEXT)})(?:[\s/>]|\Z))[a-z][^\s/>]*+{_REST_OF_TAG})*+",
+    re.IGNORECASE,
+)
 
 
 def description_images(markup: str) -> list[str]:
@@ -33,20 +37,17 @@ def image_sources(markup: str) -> tuple[str, ...]:
     """Every `<img src>` in order, entities decoded, duplicates kept; comments and scripts hold no images."""
     found: list[str] = []
     position = 0
-    while position >= 0 and (opening := _NEXT.search(markup, position)):
+    while position >= 0 and (dull := _DULL.match(markup, position)) and (opening := _NEXT.match(markup, dull.end())):
         name = opening[1]
         if name is None:
             position = _end_of_other(markup, opening)
             continue
+        source, position = _read_tag(markup, opening.end())
         name = name.lower()
         if name == "img":
-            source, position = _read_tag(markup, opening.end())
             if source and not source.isspace():
                 found.append(source)
-            continue
-        rest = _REST_OF_TAG.match(markup, opening.end())
-        position = rest.end() if rest else -1
-        if rest and (closing := _RAW_TEXT.get(name)):
+        elif position >= 0 and (closing := _RAW_TEXT.get(name)):
             end = closing.search(markup, position)
             position = end.end() if end else -1
     return tuple(found)

@@ -56,14 +56,17 @@ _PENDING = text("""
     WITH listings AS (
         SELECT raw_id FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
+          AND raw_id <> ALL(CAST(:beside AS bigint[]))
         ORDER BY raw_id LIMIT :pages
     ), details AS (
         SELECT raw_id FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_DETAIL'
+          AND raw_id <> ALL(CAST(:beside AS bigint[]))
         ORDER BY raw_id LIMIT :products
     ), options AS (
         SELECT raw_id FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_OPTION'
+          AND raw_id <> ALL(CAST(:beside AS bigint[]))
         ORDER BY raw_id LIMIT :products
     ), others AS (
         SELECT raw_id FROM (SELECT raw_id FROM details UNION ALL SELECT raw_id FROM options) AS fetched
@@ -73,6 +76,21 @@ _PENDING = text("""
     SELECT raw_id, execution_id, source, item_no, body, fetched_at FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
+""")
+
+_STILL_NEXT = text("""
+    SELECT raw_id FROM product_raw_data
+    WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PENDING'
+      AND (source = 'MINISHOP' OR NOT EXISTS (
+          SELECT FROM product_raw_data WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'))
+""")
+
+# Nobody else's: an earlier body of the same task was stored by an earlier transaction.
+_TAKE_BACK = text("""
+    DELETE FROM product_raw_data r
+    USING unnest(CAST(:sellers AS text[]), CAST(:tasks AS uuid[])) AS late(seller_id, task_id)
+    WHERE r.seller_id = late.seller_id AND r.task_id = late.task_id AND r.status = 'PENDING'
+      AND r.xmin = pg_current_xact_id()::xid
 """)
 
 # Another try for bodies that failed; not where a newer one of the same call is in the catalog already, because the
@@ -141,16 +159,30 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
     cursor.close()
 
 
+def take_back(connection: Connection, late: Sequence[tuple[str, UUID]]) -> None:
+    """Remove what this transaction has just added for tasks, given with their sellers, that are no longer its own."""
+    if late:
+        connection.execute(_TAKE_BACK, {"sellers": [seller for seller, _ in late], "tasks": [task for _, task in late]})
+
+
 def take_turns(connection: Connection, seller_id: str) -> None:
     """Two processors of one seller wait for each other, so that the order of bodies holds; other sellers go on."""
     query = text("SELECT pg_advisory_xact_lock(hashtextextended('catalog ' || :seller, 0))")
     connection.execute(query, {"seller": seller_id})
 
 
-def pending(connection: Connection, seller_id: str, *, pages: int, products: int) -> list[RawRow]:
-    """The next bodies of a seller to process, in processing order."""
-    rows = connection.execute(_PENDING, {"seller_id": seller_id, "pages": pages, "products": products})
+def pending(
+    connection: Connection, seller_id: str, *, pages: int, products: int, beside: Sequence[int] = ()
+) -> list[RawRow]:
+    """The next bodies of a seller to process, in processing order, beside those that are being processed already."""
+    values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
+    rows = connection.execute(_PENDING, values)
     return [RawRow(r.raw_id, r.execution_id, TaskType(r.source), r.item_no, r.body, r.fetched_at) for r in rows]
+
+
+def still_next(connection: Connection, seller_id: str, raw_ids: Sequence[int]) -> set[int]:
+    """Which of the bodies that were read ahead are still the next ones to process."""
+    return set(connection.execute(_STILL_NEXT, {"seller_id": seller_id, "ids": list(raw_ids)}).scalars())
 
 
 def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:

@@ -108,7 +108,7 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
         "release": (outbox._RELEASE_EXPIRED, {}),  # pyright: ignore[reportPrivateUsage]
         "next due": (outbox._NEXT_DUE, {}),  # pyright: ignore[reportPrivateUsage]
         "supersede": (outbox._SUPERSEDE, {"seller_id": "big", "items": items}),  # pyright: ignore[reportPrivateUsage]
-        "pending": (raw._PENDING, {"seller_id": "big", "pages": 2, "products": 400}),  # pyright: ignore[reportPrivateUsage]
+        "pending": (raw._PENDING, {"seller_id": "big", "pages": 2, "products": 400, "beside": [1, 2, 3]}),  # pyright: ignore[reportPrivateUsage]
         "reopen": (raw._REOPEN, reopened),  # pyright: ignore[reportPrivateUsage]
         "unpublished": (products._UNPUBLISHED, {"seller_id": "big", "limit": 500}),  # pyright: ignore[reportPrivateUsage]
         "lock": (products._LOCK, {"seller_id": "big", "items": items}),  # pyright: ignore[reportPrivateUsage]

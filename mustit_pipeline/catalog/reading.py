@@ -1,0 +1,91 @@
+"""What raw bodies say about products: parsing once more, away from any transaction."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from mustit_pipeline.catalog import canonical
+from mustit_pipeline.catalog.product_data import Document
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.failures import WRONG_SELLER, MalformedBody
+from mustit_pipeline.marketplace.models import ProductDetail
+from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline.store.raw import RawFailure, RawRow
+
+UNREADABLE = "INVARIANT_BODY_UNREADABLE"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one body says about one product."""
+
+    raw_id: int
+    item_no: int
+    source: TaskType
+    content: Document | ProductDetail
+    encoded: bytes
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A batch of bodies, read: what they say, and why some of them say nothing."""
+
+    raw_ids: list[int]
+    statements: list[Statement]
+    failures: list[RawFailure]
+
+
+def read(rows: Sequence[RawRow], seller_id: SellerId) -> Reading:
+    """Parse bodies into statements; a body that cannot be read fails alone."""
+    statements: list[Statement] = []
+    failures: list[RawFailure] = []
+    for row in rows:
+        try:
+            said = list(_statements(row))
+        except MalformedBody as error:
+            failures.append(RawFailure(row.raw_id, error.code, error.english))
+        except Exception as error:
+            # A defect of ours on one body must not stop the seller; after the fix the body is replayed.
+            log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
+            failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
+        else:
+            if owner := _other_owner(said, seller_id):
+                failures.append(RawFailure(row.raw_id, WRONG_SELLER, f"the detail is of the seller {owner!r}"))
+            else:
+                statements.extend(said)
+    return Reading([row.raw_id for row in rows], statements, failures)
+
+
+def _other_owner(said: Iterable[Statement], seller_id: SellerId) -> str | None:
+    """Whose product a detail is about, where that is another seller."""
+    owners = (one.content.seller_id for one in said if isinstance(one.content, ProductDetail))
+    return next((owner for owner in owners if owner != seller_id.value), None)
+
+
+def _statements(row: RawRow) -> Iterator[Statement]:
+    body = row.body.encode()
+    if row.source is TaskType.MINISHOP:
+        for entry in parse_listing(body).entries:
+            yield _statement(row, entry.item_no, canonical.listing_document(entry))
+    elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
+        detail = parse_detail(body, item_no=row.item_no)
+        yield _statement(row, row.item_no, canonical.detail_document(detail, None), detail)
+    elif row.item_no is not None:
+        yield _statement(row, row.item_no, canonical.options_document(parse_options(body, item_no=row.item_no)))
+
+
+def _statement(row: RawRow, item_no: int, document: Document, detail: ProductDetail | None = None) -> Statement:
+    encoded = canonical.canonical_json(document)
+    return Statement(
+        row.raw_id,
+        item_no,
+        row.source,
+        document if detail is None else detail,
+        encoded,
+        canonical.content_hash(encoded),
+    )
