@@ -10,7 +10,6 @@ from mustit_pipeline.catalog.product_data import Document, Sources, merge
 from mustit_pipeline.catalog.reading import Statement
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.marketplace.models import ProductDetail
 from mustit_pipeline.store import products
 from mustit_pipeline.store.products import AbsorbedProduct, Contents
 
@@ -44,8 +43,8 @@ class _Absorption:
         """Remember a source's statement where it differs from its last one."""
         encoded, content_hash = said.encoded, said.content_hash
         previous = self._texts[said.source]
-        if isinstance(said.content, ProductDetail) and previous is not None and not said.content.is_whole:
-            document = canonical.detail_document(said.content, orjson.loads(previous))
+        if said.partial is not None and previous is not None:
+            document = canonical.detail_document(said.partial, orjson.loads(previous))
             encoded = canonical.canonical_json(document)
             content_hash = canonical.content_hash(encoded)
         if self._product.saw(said.source, content_hash):

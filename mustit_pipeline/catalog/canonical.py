@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -112,10 +113,21 @@ def content_hash(canonical: bytes) -> str:
     return hashlib.md5(canonical, usedforsecurity=False).hexdigest()
 
 
-def hash_of(said: ProductDetail | Iterable[ProductOption]) -> str:
-    """The hash of a detail or of options by themselves, whatever was known before."""
-    document = detail_document(said, None) if isinstance(said, ProductDetail) else options_document(said)
-    return content_hash(canonical_json(document))
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a body says by itself; the text only where that is all there is to know."""
+
+    text: str | None
+    hash: str
+
+
+def content_of(said: ProductDetail | Iterable[ProductOption]) -> Content:
+    """The content of a detail or of options; of a detail that lacks a module, what was known before is a part."""
+    if isinstance(said, ProductDetail):
+        encoded, whole = canonical_json(detail_document(said, None)), said.is_whole
+    else:
+        encoded, whole = canonical_json(options_document(said)), True
+    return Content(encoded.decode() if whole else None, content_hash(encoded))
 
 
 def _category(category: Category | None) -> dict[str, str] | None:

@@ -1,6 +1,6 @@
 """What raw bodies say about products: parsing once more, away from any transaction."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -26,9 +26,10 @@ class Statement:
     raw_id: int
     item_no: int
     source: TaskType
-    content: Document | ProductDetail
     encoded: bytes
     content_hash: str
+    # A detail that lacks a module says only a part: the rest is what was known before.
+    partial: ProductDetail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,46 +47,41 @@ def read(rows: Sequence[RawRow], seller_id: SellerId) -> Reading:
     failures: list[RawFailure] = []
     for row in rows:
         try:
-            said = list(_statements(row))
+            statements.extend(list(_statements(row, seller_id)))
+        except _OtherSeller as error:
+            failures.append(RawFailure(row.raw_id, WRONG_SELLER, f"the detail is of the seller {error.args[0]!r}"))
         except MalformedBody as error:
             failures.append(RawFailure(row.raw_id, error.code, error.english))
         except Exception as error:
             # A defect of ours on one body must not stop the seller; after the fix the body is replayed.
             log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
             failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
-        else:
-            if owner := _other_owner(said, seller_id):
-                failures.append(RawFailure(row.raw_id, WRONG_SELLER, f"the detail is of the seller {owner!r}"))
-            else:
-                statements.extend(said)
     return Reading([row.raw_id for row in rows], statements, failures)
 
 
-def _other_owner(said: Iterable[Statement], seller_id: SellerId) -> str | None:
-    """Whose product a detail is about, where that is another seller."""
-    owners = (one.content.seller_id for one in said if isinstance(one.content, ProductDetail))
-    return next((owner for owner in owners if owner != seller_id.value), None)
+class _OtherSeller(Exception):
+    """A detail is about another seller's product."""
 
 
-def _statements(row: RawRow) -> Iterator[Statement]:
+def _statements(row: RawRow, seller_id: SellerId) -> Iterator[Statement]:
+    if row.item_no is not None and row.content is not None and row.content_hash is not None:
+        # Read when it came, and nothing was wrong with it.
+        yield Statement(row.raw_id, row.item_no, row.source, row.content.encode(), row.content_hash)
+        return
     body = row.body.encode()
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body).entries:
             yield _statement(row, entry.item_no, canonical.listing_document(entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
         detail = parse_detail(body, item_no=row.item_no)
-        yield _statement(row, row.item_no, canonical.detail_document(detail, None), detail)
+        if detail.seller_id != seller_id.value:
+            raise _OtherSeller(detail.seller_id)
+        partial = None if detail.is_whole else detail
+        yield _statement(row, row.item_no, canonical.detail_document(detail, None), partial)
     elif row.item_no is not None:
         yield _statement(row, row.item_no, canonical.options_document(parse_options(body, item_no=row.item_no)))
 
 
-def _statement(row: RawRow, item_no: int, document: Document, detail: ProductDetail | None = None) -> Statement:
+def _statement(row: RawRow, item_no: int, document: Document, partial: ProductDetail | None = None) -> Statement:
     encoded = canonical.canonical_json(document)
-    return Statement(
-        row.raw_id,
-        item_no,
-        row.source,
-        document if detail is None else detail,
-        encoded,
-        canonical.content_hash(encoded),
-    )
+    return Statement(row.raw_id, item_no, row.source, encoded, canonical.content_hash(encoded), partial)

@@ -48,7 +48,7 @@ class Attempts:
         body = fetched.body.decode()
         if task.task_type is TaskType.MINISHOP:
             return TaskResult(leased, calls, body=body, page=value)
-        return TaskResult(leased, calls, body=body, content_hash=canonical.hash_of(value))
+        return TaskResult(leased, calls, body=body, content=canonical.content_of(value))
 
     def _failed(
         self, leased: LeasedTask, calls: RequestCounter, code: str, reason: str, *, permanent: bool = False

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog import deletion
+from mustit_pipeline.catalog.canonical import Content
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_limit
 from mustit_pipeline.domain.states import TaskStatus, TaskType
@@ -31,7 +32,7 @@ class TaskResult:
     leased: LeasedTask
     calls: RequestCounter = field(default_factory=RequestCounter)
     body: str | None = None
-    content_hash: str | None = None
+    content: Content | None = None
     page: ListingPage | None = None
     gone: bool = False
     delay: float = 0.0
@@ -133,5 +134,6 @@ def _raw(result: TaskResult, body: str) -> NewRaw:
         item_no=None if task.item_no is None else task.item_no.value,
         page_no=result.leased.page_no,
         body=body,
-        content_hash=result.content_hash,
+        content=None if result.content is None else result.content.text,
+        content_hash=None if result.content is None else result.content.hash,
     )

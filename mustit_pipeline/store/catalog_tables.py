@@ -45,6 +45,8 @@ product_raw_data = Table(
     Column("item_no", BigInteger),
     Column("page_no", Integer),
     Column("body", Text, nullable=False),
+    # What the body says in canonical form, as it was read when it came; gone once the catalog has it.
+    Column("content", Text),
     Column("content_hash", Text),
     Column("status", Text, nullable=False),
     Column("attempts", SmallInteger, nullable=False, server_default="0"),

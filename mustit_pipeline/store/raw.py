@@ -21,18 +21,21 @@ class NewRaw:
     item_no: int | None
     page_no: int | None
     body: str
+    content: str | None = None
     content_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """A body that waits to be processed."""
+    """A body that waits to be processed; where its content is known already, the body itself stays where it is."""
 
     raw_id: int
     execution_id: UUID
     source: TaskType
     item_no: int | None
     body: str
+    content: str | None
+    content_hash: str | None
     fetched_at: datetime
 
 
@@ -46,7 +49,8 @@ class RawFailure:
 
 
 _COPY = """
-    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, content_hash, status)
+    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, content, content_hash,
+                           status)
     FROM STDIN
 """
 
@@ -73,7 +77,9 @@ _PENDING = text("""
         WHERE NOT EXISTS (SELECT FROM listings)
         ORDER BY raw_id LIMIT :products
     )
-    SELECT raw_id, execution_id, source, item_no, body, fetched_at FROM product_raw_data
+    SELECT raw_id, execution_id, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body, content,
+           content_hash, fetched_at
+    FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
 """)
@@ -96,7 +102,7 @@ _TAKE_BACK = text("""
 # Another try for bodies that failed; not where a newer one of the same call is in the catalog already, because the
 # old one would then undo it.
 _REOPEN = text("""
-    UPDATE product_raw_data r SET status = :target
+    UPDATE product_raw_data r SET status = :target, content = NULL, content_hash = NULL
     WHERE r.status = ANY(CAST(:sources AS text[])) AND r.status = 'FAILED'
       AND (CAST(:seller_id AS text) IS NULL OR r.seller_id = :seller_id)
       AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
@@ -110,7 +116,7 @@ _REOPEN = text("""
 """)
 
 _PROCESSED = text("""
-    UPDATE product_raw_data SET status = :target, processed_at = now(), attempts = attempts + 1,
+    UPDATE product_raw_data SET status = :target, processed_at = now(), attempts = attempts + 1, content = NULL,
            error_code = NULL, error_text = NULL
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = ANY(CAST(:sources AS text[]))
 """)
@@ -118,7 +124,7 @@ _PROCESSED = text("""
 # Where another body of the same call waits too, it may say the opposite: then their order decides. Counted in one pass,
 # because freshly stored bodies are what the planner knows least about.
 _UNCHANGED = text("""
-    UPDATE product_raw_data r SET status = :target, processed_at = now(), attempts = attempts + 1
+    UPDATE product_raw_data r SET status = :target, processed_at = now(), attempts = attempts + 1, content = NULL
     FROM (SELECT raw_id, item_no, source, content_hash, count(*) OVER (PARTITION BY item_no, source) AS bodies
           FROM product_raw_data
           WHERE seller_id = :seller_id AND status = 'PENDING' AND status = ANY(CAST(:sources AS text[]))) AS w
@@ -152,6 +158,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
                     row.item_no,
                     row.page_no,
                     row.body,
+                    row.content,
                     row.content_hash,
                     RawStatus.PENDING.value,
                 )
@@ -177,7 +184,10 @@ def pending(
     """The next bodies of a seller to process, in processing order, beside those that are being processed already."""
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
     rows = connection.execute(_PENDING, values)
-    return [RawRow(r.raw_id, r.execution_id, TaskType(r.source), r.item_no, r.body, r.fetched_at) for r in rows]
+    return [
+        RawRow(r.raw_id, r.execution_id, TaskType(r.source), r.item_no, r.body, r.content, r.content_hash, r.fetched_at)
+        for r in rows
+    ]
 
 
 def still_next(connection: Connection, seller_id: str, raw_ids: Sequence[int]) -> set[int]:

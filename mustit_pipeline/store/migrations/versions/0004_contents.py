@@ -1,4 +1,4 @@
-"""What a body says, as a hash beside it: unchanged ones are recognised without being read again."""
+"""What a body says beside it, as a text and as a hash: no body is read twice, and an unchanged one not at all."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,8 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.add_column("product_raw_data", sa.Column("content", sa.Text()))
     op.add_column("product_raw_data", sa.Column("content_hash", sa.Text()))
 
 
 def downgrade() -> None:
     op.drop_column("product_raw_data", "content_hash")
+    op.drop_column("product_raw_data", "content")
