@@ -22,7 +22,7 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.tasks import LeasedTask
 
 # Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not.
-MOST_HELD = 100
+MOST_HELD = 200
 HELD_SECONDS = 2.0
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25
