@@ -47,6 +47,8 @@ class PoolStatus:
     next_recovery_at: datetime | None
     next_free_at: datetime | None
     requests_today: int
+    used_in_window: int
+    in_flight: int
     counter: str
 
 
@@ -86,6 +88,7 @@ def pool_status(connection: Connection, settings: Settings, now: datetime) -> Po
     resting = [row.suspended_until for row in rows if row.suspended_until is not None]
     paused = pool.paused_until if pool.paused_until is not None and pool.paused_until > now else None
     today = agents.requests_today(connection, now)
+    used, flying = agent_bookings.in_window(connection, settings.window_seconds)
     return PoolStatus(
         total=len(rows),
         available=sum(row.status is AgentStatus.AVAILABLE for row in rows),
@@ -98,6 +101,8 @@ def pool_status(connection: Connection, settings: Settings, now: datetime) -> Po
         next_recovery_at=min(resting, default=None),
         next_free_at=agent_bookings.next_free_at(connection, limits_of(settings)),
         requests_today=today,
+        used_in_window=used,
+        in_flight=flying,
         counter=pool.counter,
     )
 

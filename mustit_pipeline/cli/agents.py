@@ -1,15 +1,18 @@
 """`mustit agents`: the pool of user agents."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
+from mustit_pipeline.agents.roster import PoolStatus
+from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.values import UserAgentId
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.agents import AgentRow
 
 app = typer.Typer(help="The pool of user agents.", no_args_is_help=True)
@@ -61,12 +64,51 @@ def status(as_json: Json = False) -> None:
         "nextRecoveryAt": _iso(pool.next_recovery_at),
         "nextFreeAt": _iso(pool.next_free_at),
         "requestsToday": pool.requests_today,
+        "requestsInWindow": pool.used_in_window,
+        "requestsPerWindow": pool.available * ground.settings.requests_per_hour,
+        "requestsInFlight": pool.in_flight,
         "countedBy": pool.counter,
     }
     if as_json:
         print_json(document)
     else:
-        print_fields(document)
+        _print_status(ground.settings, pool, utc_now())
+
+
+def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
+    """The pool for people: first what an operator wants to know, then why."""
+    allowed = pool.available * settings.requests_per_hour
+    if pool.host_paused_until is not None:
+        verdict = f"[yellow]calls pause[/] {until(pool.host_paused_until, now)}: the marketplace throttles everybody"
+    elif pool.circuit != "closed":
+        verdict = f"[red]the breaker is {pool.circuit}[/]: too few agents are available"
+    elif not pool.available:
+        verdict = "[red]no agent is available[/]"
+    elif pool.next_free_at is not None and pool.next_free_at > now:
+        verdict = f"[yellow]every agent has used its requests[/]; the next one is free {until(pool.next_free_at, now)}"
+    else:
+        verdict = "[green]agents are free[/]"
+    out.print(f"{pool.available} of {pool.total} agents available; {verdict}", highlight=False)
+    window = (
+        f"{settings.window_seconds / 60:g} min" if settings.window_seconds >= 60 else f"{settings.window_seconds:g} s"
+    )
+    print_fields(
+        {
+            f"requests of the last {window}": f"{pool.used_in_window:,} of {allowed:,}, {pool.in_flight:,} in flight",
+            "requests today": f"{pool.requests_today:,}",
+            "suspended": pool.suspended
+            if pool.next_recovery_at is None
+            else f"{pool.suspended}; the first is back {until(pool.next_recovery_at, now)}",
+            "blocked": pool.blocked
+            if not pool.blocked
+            else f"{pool.blocked}: see `mustit agents list`, then `unblock`",
+            "with a session token": pool.with_token,
+            "breaker": pool.circuit
+            if pool.circuit_open_until is None
+            else f"{pool.circuit}; a trial request {until(pool.circuit_open_until, now)}",
+            "requests counted by": "nobody: being handed over" if pool.counter == "moving" else pool.counter,
+        }
+    )
 
 
 @app.command("load", epilog="Example: `mustit agents load agents.txt`")

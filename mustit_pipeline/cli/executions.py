@@ -1,13 +1,18 @@
 """`mustit execution`: what crawls are doing, and how to steer them."""
 
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import outlook
+from mustit_pipeline.crawling.outlook import Outlook
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.executions import StoredExecution
@@ -51,18 +56,61 @@ def show_all(
 
 @app.command("show", epilog="Example: `mustit execution show 0b6f…`")
 def show(execution_id: Id, as_json: Json = False) -> None:
-    """Show one execution, with its failures by reason."""
+    """Show what one execution is doing, when it will be done, and why tasks of it failed."""
     with runtime() as ground, ground.database.reading() as connection:
         stored = executions.get(connection, ExecutionId(execution_id))
         changes = executions.changes_by_type(connection, stored.execution.id.value)
         failures = executions.failures_by_reason(connection, stored)
-    document = _document(stored) | {"changes": changes, "failures": failures}
+        now = utc_now()
+        ahead = outlook.look(connection, ground.settings, stored, now)
     if as_json:
-        print_json(document)
+        expected = {
+            "doing": ahead.doing,
+            "requestsInFlight": ahead.in_flight,
+            "tasksPerSecond": round(ahead.per_second, 2),
+            "expectedEndAt": ahead.done_at.isoformat() if ahead.done_at else None,
+            "tasks": [asdict(standing) for standing in ahead.standings],
+        }
+        print_json(_document(stored) | {"changes": changes, "failures": failures} | expected)
         return
-    print_fields({name: value for name, value in document.items() if name != "failures"})
+    _print_execution(stored, ahead, changes, now)
     if failures:
-        print_table("Failures", ["tasks", "code", "example"], [tuple(failure.values()) for failure in failures])
+        print_table("why tasks failed", ["tasks", "code", "example"], [tuple(failure.values()) for failure in failures])
+
+
+def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str, int], now: datetime) -> None:
+    execution = stored.execution
+    ended = execution.completed_tasks + execution.failed_tasks
+    out.print(
+        Text.assemble(
+            (execution.seller_id.value, "bold"),
+            f"  {execution.status.value}  {execution.progress_rate:.0f} %  ",
+            f"({ended:,} of {execution.total_tasks:,} tasks, {execution.failed_tasks:,} failed)",
+        )
+    )
+    print_fields(
+        {
+            "doing": f"{ahead.doing}; {ahead.in_flight:,} in flight, {ahead.per_second:.1f} tasks a second"
+            if execution.is_open
+            else None,
+            "done": None if ahead.done_at is None else f"about {until(ahead.done_at, now)}",
+            "why it failed": execution.error_text,
+            "changes": ", ".join(f"{name} {number:,}" for name, number in changes.items()) or "none",
+            "requests": f"{stored.requests:,}, {stored.throttled:,} of them throttled",
+            "sweep": f"{stored.sweep_status.value}, {stored.listed_count or 0:,} products listed",
+            "started": local(execution.started_at) or None,
+            "ended": local(execution.ended_at) or None,
+            "triggered by": stored.triggered_by,
+            "execution": str(execution.id),
+        },
+        leave_out_empty=True,
+    )
+    if ahead.standings:
+        print_table(
+            "tasks",
+            ["type", "waiting", "in progress", "completed", "failed"],
+            [(s.task_type.value, s.waiting, s.in_progress, s.completed, s.failed) for s in ahead.standings],
+        )
 
 
 @app.command("pause", epilog="Example: `mustit execution pause 0b6f…`")
@@ -109,6 +157,7 @@ def _document(stored: StoredExecution) -> dict[str, Any]:
         "throttled": stored.throttled,
         "listedCount": stored.listed_count,
         "sweep": stored.sweep_status.value,
+        "drift": list(stored.drift),
         "createdAt": execution.created_at.isoformat(),
         "startedAt": execution.started_at.isoformat() if execution.started_at else None,
         "endedAt": execution.ended_at.isoformat() if execution.ended_at else None,

@@ -39,10 +39,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     out.print(table)
 
 
-def print_fields(fields: Mapping[str, Any]) -> None:
+def print_fields(fields: Mapping[str, Any], *, leave_out_empty: bool = False) -> None:
     """One thing, field by field."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in fields.items():
+        if value is None and leave_out_empty:
+            continue
         table.add_row(Text(name, style="bold"), _cell(value))
     out.print(table)
 
@@ -54,6 +56,25 @@ def _cell(value: object) -> Text:
 def local(moment: datetime | None) -> str:
     """A time as people in Seoul read it."""
     return "" if moment is None else moment.astimezone(SEOUL).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def until(moment: datetime, now: datetime) -> str:
+    """A time to come, as a distance and by the clock in Seoul."""
+    seconds = (moment - now).total_seconds()
+    if seconds <= 0:
+        return "now"
+    clock = moment.astimezone(SEOUL).strftime("%H:%M:%S" if seconds < 86400 else "%Y-%m-%d %H:%M")
+    return f"in {lasting(seconds)} ({clock})"
+
+
+def lasting(seconds: float) -> str:
+    """A time span in the two units that matter."""
+    left, parts = round(seconds), list[str]()
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        number, left = divmod(left, size)
+        if number or (name == "s" and not parts):
+            parts.append(f"{number} {name}")
+    return " ".join(parts[:2])
 
 
 def message_of(error: Exception) -> str:

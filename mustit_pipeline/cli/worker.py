@@ -30,10 +30,9 @@ class _Tally:
         self._latest = WorkReport()
 
     def follow(self, report: WorkReport) -> None:
-        """A batch was stored; a report that begins anew belongs to a worker that took over from the last one."""
-        if report.requests < self._latest.requests:
-            self._before = self.total()
-        self._latest = WorkReport(report.completed, report.failed, report.requests, report.throttled)
+        """A batch was stored; another report is that of a worker that took over from the last one."""
+        if report is not self._latest:
+            self._before, self._latest = self.total(), report
         if not self._quiet and time.monotonic() - self._told >= TELL_SECONDS:
             self._told = time.monotonic()
             err.print(sentence(self.total()), highlight=False)
@@ -57,9 +56,10 @@ def worker(
 ) -> None:
     """Take crawl tasks of every running crawl until Ctrl-C or SIGTERM; requests in flight end within the grace time.
 
-    Crawls are opened, planned and ended by Dagster's runs or `mustit crawl`; a worker only adds hands.
+    Crawls are opened, planned and ended by Dagster's runs or `mustit crawl`; a worker only adds hands. Run as many as
+    you like, on any host with the same MUSTIT_DATABASE_URL and MUSTIT_REDIS_URL.
 
-    Example: `mustit worker`, as many as you like, on any host with the same MUSTIT_DATABASE_URL and MUSTIT_REDIS_URL
+    Example: `mustit worker --seconds 600`
     """
     tally = _Tally(quiet=as_json)
     with runtime() as ground:

@@ -36,7 +36,7 @@ def estimate(database: Database, settings: Settings, seller_id: SellerId, *, lim
         agents = roster.pool_status(connection, settings, utc_now()).available
     products = count if limit is None else min(count, limit)
     requests = 1 + math.ceil(products / settings.page_size) + 2 * products
-    return Estimate(products, requests, agents, _seconds(settings, requests, agents))
+    return Estimate(products, requests, agents, seconds_for(settings, requests, agents))
 
 
 async def _count(database: Database, settings: Settings, seller_id: SellerId) -> int:
@@ -66,8 +66,11 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
     return fetched.value.count
 
 
-def _seconds(settings: Settings, requests: int, agents: int) -> float | None:
-    """Bounded by the pause between two requests of an agent at first, and by the window once its budget is used."""
+def seconds_for(settings: Settings, requests: int, agents: int) -> float | None:
+    """How long so many requests take at best; None where nobody can send them.
+
+    Bounded by the pause between two requests of an agent at first, and by the window once its budget is used.
+    """
     if not agents:
         return None
     at_once = agents * settings.requests_per_hour

@@ -230,6 +230,19 @@ def withdraw(
     connection.execute(_REFREE, _refree(limits, now) | {"ids": [agent_id], "pause": pause})
 
 
+def in_window(connection: Connection, window: float) -> tuple[int, int]:
+    """How many requests of AVAILABLE agents the window holds by what is written, and how many of them are in flight."""
+    row = connection.execute(
+        text(f"""
+            SELECT count(*) AS used, count(*) FILTER (WHERE b.answered_at IS NULL AND b.expires_at > {_NOW}) AS flying
+            FROM agent_bookings b JOIN user_agents a USING (agent_id)
+            WHERE a.status = 'AVAILABLE' AND b.ends_at > {_NOW} - {_SPAN.format("window")}
+        """),
+        {"now": None, "window": window},
+    ).one()
+    return row.used, row.flying
+
+
 def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None:
     """When the first AVAILABLE agent is free by what is written, whoever counts; None without any."""
     return connection.execute(

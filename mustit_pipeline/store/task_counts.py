@@ -36,6 +36,31 @@ _PAGES = text(f"""
 """)
 
 
+_STANDINGS = text(f"""
+    SELECT task_type, count(*) AS total,
+           count(*) FILTER (WHERE status IN ({LEASED})) AS in_progress,
+           count(*) FILTER (WHERE status IN ({OPEN}) AND status NOT IN ({LEASED})) AS waiting,
+           count(*) FILTER (WHERE status = '{TASK.target("complete").value}') AS completed,
+           count(*) FILTER (WHERE status = '{TASK.target("fail").value}') AS failed,
+           count(*) FILTER (WHERE completed_at > now() - make_interval(secs => :recent)) AS recent
+    FROM crawler_tasks WHERE task_month = :task_month AND execution_id = :execution_id
+    GROUP BY task_type ORDER BY task_type
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStanding:
+    """How an execution's tasks of one type stand; `recent` ones have ended a moment ago."""
+
+    task_type: TaskType
+    total: int
+    in_progress: int
+    waiting: int
+    completed: int
+    failed: int
+    recent: int
+
+
 @dataclass(frozen=True, slots=True)
 class OpenWork:
     """How many tasks have not ended, and in how many seconds the next one can be claimed or its lease ends."""
@@ -62,6 +87,17 @@ def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType])
     """What is left of an execution's tasks of these types."""
     row = connection.execute(_OPEN_WORK, _of(home) | {"types": [kind.value for kind in types]}).one()
     return OpenWork(row.open, max(0.0, float(row.next_in or 0.0)))
+
+
+def standings(connection: Connection, home: TaskHome, recent_seconds: float) -> list[TypeStanding]:
+    """How the tasks stand, by type."""
+    rows = connection.execute(_STANDINGS, _of(home) | {"recent": recent_seconds})
+    return [
+        TypeStanding(
+            TaskType(row.task_type), row.total, row.in_progress, row.waiting, row.completed, row.failed, row.recent
+        )
+        for row in rows
+    ]
 
 
 def page_outcomes(connection: Connection, home: TaskHome) -> PageOutcomes:
