@@ -18,14 +18,6 @@ _RAW_TEXT = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes")
 }
-# The same over a whole tag of which nothing is wanted but its end.
-_REST_OF_TAG = r"""(?:[\s/]++|(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)*+>"""
-# Text and whole tags that neither are images nor hide any: most of the markup, passed over in one go.
-_DULL = re.compile(
-    rf"(?:[^<]++|<(?![a-z!?/])|<(?:[?/]|!(?!--))[^>]*+>"
-    rf"|<(?!(?:img|{'|'.join(_RAW_TEXT)})(?:[\s/>]|\Z))[a-z][^\s/>]*+{_REST_OF_TAG})*+",
-    re.IGNORECASE,
-)
 
 
 def description_images(markup: str) -> list[str]:
@@ -37,7 +29,7 @@ def image_sources(markup: str) -> tuple[str, ...]:
     """Every `<img src>` in order, entities decoded, duplicates kept; comments and scripts hold no images."""
     found: list[str] = []
     position = 0
-    while position >= 0 and (dull := _DULL.match(markup, position)) and (opening := _NEXT.match(markup, dull.end())):
+    while position >= 0 and (opening := _NEXT.search(markup, position)):
         name = opening[1]
         if name is None:
             position = _end_of_other(markup, opening)
