@@ -24,7 +24,7 @@ def main() -> int:
         if part == "crawl":
             parts[part] = crawl.run(products, 1 if options.quick else options.rounds)
         elif part == "budget":
-            parts[part] = budget.run(options.window, options.windows)
+            parts[part] = budget.run(budget.Plan(options.window, options.windows))
         else:
             parts[part] = memory.run(products)
     met = report.show(list(parts.values()))

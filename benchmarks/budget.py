@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,6 +49,16 @@ SCENARIOS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """How long is spent, how much is allowed, and how far into the second window Redis is killed."""
+
+    window: float
+    windows: int
+    requests: int = REQUESTS
+    kill_after: float = KILL_AFTER_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class Spending:
     """What the marketplace counted in one scenario."""
 
@@ -69,8 +80,7 @@ class Spending:
 class Budget:
     """All scenarios."""
 
-    window: float
-    windows: int
+    plan: Plan
     spendings: list[Spending]
 
     def targets(self) -> list[Target]:
@@ -80,12 +90,15 @@ class Budget:
             targets += [
                 Target(f"{name}: share used", spending.share, at_least=SHARE),
                 Target(f"{name}: answers of 429", spending.refused, at_most=0),
-                Target(f"{name}: most in any window", spending.most_in_window, at_most=REQUESTS),
+                Target(f"{name}: most in any window", spending.most_in_window, at_most=self.plan.requests),
             ]
         return targets
 
     def table(self) -> Table:
-        title = f"request budget: {AGENTS} agents, {REQUESTS} requests in {self.window:g} s, {self.windows} windows"
+        plan = self.plan
+        title = (
+            f"request budget: {AGENTS} agents, {plan.requests} requests in {plan.window:g} s, {plan.windows} windows"
+        )
         rows = [
             [
                 spending.scenario,
@@ -101,45 +114,49 @@ class Budget:
 
     def document(self) -> dict[str, object]:
         return {
-            "window": self.window,
-            "windows": self.windows,
+            "window": self.plan.window,
+            "windows": self.plan.windows,
             "agents": AGENTS,
             "scenarios": [asdict(spending) | {"share": spending.share} for spending in self.spendings],
         }
 
 
-def run(window: float, windows: int) -> Budget:
+def run(plan: Plan, scenarios: Sequence[Scenario] = SCENARIOS) -> Budget:
     """Every scenario on servers of its own."""
     spendings: list[Spending] = []
-    for scenario in SCENARIOS:
-        with opened(requests_per_window=REQUESTS, window_seconds=window, min_gap_seconds=GAP_SECONDS) as world:
-            spendings.append(_spend(world, scenario, window, windows))
+    for scenario in scenarios:
+        limits = {"requests_per_window": plan.requests, "window_seconds": plan.window, "min_gap_seconds": GAP_SECONDS}
+        with opened(**limits) as world:
+            spendings.append(_spend(world, scenario, plan))
         print(f"budget, {scenario.name}: {spendings[-1].share:.2%}", file=sys.stderr, flush=True)
-    return Budget(window, windows, spendings)
+    return Budget(plan, spendings)
 
 
-def _spend(world: World, scenario: Scenario, window: float, windows: int) -> Spending:
-    allowed = AGENTS * REQUESTS * windows
+def _spend(world: World, scenario: Scenario, plan: Plan) -> Spending:
+    window, per_window = plan.window, AGENTS * plan.requests
+    allowed = per_window * plan.windows
     # A window's worth more than the budget: the work must never be what runs out.
-    world.add_seller(SELLER, (allowed + AGENTS * REQUESTS) // 2)
+    world.add_seller(SELLER, (allowed + per_window) // 2)
     database_url = world.fresh_database()
     world.prepare_ours(database_url, SELLER, AGENTS)
     job = world.job(SELLER, database_url, first=True)
     limits = {
-        "requests_per_hour": REQUESTS,
+        "requests_per_hour": plan.requests,
         "window_seconds": window,
         "min_request_gap_seconds": GAP_SECONDS,
         "lease_seconds": 2 * window,
     }
-    workers = [_ready_worker(job, limits) for _ in range(scenario.workers)]
+    workers = [_worker(job, limits) for _ in range(scenario.workers)]
     try:
+        for worker in workers:
+            _await_ready(worker)
         started = time.monotonic()
         _sweep(job, limits)
-        end = started + windows * window
+        end = started + plan.windows * window
         for worker in workers:
             _tell(worker, f"{end - time.monotonic()}\n")
         if scenario.kills_redis:
-            time.sleep(max(0.0, started + window + KILL_AFTER_SECONDS - time.monotonic()))
+            time.sleep(max(0.0, started + window + plan.kill_after - time.monotonic()))
             _kill_redis(world)
         left_over = min(_remaining(worker) for worker in workers)
     finally:
@@ -171,12 +188,14 @@ def _sweep(job: Job, limits: dict[str, Any]) -> None:
     database.close()
 
 
-def _ready_worker(job: Job, limits: dict[str, Any]) -> "subprocess.Popen[str]":
+def _worker(job: Job, limits: dict[str, Any]) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "benchmarks.budget_worker", json.dumps(asdict(job)), json.dumps(limits)]
-    worker = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _await_ready(worker: "subprocess.Popen[str]") -> None:
     if worker.stdout is None or worker.stdout.readline().strip() != "ready":
         raise RuntimeError("a worker did not start; its reason is above")
-    return worker
 
 
 def _tell(worker: "subprocess.Popen[str]", line: str) -> None:

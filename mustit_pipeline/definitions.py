@@ -5,18 +5,33 @@ import dagster as dg
 from mustit_pipeline.defs.assets.change_sets import product_change_sets
 from mustit_pipeline.defs.assets.external import mustit_marketplace, product_server
 from mustit_pipeline.defs.assets.listings import minishop_listings
+from mustit_pipeline.defs.assets.metrics import daily_crawl_metrics
 from mustit_pipeline.defs.assets.products import products
-from mustit_pipeline.defs.jobs import crawl_seller, recover_stuck_work, relay_product_outbox
+from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
+from mustit_pipeline.defs.lake import ParquetLake
+from mustit_pipeline.defs.maintenance import maintain_storage
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.schedules import recover_every_minute, relay_every_5_minutes
+from mustit_pipeline.defs.schedules import (
+    daily_metrics,
+    nightly_maintenance,
+    recover_every_minute,
+    relay_every_5_minutes,
+    weekly_full_refresh,
+)
 from mustit_pipeline.defs.sensors import due_crawls, seller_partitions, waiting_outbox
 
 defs = dg.Definitions(
-    assets=[mustit_marketplace, minishop_listings, products, product_change_sets, product_server],
-    jobs=[crawl_seller, relay_product_outbox, recover_stuck_work],
+    assets=[mustit_marketplace, minishop_listings, products, product_change_sets, product_server, daily_crawl_metrics],
+    jobs=[crawl_seller, relay_product_outbox, recover_stuck_work, maintain_storage, measure_days],
     sensors=[seller_partitions, due_crawls, waiting_outbox],
-    schedules=[relay_every_5_minutes, recover_every_minute],
+    schedules=[
+        relay_every_5_minutes,
+        recover_every_minute,
+        daily_metrics,
+        nightly_maintenance,
+        weekly_full_refresh,
+    ],
     # Tables are the values; what little ops hand to each other stays in the run's own process.
-    resources={"pipeline": Pipeline(), "io_manager": dg.mem_io_manager},
+    resources={"pipeline": Pipeline(), "io_manager": dg.mem_io_manager, "lake": ParquetLake()},
     executor=dg.in_process_executor,
 )

@@ -13,6 +13,8 @@ RetryAfter: TypeAlias = float
 
 # A sound answer about somebody else's product.
 WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
+# A readable answer in which a field changed that must not change unseen.
+BLOCKED_DRIFT = "EXTERNAL_BLOCKED_DRIFT"
 _DELAY = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 # No cap in any practical sense (31,000 years); it keeps arithmetic on the value finite.
 _LONGEST_DELAY = 1e12

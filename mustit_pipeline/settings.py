@@ -5,12 +5,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustit_pipeline.agent_settings import AgentSettings
+from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.made_secrets import TokenKey, made_once
 from mustit_pipeline.simulated_world import SimulatedWorldSource, simulated_world_file
+from mustit_pipeline.upkeep_settings import UpkeepSettings
 
 __all__ = ["Settings", "SettingsError", "TokenKey", "load_settings", "settings_page", "simulated_world_file"]
 
@@ -23,6 +34,7 @@ ORDERED = (
     ("database_connections", "database_max_connections"),
     ("health_floor", "health_recovered"),
     ("storm_pause_seconds", "storm_longest_pause_seconds"),
+    ("raw_unchanged_days", "raw_retention_days"),
 )
 
 
@@ -41,7 +53,7 @@ def _http_url(value: object) -> str:
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 
 
-class Settings(AgentSettings):
+class Settings(AgentSettings, UpkeepSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
@@ -122,6 +134,9 @@ class Settings(AgentSettings):
     slice_longest_backoff_seconds: float = Field(600, gt=0, description="Longest pause before such a crawl goes on")
     deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
     deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
+    drift_block: Annotated[str, AfterValidator(FieldPaths.checked)] = Field(
+        "", description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch"
+    )
     recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
     trigger: Literal["dagster"] = Field("dagster", description="Who starts due crawls")
     task_transport: Literal["postgres"] = Field("postgres", description="Where crawl tasks are queued")
@@ -282,9 +297,10 @@ def settings_page() -> str:
         "|---|---|---|",
     ]
     # A base class's fields come first, but people look for the servers first.
-    fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in AgentSettings.model_fields)
+    later = (*UpkeepSettings.model_fields, *AgentSettings.model_fields)
+    fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in later)
     for name, field in fields:
-        default = "" if field.default is None else f"`{field.default}`"
+        default = "" if field.default in (None, "") else f"`{field.default}`"
         lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
     return "\n".join(lines) + "\n"
 

@@ -97,14 +97,21 @@ def _calm_storm(connection: Connection, settings: Settings, pool: agent_pool.Poo
     if pool.paused_until is not None:
         since = max(since, pool.paused_until)
     recent = agent_pool.read_recent_answers(connection, since)
-    if not rules.is_storm(agents=len(recent.agents), throttled=recent.throttled, answers=recent.answers):
+    level, pause = next_pause(rules, pool, asked)
+    # After a pause the first answer says whether it is over: no agent is to blame for another 429.
+    goes_on = level > 0 and recent.throttled == recent.answers
+    if not goes_on and not rules.is_storm(
+        agents=len(recent.agents),
+        throttled=recent.throttled,
+        answers=recent.answers,
+        in_a_row=recent.in_a_row,
+    ):
         return False
     locked = agents.lock_agents(connection, recent.agents, agent_rules(settings))
     caught = [agent for agent in locked if agent.status is AgentStatus.SUSPENDED]
     for agent in caught:
         agent.return_from_storm()
     agents.save_agents(connection, caught, None)
-    level, pause = next_pause(rules, pool, asked)
     agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
     return True
 

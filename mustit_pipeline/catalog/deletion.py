@@ -40,7 +40,9 @@ def judge_sweep(connection: Connection, stored: StoredExecution, *, hold_share: 
     vanished = stored.listed_count == 0 and found.live > 0
     if vanished or (found.live and absent / found.live > hold_share):
         deletions.hold(connection, seller_id, execution.id.value, found)
-        log.warning("deletions held", seller_id=seller_id, absent=absent, live=found.live)
+        log.warning(
+            "deletions held", seller_id=seller_id, execution_id=str(execution.id), absent=absent, live=found.live
+        )
         return SweepJudgement(found.live, absent, held=True, candidates=[])
     deletions.close_hold(connection, seller_id)
     gone = [*found.absent, *found.absent_unpublished]

@@ -17,7 +17,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
-from mustit_pipeline.store import agents, holds, outbox, schema
+from mustit_pipeline.store import agents, drift, holds, outbox, schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 KEY_SAMPLE = 200
@@ -101,6 +101,7 @@ def _database(settings: Settings, database: Database) -> Iterator[Finding]:
         yield _agents(settings, database)
         yield _outbox(database)
         yield _held_deletions(database)
+        yield _drift(database)
     yield _redis(settings)
     yield _daemon(settings)
 
@@ -174,6 +175,21 @@ def _held_deletions(database: Database) -> Finding:
         return Finding("held deletions", Health.OK, "none")
     of = ", ".join(f"{len(hold.item_nos)} of {hold.seller_id}" for hold in found.rows) + (" …" if found.more else "")
     return Finding("held deletions", Health.WARNING, of, "See `mustit deletions list`, then approve or reject.")
+
+
+def _drift(database: Database) -> Finding:
+    """Whether the marketplace's bodies are still what the parser was written for."""
+    with database.reading() as connection:
+        fields = drift.count_open(connection)
+    if not fields:
+        return Finding("schema drift", Health.OK, "none")
+    changed = "1 field has" if fields == 1 else f"{fields} fields have"
+    return Finding(
+        "schema drift",
+        Health.WARNING,
+        f"{changed} changed in the marketplace's bodies",
+        "See `mustit drift list`, then `mustit drift accept PATH` for what is harmless.",
+    )
 
 
 def _redis(settings: Settings) -> Finding:

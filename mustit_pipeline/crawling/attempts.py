@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mustit_pipeline.agents.pool import Booking
@@ -10,25 +11,37 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.failures import WRONG_SELLER, FetchError, NotFoundAnswer
+from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, FetchError, NotFoundAnswer
+from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
-from mustit_pipeline.store.tasks import LeasedTask
+from mustit_pipeline.store.leases import LeasedTask
 
 
 class Attempts:
     """Makes attempts for one worker; never raises for what the marketplace does."""
 
-    def __init__(self, fetcher: Fetcher, *, retry_base_seconds: float, longest_backoff_seconds: float) -> None:
+    def __init__(
+        self, fetcher: Fetcher, *, retry_base_seconds: float, longest_backoff_seconds: float, blocked: FieldPaths
+    ) -> None:
         self._fetcher = fetcher
         self._retry_base = retry_base_seconds
+        self._blocked = blocked
         self._longest_backoff = longest_backoff_seconds
 
     async def make(self, leased: LeasedTask, booking: Booking, calls: RequestCounter) -> TaskResult:
         """Fetch one task's body and move the task to where that leaves it; `calls` counts what that took."""
+        drift: list[Deviation] = []
+        result = await self._make(leased, booking, calls, drift)
+        return replace(result, drift=tuple(drift)) if drift else result
+
+    async def _make(
+        self, leased: LeasedTask, booking: Booking, calls: RequestCounter, drift: list[Deviation]
+    ) -> TaskResult:
         task = leased.task
         try:
-            fetched = await self._fetcher.fetch(task.request_url, _reader(leased), calls, booking)
+            fetched = await self._fetcher.fetch(task.request_url, _reader(leased, drift), calls, booking)
         except NotFoundAnswer as error:
             if leased.probe:
                 task.complete(utc_now())
@@ -38,6 +51,10 @@ class Attempts:
             return TaskResult(leased, calls, handed_back=True)
         except FetchError as error:
             return self._failed(leased, calls, error.code, error.english, permanent=not error.transient)
+        blocked = next((seen for seen in drift if self._blocked.include(seen.path)), None)
+        if blocked is not None:
+            # The agent did well, and asking again would bring the same.
+            return self._failed(leased, calls, BLOCKED_DRIFT, _said(blocked), permanent=True)
         value: Any = fetched.value
         if task.task_type is TaskType.PRODUCT_DETAIL and value.seller_id != task.seller_id.value:
             if leased.probe:
@@ -62,12 +79,18 @@ class Attempts:
         return TaskResult(leased, calls, delay=delay)
 
 
-def _reader(leased: LeasedTask) -> Callable[[bytes], Any]:
+def _said(drift: Deviation) -> str:
+    became = {DriftKind.NEW: f"is new ({drift.observed})", DriftKind.MISSING: "is missing"}
+    how = became.get(drift.kind, f"is {drift.observed}, not {drift.expected}")
+    return f"{drift.path} {how}, and MUSTIT_DRIFT_BLOCK blocks it"
+
+
+def _reader(leased: LeasedTask, drift: list[Deviation]) -> Callable[[bytes], Any]:
     """How the body of a task is read; what cannot be read is a failed fetch."""
     task = leased.task
     item_no = None if task.item_no is None else task.item_no.value
     if task.task_type is TaskType.MINISHOP:
-        return parse_listing
+        return lambda body: parse_listing(body, drift)
     if task.task_type is TaskType.PRODUCT_DETAIL:
-        return lambda body: parse_detail(body, item_no=item_no)
-    return lambda body: parse_options(body, item_no=item_no)
+        return lambda body: parse_detail(body, item_no, drift)
+    return lambda body: parse_options(body, item_no, drift)

@@ -5,6 +5,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
@@ -27,6 +29,8 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import executions, products, sellers, task_counts, tasks
 from mustit_pipeline.store.database import Database, addresses
 from mustit_pipeline.store.executions import StoredExecution
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,14 @@ class Crawl:
             status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
             executions.set_sweep(connection, stored.home.execution_id, status)
             if not whole:
+                log.warning(
+                    "listing seen in part: it says nothing about what is gone",
+                    seller_id=stored.home.seller_id,
+                    execution_id=str(stored.execution.id),
+                    seen=seen,
+                    listed=stored.listed_count,
+                    failed_pages=pages.failed,
+                )
                 return None
             judgement = judge_sweep(
                 connection,

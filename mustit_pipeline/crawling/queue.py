@@ -10,10 +10,10 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import recovery
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, task_counts, tasks
+from mustit_pipeline.store import executions, leases, task_counts
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.tasks import LeasedTask
+from mustit_pipeline.store.leases import LeasedTask
 
 # How often a worker without work looks for some; nobody tells it.
 LOOK_SECONDS = 1.0
@@ -27,7 +27,7 @@ class TaskQueue(Protocol):
         """The next tasks, most urgent first."""
         ...
 
-    def renew(self, leases: Sequence[LeasedTask]) -> None:
+    def renew(self, held: Sequence[LeasedTask]) -> None:
         """Keep leases alive."""
         ...
 
@@ -44,9 +44,9 @@ class _PostgresQueue:
         self._settings = settings
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
-    def renew(self, leases: Sequence[LeasedTask]) -> None:
+    def renew(self, held: Sequence[LeasedTask]) -> None:
         with self._database.transaction() as connection:
-            tasks.heartbeat(connection, leases, self._settings.lease_seconds)
+            leases.heartbeat(connection, held, self._settings.lease_seconds)
 
 
 class ExecutionQueue(_PostgresQueue):
@@ -61,7 +61,7 @@ class ExecutionQueue(_PostgresQueue):
 
     def claim(self, limit: int) -> list[LeasedTask]:
         with self._database.transaction() as connection:
-            return tasks.claim(
+            return leases.claim(
                 connection,
                 self._stored.home,
                 self._types,
@@ -88,7 +88,7 @@ class SharedQueue(_PostgresQueue):
 
     def claim(self, limit: int) -> list[LeasedTask]:
         with self._database.transaction() as connection:
-            return tasks.claim_any(
+            return leases.claim_any(
                 connection,
                 owner=self._owner,
                 limit=limit,

@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import tasks
+from mustit_pipeline.store import leases
 from mustit_pipeline.store.database import Database
 
 BATCH = 500
@@ -15,7 +15,7 @@ def release_expired(database: Database, settings: Settings, now: datetime, *, ex
     released = 0
     while True:
         with database.transaction() as connection:
-            expired = tasks.take_expired(
+            expired = leases.take_expired(
                 connection,
                 limit=BATCH,
                 max_retries=settings.task_max_retries,
@@ -24,7 +24,7 @@ def release_expired(database: Database, settings: Settings, now: datetime, *, ex
             )
             for leased in expired:
                 leased.task.release(now)
-            tasks.save(connection, [(leased, 0.0) for leased in expired])
+            leases.save(connection, [(leased, 0.0) for leased in expired])
         released += len(expired)
         if len(expired) < BATCH:
             return released

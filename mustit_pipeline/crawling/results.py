@@ -11,15 +11,17 @@ from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.canonical import Content
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_limit
+from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingPage
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, products, raw, tasks
+from mustit_pipeline.store import drift, executions, leases, products, raw, tasks
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.leases import LeasedTask
 from mustit_pipeline.store.raw import NewRaw
-from mustit_pipeline.store.tasks import LeasedTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class TaskResult:
     gone: bool = False
     delay: float = 0.0
     handed_back: bool = False
+    drift: tuple[Deviation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +68,25 @@ class ResultStore:
 
     def store(self, results: Sequence[TaskResult]) -> StoredOutcome:
         """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all."""
-        tried = [result for result in results if not result.handed_back]
+        newest = _newest(results)
+        tried = [result for result in newest if not result.handed_back]
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
-            raw.add(connection, [_raw(result, result.body) for result in tried if result.body is not None])
+            bodies = [_raw(result, result.body) for result in tried if result.body is not None]
+            raw.add(connection, bodies)
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
             homes = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
-            tasks.hand_back(connection, [result.leased for result in results if result.handed_back])
-            ours = tasks.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
+            leases.hand_back(connection, [result.leased for result in newest if result.handed_back])
+            ours = leases.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
             kept = [result for result in tried if result.leased.task.id.value in ours]
-            lost = [result for result in tried if result.leased.task.id.value not in ours]
-            raw.take_back(connection, [(result.leased.home.seller_id, result.leased.task.id.value) for result in lost])
+            raw.take_back(connection, [body for body in bodies if body.task_id not in ours])
             for current in homes:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
+            drift.record(connection, [seen for result in kept for seen in _sightings(result)])
         return StoredOutcome(
             completed=sum(result.leased.task.status is TaskStatus.COMPLETED for result in kept),
             failed=sum(result.leased.task.status is TaskStatus.FAILED for result in kept),
-            lost=len(lost),
+            lost=len(tried) - len(kept) + len(results) - len(newest),
         )
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
@@ -114,6 +119,15 @@ class ResultStore:
             tasks.add(connection, home, plan_products(self._endpoints, {item: versions[item] for item in wanted}))
 
 
+def _newest(results: Sequence[TaskResult]) -> list[TaskResult]:
+    """A worker that lost a lease may hold the same task under its next one: only that can still be ours."""
+    newest: dict[UUID, int] = {}
+    for result in results:
+        task_id = result.leased.task.id.value
+        newest[task_id] = max(result.leased.lease_no, newest.get(task_id, 0))
+    return [result for result in results if result.leased.lease_no == newest[result.leased.task.id.value]]
+
+
 def _calls(results: Sequence[TaskResult]) -> dict[UUID, tuple[int, int]]:
     """Requests and 429s by execution."""
     counted: dict[UUID, tuple[int, int]] = {}
@@ -122,6 +136,12 @@ def _calls(results: Sequence[TaskResult]) -> dict[UUID, tuple[int, int]]:
         requests, throttled = counted.get(execution_id, (0, 0))
         counted[execution_id] = (requests + result.calls.requests, throttled + result.calls.throttled)
     return counted
+
+
+def _sightings(result: TaskResult) -> list[Sighting]:
+    task, home = result.leased.task, result.leased.home
+    item_no = None if task.item_no is None else task.item_no.value
+    return [Sighting(home.seller_id, item_no, home.execution_id, deviation) for deviation in result.drift]
 
 
 def _raw(result: TaskResult, body: str) -> NewRaw:

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 async def serve(database: Database, settings: Settings, seconds: float, progress: Progress | None = None) -> None:
     """Work until time is up or this is cancelled; a database that goes away is waited for."""
-    loop = asyncio.get_running_loop()
+    loop, current = asyncio.get_running_loop(), asyncio.current_task()
     deadline = loop.time() + seconds
     failures = 0
     while loop.time() < deadline:
@@ -39,6 +39,9 @@ async def serve(database: Database, settings: Settings, seconds: float, progress
             failures = 1 if loop.time() - began > CALM_SECONDS else failures + 1
             pause = backoff_seconds(failures, 1.0, LONGEST_PAUSE_SECONDS, random.random())
             log.warning("PostgreSQL does not answer", error=type(error).__name__, again_in=round(pause, 1))
+            if current is not None and current.cancelling():
+                # It went away while somebody asked us to stop: there is nothing left to tidy.
+                raise asyncio.CancelledError from error
             await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
 
 

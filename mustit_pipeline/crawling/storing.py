@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from mustit_pipeline.crawling.results import ResultStore, TaskResult
-from mustit_pipeline.store.tasks import LeasedTask
+from mustit_pipeline.crawling.results import ResultStore, StoredOutcome, TaskResult
+from mustit_pipeline.store.leases import LeasedTask
 
 # Enough for a transaction; whatever gathers while all of them are under way goes with the next.
 BATCH = 40
@@ -41,7 +41,7 @@ class StoreRoom:
         self._news = news
         self._loop = asyncio.get_running_loop()
         self._waiting: list[TaskResult] = []
-        self._under_way: dict[asyncio.Task[None], list[TaskResult]] = {}
+        self._under_way: dict[asyncio.Task[StoredOutcome], list[TaskResult]] = {}
         self._began = self._loop.time()
 
     @property
@@ -72,30 +72,38 @@ class StoreRoom:
         return bool(ended)
 
     async def store_all(self) -> None:
-        """Everything, now."""
-        if self._waiting:
-            self._begin()
+        """Everything, now; a batch that could not be stored beside the fetching is tried once more with the rest."""
         if self._under_way:
             await asyncio.wait(self._under_way)
+        troubles: list[Exception] = []
         for storing in list(self._under_way):
+            stored = storing.exception() is None
+            try:
+                self._take_in(storing)
+            except Exception as error:
+                if stored:
+                    troubles.append(error)
+        if self._waiting:
+            storing = self._begin()
+            await asyncio.wait([storing])
             self._take_in(storing)
+        if troubles:
+            raise troubles[0]
 
-    def _begin(self) -> None:
+    def _begin(self) -> asyncio.Task[StoredOutcome]:
         self._began = self._loop.time()
         batch, self._waiting = self._waiting, []
-        storing = asyncio.create_task(self._store_batch(batch))
+        storing = asyncio.create_task(asyncio.to_thread(self._store.store, batch))
         self._under_way[storing] = batch
         storing.add_done_callback(lambda _: self._news.set())
+        return storing
 
-    def _take_in(self, storing: asyncio.Task[None]) -> None:
+    def _take_in(self, storing: asyncio.Task[StoredOutcome]) -> None:
         batch = self._under_way.pop(storing)
         if storing.exception() is not None:
             # Storing again is harmless: what was written is no longer leased.
             self._waiting = [*batch, *self._waiting]
-        storing.result()
-
-    async def _store_batch(self, batch: list[TaskResult]) -> None:
-        outcome = await asyncio.to_thread(self._store.store, batch)
+        outcome = storing.result()
         self._report.completed += outcome.completed
         self._report.failed += outcome.failed
         self._report.requests += sum(result.calls.requests for result in batch)

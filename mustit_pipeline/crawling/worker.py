@@ -17,9 +17,10 @@ from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
+from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.tasks import LeasedTask
+from mustit_pipeline.store.leases import LeasedTask
 
 # Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not.
 MOST_HELD = 200
@@ -74,6 +75,7 @@ class Worker:
             fetcher,
             retry_base_seconds=settings.retry_base_seconds,
             longest_backoff_seconds=settings.task_longest_backoff_seconds,
+            blocked=FieldPaths(settings.drift_block),
         )
         self.report = WorkReport()
         self._news = asyncio.Event()
@@ -86,6 +88,7 @@ class Worker:
         self._landed: list[asyncio.Task[TaskResult]] = []
         self._leasing: asyncio.Task[None] | None = None
         self._booking: asyncio.Task[None] | None = None
+        self._asked: list[asyncio.Task[Booking | Wait]] = []
         self._being_booked = 0
         # While no agent was free a moment ago, only a request that ended is a reason to ask again.
         self._none_free_until = 0.0
@@ -162,9 +165,11 @@ class Worker:
 
     async def _book(self, number: int) -> None:
         """Send a task with each of so many agents, or with those that are free."""
-        self._maybe_free = max(0, self._maybe_free - number)
+        # Whoever lands from now on may free an agent that this answer does not know of.
+        unasked, self._maybe_free = max(0, self._maybe_free - number), 0
+        self._asked = [asyncio.create_task(self._pool.acquire()) for _ in range(number)]
         try:
-            answers = await asyncio.gather(*(self._pool.acquire() for _ in range(number)), return_exceptions=True)
+            answers = await asyncio.gather(*self._asked, return_exceptions=True)
         finally:
             self._being_booked = 0
         bookings = deque(answer for answer in answers if isinstance(answer, Booking))
@@ -172,14 +177,14 @@ class Worker:
         while bookings and self._held and failed is None and not self._stopping:
             self._fly(self._held.popleft(), bookings.popleft())
             self._held_since = self._loop.time()
-        for booking in bookings:
-            await self._pool.settle(booking, Outcome.NOT_SENT)
+        await asyncio.gather(*(self._pool.settle(booking, Outcome.NOT_SENT) for booking in bookings))
         if failed is not None:
             raise failed
         waits = [answer.seconds for answer in answers if isinstance(answer, Wait)]
         if waits:
             self._none_free_until = self._loop.time() + min(*waits, LONGEST_SLEEP_SECONDS)
-            self._maybe_free = 0
+        else:
+            self._maybe_free += unasked
 
     def _fly(self, leased: LeasedTask, booking: Booking) -> None:
         flight = _Flight(leased)
@@ -200,10 +205,8 @@ class Worker:
     def _collect(self) -> None:
         """Take in what has ended since the last turn."""
         landed, self._landed = self._landed, []
-        for task in landed:
-            del self._flying[task]
         # Whatever broke one of them, the others' results are kept.
-        self._results.add([task.result() for task in landed if task.exception() is None])
+        self._results.add([_end(task, self._flying.pop(task)) for task in landed])
         for task in landed:
             task.result()
         if self._leasing is not None and self._leasing.done():
@@ -237,21 +240,17 @@ class Worker:
         """Take nothing new, let what is in flight end within the grace time, store it, and give the rest back."""
         self._stopping = True
         errands = [errand for errand in (self._leasing, self._booking) if errand is not None]
-        await asyncio.gather(*errands, return_exceptions=True)
+        if errands or self._flying:
+            await asyncio.wait([*errands, *self._flying], timeout=self._settings.grace_seconds)
+        # What is leased at this moment must be known, so that it can be given back: only bookings are broken off.
+        for task in (*self._asked, *self._flying):
+            task.cancel()
+        await asyncio.gather(*errands, *self._flying, return_exceptions=True)
+        flying, self._flying = self._flying, {}
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()
-        flying, self._flying = self._flying, {}
-        if flying:
-            _, late = await asyncio.wait(flying, timeout=self._settings.grace_seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-            for task in late:
-                flying[task].leased.task.release(utc_now())
-                self._results.add([TaskResult(flying[task].leased, calls=flying[task].calls)])
-            # Whatever broke one of them, the others' results are stored first.
-            whole = [task for task in flying if task not in late and task.exception() is None]
-            self._results.add([task.result() for task in whole])
+        # Whatever broke one of them, the others' results are stored first.
+        self._results.add([_end(task, flight) for task, flight in flying.items()])
         await self._results.store_all()
         for task in flying:
             if not task.cancelled():
@@ -269,3 +268,11 @@ class Worker:
                 except Exception as error:
                     # The next beat may come through; without one the leases end, and the work is somebody else's.
                     log.warning("leases could not be renewed", error=type(error).__name__)
+
+
+def _end(task: asyncio.Task[TaskResult], flight: _Flight) -> TaskResult:
+    """What a flight brought; one that was broken off gives its task back."""
+    if not task.cancelled() and task.exception() is None:
+        return task.result()
+    flight.leased.task.release(utc_now())
+    return TaskResult(flight.leased, calls=flight.calls)

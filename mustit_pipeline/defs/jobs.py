@@ -4,7 +4,7 @@ import dagster as dg
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.presence import busy_sellers, take_census
+from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.scheduling.recovery import recover
@@ -15,6 +15,13 @@ crawl_seller = dg.define_asset_job(
     "crawl_seller",
     selection=dg.AssetSelection.assets(*CRAWL_ASSETS),
     description="One slice of one seller's crawl: sweep the listing, fetch products, write change sets.",
+    executor_def=dg.in_process_executor,
+)
+
+measure_days = dg.define_asset_job(
+    MEASURING_JOB,
+    selection=dg.AssetSelection.assets("daily_crawl_metrics"),
+    description="The numbers of one day in Seoul, of every seller.",
     executor_def=dg.in_process_executor,
 )
 

@@ -1,12 +1,16 @@
 """What is written next to assets and materializations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.store import fingerprints
+from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.fingerprints import Fingerprints
+from mustit_pipeline.store.largest_changes import PriceMove
 
 OWNERS = ["team:data-engineering"]
 
@@ -21,6 +25,30 @@ def columns(**described: tuple[str, str]) -> Mapping[str, Any]:
     return {"dagster/column_schema": schema}
 
 
+def lineage(**sources: str) -> Mapping[str, Any]:
+    """Where the columns of a materialization come from: name="asset.column", several separated by blanks."""
+    found = {
+        name: [dg.TableColumnDep(*source.split(".", 1)) for source in text.split()] for name, text in sources.items()
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(found)}
+
+
+def content_of(database: Database, seller_id: str) -> Fingerprints:
+    """What the seller's tables hold now; a data version is made of it, so that what is unchanged shows as such."""
+    with database.reading() as connection:
+        return fingerprints.fingerprints(connection, seller_id)
+
+
+def moves_table(moves: Sequence[PriceMove]) -> dg.MetadataValue:
+    """The largest changes of prices, as a table for people."""
+    lines = ["| item | version | price | old | new | % |", "|---|---|---|---:|---:|---:|"]
+    lines += [
+        f"| {one.item_no} | {one.version} | {one.field} | {one.old:,} | {one.new:,} | {one.percent:+.1f} |"
+        for one in moves
+    ]
+    return dg.MetadataValue.md("\n".join(lines))
+
+
 def work_metadata(report: WorkReport, stored: StoredExecution) -> dict[str, Any]:
     """What a stretch of work came to, as numbers that plot over time."""
     return {
@@ -29,6 +57,7 @@ def work_metadata(report: WorkReport, stored: StoredExecution) -> dict[str, Any]
         "failed": report.failed,
         "requests": report.requests,
         "throttled": report.throttled,
+        "drifted_fields": len(stored.drift),
         "remaining": report.remaining,
         "progress_percent": round(stored.execution.progress_rate, 2),
         "success_percent": round(stored.execution.success_rate, 2),

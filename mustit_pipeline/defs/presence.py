@@ -24,6 +24,9 @@ UNFINISHED = [
 GRACE_SECONDS = 60.0
 SETTLE_SECONDS = 1.0
 PARTITION_TAG = "dagster/partition"
+# The one asset that is cut by day: a run of it has a partition, but no seller.
+MEASURING_JOB = "measure_days"
+BY_DAY = frozenset({dg.AssetKey("daily_crawl_metrics")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,12 @@ def unfinished_runs(
 
 def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
     """Sellers that some unfinished run belongs to."""
-    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags}
+    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags and not _measures(run)}
+
+
+def _measures(run: dg.DagsterRun) -> bool:
+    """Whether a run, or one of a backfill of days, keeps no seller busy."""
+    return run.job_name == MEASURING_JOB or run.asset_selection == BY_DAY
 
 
 def take_census(instance: dg.DagsterInstance, database: Database, *, grace_seconds: float = GRACE_SECONDS) -> Census:

@@ -1,18 +1,26 @@
 """What runs by the clock."""
 
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
 import dagster as dg
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.defs.jobs import recover_stuck_work, relay_product_outbox
+from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
+from mustit_pipeline.defs.maintenance import maintain_storage
+from mustit_pipeline.defs.partitions import FIRST_DAY
 from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import slice_requests
+from mustit_pipeline.scheduling.metrics import SEOUL, days_to_compute
 from mustit_pipeline.scheduling.recovery import find_stuck
+from mustit_pipeline.scheduling.refresh import next_refreshes
 
 relay_every_5_minutes = dg.ScheduleDefinition(
     name="relay_every_5_minutes",
     job=relay_product_outbox,
     cron_schedule="*/5 * * * *",
-    execution_timezone="Asia/Seoul",
+    execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Sends waiting product events even if the sensor is off.",
 )
@@ -21,7 +29,7 @@ relay_every_5_minutes = dg.ScheduleDefinition(
 @dg.schedule(
     job=recover_stuck_work,
     cron_schedule="* * * * *",
-    execution_timezone="Asia/Seoul",
+    execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Recovers what somebody left behind; starts no run while nothing is stuck.",
 )
@@ -34,3 +42,50 @@ def recover_every_minute(context: dg.ScheduleEvaluationContext, pipeline: Pipeli
         return dg.SkipReason("nothing is stuck")
     context.log.info(f"stuck: {found}")
     return dg.RunRequest()
+
+
+@dg.schedule(
+    job=measure_days,
+    cron_schedule="10 0 * * *",
+    execution_timezone=SEOUL,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Computes yesterday's metrics, and again those of earlier days whose crawls have gone on since.",
+)
+def daily_metrics(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> list[dg.RunRequest]:
+    # The daemon tells the time in the schedule's own zone, a tick from the UI in whichever it likes.
+    tick = context.scheduled_execution_time.astimezone(ZoneInfo(SEOUL))
+    computed = [day.isoformat() for day in days_to_compute(pipeline.database, tick)]
+    return [dg.RunRequest(run_key=f"{day}:{tick:%Y-%m-%d}", partition_key=day) for day in computed if day >= FIRST_DAY]
+
+
+nightly_maintenance = dg.ScheduleDefinition(
+    name="nightly_maintenance",
+    job=maintain_storage,
+    cron_schedule="30 3 * * *",
+    execution_timezone=SEOUL,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Months ahead, retention, and Dagster's own history, while Seoul sleeps.",
+)
+
+
+@dg.schedule(
+    job=crawl_seller,
+    cron_schedule="0 * * * *",
+    execution_timezone=SEOUL,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Refetches everything of sellers whose last full refresh is a week old, as slots are free.",
+)
+def weekly_full_refresh(
+    context: dg.ScheduleEvaluationContext, pipeline: Pipeline
+) -> list[dg.RunRequest] | dg.SkipReason:
+    busy = busy_sellers(unfinished_runs(context.instance, pipeline.database))
+    slots = pipeline.settings.crawls_at_once
+    now = context.scheduled_execution_time.astimezone(UTC)
+    found = next_refreshes(pipeline.database, pipeline.settings, busy=busy, free=slots - len(busy), now=now)
+    if found.slices:
+        context.log.info(f"{len(found.slices)} full refreshes started; {found.waiting} sellers wait for a free slot")
+        return slice_requests(context.instance, found.slices)
+    if found.waiting:
+        return dg.SkipReason(f"all {slots} crawl slots are busy; {found.waiting} sellers wait for a full refresh")
+    age = pipeline.settings.full_refresh_days
+    return dg.SkipReason(f"every active seller is being crawled or had a full refresh within {age:g} days")

@@ -11,7 +11,7 @@ from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import EXECUTION_TAG
+from mustit_pipeline.defs.slices import slice_requests
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, sellers
@@ -76,20 +76,7 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
         return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running{rest}")
     if resting:
         context.log.warning(f"{len(slices)} slices requested{rest}")
-    known = set(context.instance.get_dynamic_partitions(SELLERS))
-    missing = [entry.seller_id for entry in slices if entry.seller_id not in known]
-    if missing:
-        context.instance.add_dynamic_partitions(SELLERS, missing)
-    return dg.SensorResult(
-        run_requests=[
-            dg.RunRequest(
-                run_key=entry.key,
-                partition_key=entry.seller_id,
-                tags={EXECUTION_TAG: str(entry.execution_id), "mustit/slice": str(entry.slice_no)},
-            )
-            for entry in slices
-        ]
-    )
+    return dg.SensorResult(run_requests=slice_requests(context.instance, slices))
 
 
 @dg.sensor(

@@ -1,6 +1,7 @@
 """How a run finds the crawl that it works on, and how much of its slice is left."""
 
 import time
+from collections.abc import Sequence
 
 import dagster as dg
 from pydantic import Field
@@ -8,10 +9,12 @@ from pydantic import Field
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
+from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.scheduling.due import DueSlice
 from mustit_pipeline.store.executions import StoredExecution
 
 EXECUTION_TAG = "mustit/execution"
@@ -81,3 +84,19 @@ def seconds_left(context: dg.AssetExecutionContext, pipeline: Pipeline) -> float
     record = context.instance.get_run_record_by_id(context.run.run_id)
     started = record.start_time if record is not None and record.start_time is not None else time.time()
     return max(0.0, pipeline.settings.crawl_slice_seconds - (time.time() - started))
+
+
+def slice_requests(instance: dg.DagsterInstance, slices: Sequence[DueSlice]) -> list[dg.RunRequest]:
+    """A run for each slice, after its seller has become a partition."""
+    known = set(instance.get_dynamic_partitions(SELLERS))
+    missing = [entry.seller_id for entry in slices if entry.seller_id not in known]
+    if missing:
+        instance.add_dynamic_partitions(SELLERS, missing)
+    return [
+        dg.RunRequest(
+            run_key=entry.key,
+            partition_key=entry.seller_id,
+            tags={EXECUTION_TAG: str(entry.execution_id), "mustit/slice": str(entry.slice_no)},
+        )
+        for entry in slices
+    ]

@@ -10,7 +10,7 @@ import aiohttp
 import httpx
 import httpx_aiohttp
 
-from mustit_pipeline.marketplace.parsing import safe_excerpt
+from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.settings import Settings, SettingsError
 
 # Each read has its own time, so an answer that arrives byte by byte would never end.

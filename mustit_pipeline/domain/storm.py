@@ -19,9 +19,13 @@ class StormRules:
     longest_pause_seconds: float = limits.STORM_LONGEST_PAUSE_SECONDS
     calm_seconds: float = limits.STORM_CALM_SECONDS
 
-    def is_storm(self, *, agents: int, throttled: int, answers: int) -> bool:
-        """Whether so many different agents were throttled, and so many of the last answers, that it is the host."""
-        return agents >= self.agents and throttled >= self.share * answers
+    def is_storm(self, *, agents: int, throttled: int, answers: int, in_a_row: int = 0) -> bool:
+        """Whether so many different agents were throttled, and so many of the last answers, that it is the host.
+
+        Twice as many agents in a row, and no good answer in between, are enough: after a fast start the good answers
+        of the last seconds would outnumber every 429 that the pool can get, and it would be burnt, agent by agent.
+        """
+        return agents >= self.agents and (throttled >= self.share * answers or in_a_row >= 2 * self.agents)
 
     def next_level(self, level: int, *, last_pause: float, since_pause: float) -> int:
         """The level after a pause: one higher unless the host was calm for long enough since."""

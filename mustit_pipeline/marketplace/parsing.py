@@ -1,12 +1,14 @@
 """The marketplace's three bodies, from untrusted bytes to typed values; whatever is wrong is a MalformedBody."""
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import orjson
 
+from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.marketplace.excerpt import safe_excerpt
+from mustit_pipeline.marketplace.expected import examine
 from mustit_pipeline.marketplace.fields import (
     WrongValue,
     code,
@@ -34,43 +36,41 @@ from mustit_pipeline.marketplace.models import (
 T = TypeVar("T")
 
 _KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
-_NAMED_SECRET = re.compile(
-    r"""(?i)((?:token|authorization|cookie|nid|mustit_uid)["']?\s*[:=]\s*["']?|bearer\s+)[^"'<;,}&]+"""
-)
-_USER_AGENT = re.compile(r"""Mozilla/[^"'<]+""")
-_OPAQUE_RUN = re.compile(r"[A-Za-z0-9_+=~.-]{32,}")
 
 
-def parse_listing(body: bytes) -> ListingPage:
+def parse_listing(body: bytes, drift: list[Deviation] | None = None) -> ListingPage:
     """One listing page; an item that cannot be read is skipped and counted, the rest is kept."""
-    return _parse("listing", body, _listing)
+    return _parse("listing", body, _listing, drift)
 
 
-def parse_detail(body: bytes, item_no: int | None = None) -> ProductDetail:
+def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
     """A product's detail, which must be about `item_no` where that is given."""
-    return _parse("detail", body, lambda document: _detail(document, item_no))
+    return _parse("detail", body, lambda document: _detail(document, item_no), drift)
 
 
-def parse_options(body: bytes, item_no: int | None = None) -> tuple[ProductOption, ...]:
+def parse_options(
+    body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None
+) -> tuple[ProductOption, ...]:
     """A product's options, all of one product (`item_no` where that is given); none is a valid answer."""
-    return _parse("options", body, lambda document: _options(document, item_no))
+    return _parse("options", body, lambda document: _options(document, item_no), drift)
 
 
-def safe_excerpt(body: bytes) -> str:
-    """The start of a body for people: one line, nothing unprintable, nothing that looks like a secret."""
-    start = body[:800].decode("utf-8", "replace")
-    line = " ".join("".join(char if char.isprintable() else " " for char in start).split())
-    line = _NAMED_SECRET.sub(r"\1…", _USER_AGENT.sub("…", line))
-    return _OPAQUE_RUN.sub("…", line)[:200]
-
-
-def _parse(source: str, body: bytes, read: Callable[[Any], T]) -> T:
+def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Deviation] | None) -> T:
+    """What a body says; how it differs from what it was goes to `drift`, also where it cannot be read."""
+    document = None
     try:
-        return read(orjson.loads(body))
+        document = orjson.loads(body)
+        value = read(document)
     except orjson.JSONDecodeError as error:
         reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
     except WrongValue as error:
         reason = str(error)
+        if drift is not None:
+            drift += examine(source, document, closely=True)
+    else:
+        if drift is not None:
+            drift += examine(source, document, closely=isinstance(value, ListingPage) and value.skipped > 0)
+        return value
     raise MalformedBody(source, reason, safe_excerpt(body))
 
 

@@ -1,7 +1,11 @@
 """What the marketplace saw, which is what decides whether a crawler kept the rules."""
 
-from collections import Counter, defaultdict
+import time
+from collections import Counter, defaultdict, deque
 from typing import Any
+
+# Enough for the longest fault scenario; a benchmark's half a million would only cost memory.
+_REMEMBERED_ARRIVALS = 100_000
 
 
 class AgentAudit:
@@ -60,6 +64,7 @@ class Audit:
         self._faults: Counter[str] = Counter()
         self._urls: Counter[str] = Counter()
         self._without_cookies = 0
+        self._arrivals: deque[float] = deque(maxlen=_REMEMBERED_ARRIVALS)
 
     def agent(self, name: str) -> AgentAudit:
         """The record of that agent."""
@@ -78,6 +83,7 @@ class Audit:
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
         self._by_endpoint[endpoint] += 1
         self._urls[url] += 1
+        self._arrivals.append(time.time())
 
     def counted(self, agent: str, now: float, in_window: int, *, cookies: bool) -> None:
         """The request counts in the agent's limits."""
@@ -115,6 +121,11 @@ class Audit:
         """How often each address was asked for."""
         return dict(self._urls)
 
+    @property
+    def arrivals(self) -> list[float]:
+        """When requests came, as seconds since the epoch: a caller on this host has the same clock."""
+        return list(self._arrivals)
+
     def as_json(self) -> dict[str, Any]:
         """The whole record."""
         agents = self._agents.values()
@@ -125,6 +136,7 @@ class Audit:
             "byEndpoint": dict(self._by_endpoint),
             "statuses": {endpoint: dict(counts) for endpoint, counts in self._statuses.items()},
             "maxInWindow": max((agent.most_in_window for agent in agents), default=0),
+            "inFlight": self._in_flight,
             "maxInFlight": self._most_in_flight,
             "maxInFlightPerAgent": max((agent.most_in_flight for agent in agents), default=0),
             "limit429": self._limit_429.total(),

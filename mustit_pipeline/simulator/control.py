@@ -75,7 +75,7 @@ class _Control:
         self._client.close()
 
     def fault(self, kind: str, endpoint: str = "any", **options: Any) -> int:
-        """Switch a fault on: share, agents, count, sellerId, itemNo, retryAfter, seconds, status; returns its id."""
+        """Switch one on (share, agents, count, sellerId, itemNo, pageNo, retryAfter, seconds, status); its id."""
         return self._call("POST", "faults", {"kind": kind, "endpoint": endpoint, **options})["id"]
 
     def faults(self) -> list[Data]:
@@ -162,6 +162,10 @@ class MarketplaceControl(_Control):
     def requested_urls(self) -> dict[str, int]:
         """How often each address was asked for since the last reset."""
         return self._call("GET", "audit/urls")
+
+    def arrivals(self) -> list[float]:
+        """When the latest requests came, sessions included, in seconds since the epoch; oldest first."""
+        return self._call("GET", "audit/arrivals")
 
     def _action(self, name: str, body: Mapping[str, Any]) -> Any:
         return self._call("POST", f"products/{name}", body)

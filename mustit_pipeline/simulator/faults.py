@@ -20,22 +20,33 @@ class Fault:
     count: int | None
     seller_id: str | None
     item_no: int | None
+    page_no: int | None
     retry_after: str | None
     seconds: float
     status: int
     until: float | None
 
-    def concerns(self, endpoint: str, agent: str, seller_id: str | None, item_no: int | None, seed: int) -> bool:
+    def concerns(self, met: "Met", seed: int) -> bool:
         """Whether such a request is in its reach, before the share is looked at."""
-        if self.endpoint not in ("any", endpoint) and not (self.endpoint == "api" and endpoint != "session"):
+        if self.endpoint not in ("any", met.endpoint) and not (self.endpoint == "api" and met.endpoint != "session"):
             return False
-        if self.seller_id is not None and self.seller_id != seller_id:
-            return False
-        if self.item_no is not None and self.item_no != item_no:
+        wanted = ((self.seller_id, met.seller_id), (self.item_no, met.item_no), (self.page_no, met.page_no))
+        if any(one is not None and one != other for one, other in wanted):
             return False
         if isinstance(self.agents, frozenset):
-            return agent in self.agents
-        return self.agents is None or fraction(seed, self.id, agent) < self.agents
+            return met.agent in self.agents
+        return self.agents is None or fraction(seed, self.id, met.agent) < self.agents
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What a fault may look at in a request."""
+
+    endpoint: str
+    agent: str
+    seller_id: str | None
+    item_no: int | None
+    page_no: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,7 @@ class FaultSwitch:
             count=fields.optional_integer("count", minimum=1),
             seller_id=fields.text("sellerId", required=False),
             item_no=fields.optional_integer("itemNo", minimum=1),
+            page_no=fields.optional_integer("pageNo", minimum=0),
             retry_after=_retry_after(fields),
             seconds=seconds,
             status=fields.integer("status", minimum=400, maximum=599, default=default.status),
@@ -101,8 +113,18 @@ class FaultSwitch:
             return True
         return self._on.pop(fault_id, None) is not None
 
-    def choose(self, endpoint: str, agent: str, seller_id: str | None, item_no: int | None, now: float) -> Fault | None:
+    def choose(
+        self,
+        endpoint: str,
+        agent: str,
+        seller_id: str | None,
+        item_no: int | None,
+        now: float,
+        *,
+        page_no: int | None = None,
+    ) -> Fault | None:
         """The fault that this request meets, if any."""
+        met = Met(endpoint, agent, seller_id, item_no, page_no)
         for fault in self._on.values():
             if fault.until is not None and now >= fault.until:
                 continue
@@ -110,7 +132,7 @@ class FaultSwitch:
                 continue
             if fault.count is not None and self._used[fault.id] >= fault.count:
                 continue
-            if fault.concerns(endpoint, agent, seller_id, item_no, self._seed) and self._hits(fault):
+            if fault.concerns(met, self._seed) and self._hits(fault):
                 self._used[fault.id] += 1
                 return fault
         return None
@@ -127,6 +149,7 @@ class FaultSwitch:
                 "count": fault.count,
                 "sellerId": fault.seller_id,
                 "itemNo": fault.item_no,
+                "pageNo": fault.page_no,
                 "retryAfter": fault.retry_after,
                 "seconds": fault.seconds,
                 "status": fault.status or None,

@@ -113,7 +113,8 @@ class Marketplace:
                 self.audit.over_limit(agent, refusal.cause)
                 retry = ("Retry-After", str(refusal.retry_after))
                 return error_answer(429, f"too many requests ({refusal.cause})", retry).response()
-        fault = self.faults.choose(call.endpoint, agent, call.seller_id, call.item_no, now)
+        page_no = call.page_no + self.settings.first_page_no if call.endpoint == "listing" else None
+        fault = self.faults.choose(call.endpoint, agent, call.seller_id, call.item_no, now, page_no=page_no)
         if self.settings.latency_ms:
             await asyncio.sleep(self.settings.latency_ms / 1000)
         if call.endpoint == "listing":
@@ -166,11 +167,11 @@ class Marketplace:
         if fault == "count_zero":
             return Answer(200, listing_body(0, (), noise))
         asked = call.seller_id or ""
-        shown = self._another_seller(asked) if fault == "wrong_seller" else asked
-        seller = self.world.sellers.get(shown)
+        seller = self.world.sellers.get(self._another_seller(asked) if fault == "wrong_seller" else asked)
         if seller is None:
             return Answer(200, listing_body(0, (), noise))
-        products = [self.world.product(n) for n in seller.page(call.page_no * call.page_size, call.page_size)]
+        shown = [] if fault == "empty_page" else seller.page(call.page_no * call.page_size, call.page_size)
+        products = [self.world.product(number) for number in shown]
         answer = Answer(200, listing_body(len(seller.order), products, noise))
         self._shift_if_due(asked)
         return answer

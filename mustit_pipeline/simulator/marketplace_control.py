@@ -60,6 +60,8 @@ def _audit(audit: Audit, method: str, path: Sequence[str]) -> Payload:
             return audit.as_json()
         case ("GET", "urls"):
             return audit.urls
+        case ("GET", "arrivals"):
+            return audit.arrivals
         case ("POST", "reset"):
             audit.reset()
             return {}

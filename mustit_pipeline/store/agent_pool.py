@@ -30,11 +30,12 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class RecentAnswers:
-    """Answers of the last seconds: all of them, the 429s, and the agents that got one."""
+    """Answers of the last seconds: all, the 429s, the agents that got one, and how many of them since a good one."""
 
     answers: int
     throttled: int
     agents: frozenset[UUID]
+    in_a_row: int
 
 
 _POOL = (
@@ -113,12 +114,15 @@ def read_recent_answers(connection: Connection, since: datetime) -> RecentAnswer
     row = connection.execute(
         text("""
             SELECT count(*) AS answers, count(*) FILTER (WHERE throttled) AS throttled,
-                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled), '{}') AS agents
-            FROM agent_bookings WHERE ends_at > :since AND answered_at IS NOT NULL
+                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled), '{}') AS agents,
+                   count(DISTINCT agent_id) FILTER (WHERE throttled AND (good_at IS NULL OR ends_at > good_at))
+                       AS in_a_row
+            FROM (SELECT agent_id, throttled, ends_at, max(ends_at) FILTER (WHERE NOT throttled) OVER () AS good_at
+                  FROM agent_bookings WHERE ends_at > :since AND answered_at IS NOT NULL) AS recent
         """),
         {"since": since},
     ).one()
-    return RecentAnswers(row.answers, row.throttled, frozenset(row.agents))
+    return RecentAnswers(row.answers, row.throttled, frozenset(row.agents), row.in_a_row)
 
 
 def lock_counter(connection: Connection) -> PoolRow:

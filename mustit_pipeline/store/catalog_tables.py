@@ -10,6 +10,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    PrimaryKeyConstraint,
     SmallInteger,
     Table,
     Text,
@@ -20,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from mustit_pipeline.domain.drift import DriftKind
 from mustit_pipeline.domain.states import (
     LifeCycle,
     OutboxStatus,
@@ -197,6 +199,26 @@ deletion_holds = Table(
     timestamp("closed_at", nullable=True),
     CheckConstraint("status IN ('OPEN', 'APPROVED', 'REJECTED', 'CLOSED')", name="status_known"),
     Index("uq_deletion_holds_one_open_per_seller", "seller_id", unique=True, postgresql_where=text("status = 'OPEN'")),
+)
+
+# Fields of the marketplace's bodies that are not as they were.
+schema_drift = Table(
+    "schema_drift",
+    metadata,
+    Column("path", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("observed", Text, nullable=False),
+    Column("expected", Text, nullable=False),
+    Column("sample", Text, nullable=False),
+    # Bodies, and the last of them.
+    Column("count", BigInteger, nullable=False),
+    Column("seller_id", Text, nullable=False),
+    Column("item_no", BigInteger),
+    timestamp("first_seen_at", default=True),
+    timestamp("last_seen_at", default=True),
+    timestamp("accepted_at", nullable=True),
+    PrimaryKeyConstraint("path", "kind", "observed"),
+    one_of("kind", DriftKind),
 )
 
 circuit_breakers = Table(

@@ -30,6 +30,8 @@ class StoredExecution:
     sweep_status: SweepStatus
     slice_no: int
     updated_at: datetime
+    # Paths of the fields in which its bodies differed from what they were.
+    drift: tuple[str, ...]
 
     @property
     def is_planned(self) -> bool:
@@ -242,4 +244,5 @@ def _stored(row: Row[tuple[object, ...]]) -> StoredExecution:
         SweepStatus(row.sweep_status),
         row.slice_no,
         row.updated_at,
+        tuple(row.drift),
     )

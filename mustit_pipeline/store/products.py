@@ -88,7 +88,8 @@ _ABSORB = text("""
 
 # What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
 # version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product that
-# has been seen since is back.
+# has been seen since is back. What waits is looked up one by one: of freshly stored bodies the planner knows nothing,
+# and joining them would go through all of them for each product.
 _UNPUBLISHED = text("""
     SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
            p.version, p.absent_sweeps, p.deleted_at, p.data, p.data_hash, c.product_data AS published_data
@@ -106,10 +107,11 @@ _UNPUBLISHED = text("""
                             WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month
                               AND t.item_no = p.item_no
                               AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))))
-      AND NOT EXISTS (SELECT FROM product_raw_data r
-                      WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING')
-      AND NOT EXISTS (SELECT FROM product_raw_data r
-                      WHERE r.seller_id = p.seller_id AND r.source = 'MINISHOP' AND r.status = 'PENDING')
+      AND (SELECT r.raw_id FROM product_raw_data r
+           WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING' LIMIT 1) IS NULL
+      AND (SELECT r.raw_id FROM product_raw_data r
+           WHERE r.seller_id = :seller_id AND r.source = 'MINISHOP' AND r.status = 'PENDING'
+           ORDER BY r.raw_id LIMIT 1) IS NULL
     ORDER BY p.item_no LIMIT :limit
     FOR NO KEY UPDATE OF p
 """)

@@ -84,19 +84,35 @@ _PENDING = text("""
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
 """)
 
+# Its first listing page in order, not just any: only the index that is meant for that has them in order.
 _STILL_NEXT = text("""
     SELECT raw_id FROM product_raw_data
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PENDING'
-      AND (source = 'MINISHOP' OR NOT EXISTS (
-          SELECT FROM product_raw_data WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'))
+      AND (source = 'MINISHOP' OR (
+          SELECT raw_id FROM product_raw_data
+          WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
+          ORDER BY raw_id LIMIT 1) IS NULL)
 """)
 
-# Nobody else's: an earlier body of the same task was stored by an earlier transaction.
+# Nobody else's: an earlier body of the same task was stored by an earlier transaction. One by one (OFFSET 0), because
+# there is no index on tasks, and all that waits would be read otherwise.
 _TAKE_BACK = text("""
-    DELETE FROM product_raw_data r
-    USING unnest(CAST(:sellers AS text[]), CAST(:tasks AS uuid[])) AS late(seller_id, task_id)
-    WHERE r.seller_id = late.seller_id AND r.task_id = late.task_id AND r.status = 'PENDING'
-      AND r.xmin = pg_current_xact_id()::xid
+    WITH late AS (
+        SELECT * FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:tasks AS uuid[]))
+            AS late(seller_id, item_no, task_id)
+    ), ours AS (
+        SELECT r.raw_id FROM late CROSS JOIN LATERAL (
+            SELECT raw_id FROM product_raw_data r
+            WHERE r.seller_id = late.seller_id AND r.item_no = late.item_no AND r.task_id = late.task_id
+              AND r.status = 'PENDING' AND r.xmin = pg_current_xact_id()::xid OFFSET 0) AS r
+        UNION ALL
+        SELECT r.raw_id FROM late CROSS JOIN LATERAL (
+            SELECT raw_id FROM product_raw_data r
+            WHERE late.item_no IS NULL AND r.seller_id = late.seller_id AND r.source = 'MINISHOP'
+              AND r.task_id = late.task_id AND r.status = 'PENDING' AND r.xmin = pg_current_xact_id()::xid
+            OFFSET 0) AS r
+    )
+    DELETE FROM product_raw_data WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM ours))
 """)
 
 # Another try for bodies that failed; not where a newer one of the same call is in the catalog already, because the
@@ -166,10 +182,15 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
     cursor.close()
 
 
-def take_back(connection: Connection, late: Sequence[tuple[str, UUID]]) -> None:
-    """Remove what this transaction has just added for tasks, given with their sellers, that are no longer its own."""
+def take_back(connection: Connection, late: Sequence[NewRaw]) -> None:
+    """Remove what this transaction has just added, where its tasks are no longer ours."""
     if late:
-        connection.execute(_TAKE_BACK, {"sellers": [seller for seller, _ in late], "tasks": [task for _, task in late]})
+        values = {
+            "sellers": [row.seller_id for row in late],
+            "items": [row.item_no for row in late],
+            "tasks": [row.task_id for row in late],
+        }
+        connection.execute(_TAKE_BACK, values)
 
 
 def take_turns(connection: Connection, seller_id: str) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     func,
     text,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from mustit_pipeline.domain.states import (
     ExecutionStatus,
@@ -119,6 +120,7 @@ crawling_schedule_executions = Table(
     Column("listed_count", Integer),
     Column("sweep_status", Text, nullable=False),
     Column("slice_no", Integer, nullable=False, server_default="0"),
+    Column("drift", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("error_code", Text),
     Column("error_text", Text),
     timestamp("created_at", default=True),

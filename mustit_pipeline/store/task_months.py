@@ -1,17 +1,118 @@
-"""The month partitions of the task table."""
+"""The month partitions of the task table: made ahead, filled from the default one, and dropped as a whole."""
 
+from dataclasses import dataclass
 from datetime import date
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.domain.execution import OPEN_STATES
+from mustit_pipeline.domain.states import EXECUTION
 
-def ensure_month(connection: Connection, month: date) -> None:
-    """Make the partition that holds a month's tasks; two callers at once are fine."""
-    following = date(month.year + month.month // 12, month.month % 12 + 1, 1)
-    name = f"crawler_tasks_{month:%Y_%m}"
+# Partitions come and go under locks that workers wait behind: better not tonight than everybody waiting for one long
+# transaction.
+LOCK_TIMEOUT = "5s"
+_OPEN = ", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))
+_RESUMABLE = ", ".join(f"'{state.value}'" for state in sorted(EXECUTION.sources("resume") - OPEN_STATES))
+
+_PARTITIONS = text("""
+    SELECT c.relname AS name, greatest(c.reltuples, 0) AS rows, pg_total_relation_size(c.oid) AS bytes
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = CAST('crawler_tasks' AS regclass) AND c.relname ~ '^crawler_tasks_[0-9]{4}_[0-9]{2}$'
+    ORDER BY c.relname
+""")
+
+_OPEN_EXECUTIONS = text(f"""
+    SELECT count(*) FROM crawling_schedule_executions WHERE status IN ({_OPEN}) AND task_month = :month
+""")
+
+# Locks those that somebody could still resume; their open tasks end with the partition.
+_END_LEFTOVERS = text(f"""
+    UPDATE crawling_schedule_executions SET failed_tasks = total_tasks - completed_tasks, updated_at = now()
+    WHERE status IN ({_RESUMABLE}) AND task_month = :month AND completed_tasks + failed_tasks < total_tasks
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMonth:
+    """A month's partition, with what the planner believes about its size."""
+
+    month: date
+    rows: int
+    bytes: int
+
+
+def following(month: date) -> date:
+    """The first day of the month after."""
+    return date(month.year + month.month // 12, month.month % 12 + 1, 1)
+
+
+def ensure_month(connection: Connection, month: date) -> bool:
+    """Make the partition that holds a month's tasks; two callers at once are fine. True if it was not there."""
+    name = _name(month)
     if connection.execute(text("SELECT to_regclass(:name)"), {"name": name}).scalar_one() is not None:
-        return
+        return False
     connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
     connection.exec_driver_sql(
-        f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF crawler_tasks FOR VALUES FROM ('{month}') TO ('{following}')"
+        f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF crawler_tasks"
+        f" FOR VALUES FROM ('{month}') TO ('{following(month)}')"
     )
+    return True
+
+
+def be_brief(connection: Connection) -> None:
+    """Let this transaction wait for locks only as long as nobody minds."""
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+
+
+def partitions(connection: Connection) -> list[TaskMonth]:
+    """Every month that has a partition, oldest first."""
+    return [
+        TaskMonth(date(int(row.name[-7:-3]), int(row.name[-2:]), 1), int(row.rows), row.bytes)
+        for row in connection.execute(_PARTITIONS)
+    ]
+
+
+def open_executions(connection: Connection, month: date) -> int:
+    """How many executions whose tasks live in a month have not ended."""
+    return connection.execute(_OPEN_EXECUTIONS, {"month": month}).scalar_one()
+
+
+def drop_month(connection: Connection, month: date) -> bool:
+    """Remove a month's tasks as a whole; False, and nothing done, while an execution of that month is open."""
+    be_brief(connection)
+    connection.execute(_END_LEFTOVERS, {"month": month})
+    if open_executions(connection, month):
+        return False
+    connection.exec_driver_sql(f"DROP TABLE {_name(month)}")
+    return True
+
+
+def months_in_default(connection: Connection) -> list[date]:
+    """Months whose rows came before their partition."""
+    return list(
+        connection.execute(text("SELECT DISTINCT task_month FROM crawler_tasks_default ORDER BY task_month")).scalars()
+    )
+
+
+def move_from_default(connection: Connection, month: date) -> int:
+    """Give rows that wait in the default partition the month of their own; returns how many they were."""
+    name = _name(month)
+    be_brief(connection)
+    connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
+    connection.exec_driver_sql("LOCK TABLE crawler_tasks IN ACCESS EXCLUSIVE MODE")
+    connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE crawler_tasks INCLUDING ALL)")
+    moved = connection.execute(
+        text(f"""
+            WITH moved AS (DELETE FROM crawler_tasks_default WHERE task_month = :month RETURNING *)
+            INSERT INTO {name} SELECT * FROM moved
+        """),
+        {"month": month},
+    ).rowcount
+    connection.exec_driver_sql(
+        f"ALTER TABLE crawler_tasks ATTACH PARTITION {name} FOR VALUES FROM ('{month}') TO ('{following(month)}')"
+    )
+    return moved
+
+
+def _name(month: date) -> str:
+    return f"crawler_tasks_{month:%Y_%m}"

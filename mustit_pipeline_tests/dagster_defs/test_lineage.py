@@ -6,6 +6,7 @@ import sys
 import dagster as dg
 
 from mustit_pipeline.definitions import defs
+from mustit_pipeline.defs.assets import change_sets, listings, metrics, products
 
 CRAWL_KINDS = ["http", "postgres", "python"]
 # key: deps, group, kinds, code version
@@ -16,6 +17,12 @@ ASSETS = {
     "product_options": (["minishop_listings"], "crawl", CRAWL_KINDS, "1"),
     "product_change_sets": (["product_details", "product_options"], "catalog", ["postgres", "python"], "1"),
     "product_server": (["product_change_sets"], "delivery", ["http"], None),
+    "daily_crawl_metrics": (
+        ["product_change_sets", "product_server"],
+        "metrics",
+        ["pandas", "parquet", "postgres", "python"],
+        "1",
+    ),
 }
 EXTERNAL = {"mustit_marketplace", "product_server"}
 
@@ -47,20 +54,42 @@ def test_the_lineage_runs_from_the_marketplace_to_the_product_server() -> None:
     assert found == ASSETS
 
 
-def test_every_asset_says_whose_it_is_what_it_is_and_is_cut_by_seller() -> None:
+def test_every_asset_says_whose_it_is_what_it_is_and_is_cut_by_seller_or_by_day_in_seoul() -> None:
     for key, spec in _specs().items():
         assert spec.owners == ["team:data-engineering"], key
         assert spec.description, key
-        assert isinstance(spec.partitions_def, dg.DynamicPartitionsDefinition), key
-        assert spec.partitions_def.name == "sellers", key
+        if key == "daily_crawl_metrics":
+            assert isinstance(spec.partitions_def, dg.DailyPartitionsDefinition)
+            assert spec.partitions_def.timezone == "Asia/Seoul"
+        else:
+            assert isinstance(spec.partitions_def, dg.DynamicPartitionsDefinition), key
+            assert spec.partitions_def.name == "sellers", key
 
 
-def test_every_table_behind_an_asset_shows_its_columns() -> None:
+def test_every_asset_shows_its_columns() -> None:
     for key, spec in _specs().items():
-        if key not in EXTERNAL:
-            schema = spec.metadata["dagster/column_schema"]
-            assert isinstance(schema, dg.TableSchema), key
-            assert all(column.description for column in schema.columns), key
+        schema = spec.metadata["dagster/column_schema"]
+        assert isinstance(schema, dg.TableSchema), key
+        assert all(column.description for column in schema.columns), key
+
+
+def test_column_lineage_leads_from_columns_that_are_there_to_columns_that_are_there() -> None:
+    specs = _specs()
+    columns = {key: {one.name for one in spec.metadata["dagster/column_schema"].columns} for key, spec in specs.items()}
+    said = {
+        "minishop_listings": listings.LINEAGE,
+        "product_details": products.column_lineage("product_details"),
+        "product_options": products.column_lineage("product_options"),
+        "product_change_sets": change_sets.LINEAGE,
+        "daily_crawl_metrics": metrics.LINEAGE,
+    }
+    assert said.keys() == specs.keys() - EXTERNAL
+    for key, metadata in said.items():
+        for name, sources in metadata["dagster/column_lineage"].deps_by_column.items():
+            assert name in columns[key], (key, name)
+            assert sources, (key, name)
+            for source in sources:
+                assert source.column_name in columns[source.asset_key.to_user_string()], (key, source)
 
 
 def test_only_our_own_assets_can_be_materialized() -> None:
@@ -98,7 +127,7 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
         for schedule in repository.schedule_defs
     }
 
-    assert jobs == {"crawl_seller", "relay_product_outbox", "recover_stuck_work"}
+    assert jobs == {"crawl_seller", "relay_product_outbox", "recover_stuck_work", "maintain_storage", "measure_days"}
     assert sensors == {
         "seller_partitions": ("RUNNING", 30),
         "due_crawls": ("RUNNING", 15),
@@ -107,6 +136,9 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
     assert schedules == {
         "relay_every_5_minutes": ("RUNNING", "*/5 * * * *", "Asia/Seoul"),
         "recover_every_minute": ("RUNNING", "* * * * *", "Asia/Seoul"),
+        "daily_metrics": ("RUNNING", "10 0 * * *", "Asia/Seoul"),
+        "nightly_maintenance": ("RUNNING", "30 3 * * *", "Asia/Seoul"),
+        "weekly_full_refresh": ("RUNNING", "0 * * * *", "Asia/Seoul"),
     }
 
 

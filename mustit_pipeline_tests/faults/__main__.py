@@ -10,12 +10,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from mustit_pipeline_tests.faults.catalog_scenarios import CATALOG_SCENARIOS
 from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
+from mustit_pipeline_tests.faults.engine_scenarios import ENGINE_SCENARIOS
 from mustit_pipeline_tests.faults.scenarios import LONG, QUICK
 from mustit_pipeline_tests.faults.scenarios import SCENARIOS as PIPELINE_SCENARIOS
+from mustit_pipeline_tests.faults.throttling_scenarios import THROTTLING_SCENARIOS
 from mustit_pipeline_tests.faults.world import fresh_world
 
-SCENARIOS = (*PIPELINE_SCENARIOS, *DELIVERY_SCENARIOS)
+SCENARIOS = (
+    *ENGINE_SCENARIOS,
+    *THROTTLING_SCENARIOS,
+    *CATALOG_SCENARIOS,
+    *PIPELINE_SCENARIOS,
+    *DELIVERY_SCENARIOS,
+)
 
 
 def main() -> int:
@@ -39,8 +48,9 @@ def main() -> int:
         except AssertionError as error:
             result |= {"passed": False, "reason": str(error)}
         results.append(result | {"seconds": round(time.monotonic() - started, 1)})
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+        # After each: whoever stops a suite of many minutes keeps what it has shown so far.
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     table = Table("scenario", "", "numbers", "s", title="faults", title_justify="left")
     for result in results:
         numbers = ", ".join(f"{name} {number}" for name, number in result.get("numbers", {}).items())

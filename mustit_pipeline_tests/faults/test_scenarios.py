@@ -1,4 +1,4 @@
-"""The short version of every fault scenario; `make chaos` runs the long one."""
+"""The short version of every fault scenario of delivery; `make chaos` runs the long one."""
 
 from collections.abc import Callable
 

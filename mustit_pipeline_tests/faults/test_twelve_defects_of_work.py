@@ -19,7 +19,7 @@ from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import tasks
+from mustit_pipeline.store import leases
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.faults.refusing import refusing
@@ -117,7 +117,7 @@ def test_defect_03_the_tasks_of_a_dead_worker_are_blocked_for_seconds_only(
     assert make_settings().lease_seconds <= 60
     opened.sweep(SECONDS)
     with database.transaction() as connection:
-        taken = tasks.claim(
+        taken = leases.claim(
             connection,
             opened.stored.home,
             PRODUCT_TYPES,
@@ -137,9 +137,9 @@ def test_defect_03_a_worker_that_lost_its_lease_writes_nothing(
 ) -> None:
     opened.sweep(SECONDS)
 
-    def take(owner: str, lease_seconds: float) -> list[tasks.LeasedTask]:
+    def take(owner: str, lease_seconds: float) -> list[leases.LeasedTask]:
         with database.transaction() as connection:
-            return tasks.claim(
+            return leases.claim(
                 connection,
                 opened.stored.home,
                 [TaskType.PRODUCT_DETAIL],
@@ -155,8 +155,8 @@ def test_defect_03_a_worker_that_lost_its_lease_writes_nothing(
     for lease in late:
         lease.task.complete(utc_now())
     with database.transaction() as connection:
-        written = tasks.save(connection, [(lease, 0.0) for lease in late])
-        kept = tasks.heartbeat(connection, late, 60.0)
+        written = leases.save(connection, [(lease, 0.0) for lease in late])
+        kept = leases.heartbeat(connection, late, 60.0)
 
     assert (written, kept) == (set(), set())
     assert len(present) == PRODUCTS

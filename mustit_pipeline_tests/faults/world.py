@@ -1,23 +1,29 @@
-"""A world of its own for a fault scenario: real servers, a fresh database, both simulators."""
+"""A world of its own for a fault scenario: real servers, a fresh database, both simulators, and all that is logged."""
 
 import shutil
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
+from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import start_marketplace, start_product_server
-from mustit_pipeline.store import schema
+from mustit_pipeline.store import outbox, schema
 from mustit_pipeline.store.database import Database, make_engine
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
+from mustit_pipeline_tests.faults.logs import logging_to
+
+# Far longer than anything here takes on the slowest machine: whoever waits so long has failed.
+PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,51 @@ class World:
     market: MarketplaceControl
     receiver: ProductServerControl
 
+    @property
+    def logs(self) -> Path:
+        """Where this process and its children log to."""
+        return logs_of(self.settings)
+
+    def logged(self) -> str:
+        """All that was logged so far."""
+        return "".join(file.read_text(errors="replace") for file in sorted(self.logs.iterdir()))
+
     def with_settings(self, **changed: Any) -> Settings:
         """The world's settings, some of them changed."""
         return self.settings.model_copy(update=changed)
+
+    def number(self, query: str, **values: Any) -> int:
+        """One number from the database."""
+        with self.database.reading() as connection:
+            return connection.execute(text(query), values).scalar_one()
+
+    def deliver(self, settings: Settings) -> None:
+        """Send until nothing waits; nothing may end FAILED."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            relay(self.database, settings, patience_seconds=10, cooldown_seconds=0.5)
+            with self.database.reading() as connection:
+                counts = outbox.counts(connection)
+            if counts.failed:
+                raise AssertionError(f"{counts.failed} events are FAILED")
+            if not counts.waiting + counts.sending:
+                return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{counts.waiting + counts.sending} events still wait")
+
+
+def logs_of(settings: Settings) -> Path:
+    """The folder of a world's logs."""
+    return settings.home / "scenario"
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Until it is so."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"it never came to that: {what}")
+        time.sleep(0.005)
 
 
 @contextmanager
@@ -63,12 +111,14 @@ def fresh_world() -> Generator[World]:
                 lease_seconds=2,
                 total_timeout_seconds=5,
             )
+            logs_of(settings).mkdir()
             database = Database(make_engine(make_url(servers.database_url)))
             with database.transaction() as connection:
                 schema.upgrade(connection)
                 roster.ensure_builtin(connection)
             try:
-                yield World(database, settings, market, receiver)
+                with logging_to(logs_of(settings)):
+                    yield World(database, settings, market, receiver)
             finally:
                 database.close()
     finally:

@@ -6,13 +6,25 @@ from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, columns
+from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, moves_table
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, bound_execution
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions
+from mustit_pipeline.store.largest_changes import price_moves
 
+LARGEST = 10
+_BODIES = "product_details.body product_options.body"
+LINEAGE = lineage(
+    seller_id="product_details.seller_id",
+    item_no="product_details.item_no",
+    version=_BODIES,
+    life_cycle=f"minishop_listings.last_seen_execution_id {_BODIES}",
+    change_types=_BODIES,
+    changes=_BODIES,
+    product_data=_BODIES,
+)
 NO_FAILED_TASKS = dg.AssetCheckSpec(
     "no_failed_tasks",
     asset="product_change_sets",
@@ -53,6 +65,9 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             raise dg.Failure(f"The seller {seller_id} has never been crawled", allow_retries=False)
         stored = Crawl(pipeline.database, pipeline.settings, stored).end()
     execution = stored.execution
+    content = content_of(pipeline.database, seller_id.value)
+    with pipeline.database.reading() as connection:
+        moves = price_moves(connection, execution.id.value, LARGEST)
     if execution.failed_tasks:
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
     return dg.MaterializeResult(
@@ -65,7 +80,11 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             **{life_cycle.value.lower(): number for life_cycle, number in report.versions.items()},
             **{f"changed_{kind.lower()}": number for kind, number in report.changes.items()},
             "remaining": execution.remaining,
+            "dagster/partition_row_count": content.version_rows,
+            **LINEAGE,
+            **({"largest price changes": moves_table(moves)} if moves else {}),
         },
+        data_version=dg.DataVersion(content.versions),
         check_results=[
             dg.AssetCheckResult(
                 check_name=NO_FAILED_TASKS.name,

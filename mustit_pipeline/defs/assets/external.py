@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from mustit_pipeline.defs.metadata import OWNERS
+from mustit_pipeline.defs.metadata import OWNERS, columns
 from mustit_pipeline.defs.partitions import sellers
 
 mustit_marketplace = dg.AssetSpec(
@@ -12,6 +12,12 @@ mustit_marketplace = dg.AssetSpec(
     owners=OWNERS,
     kinds={"http"},
     partitions_def=sellers,
+    metadata=columns(
+        sellerId=("string", "The seller's id"),
+        listing=("json", "The pages of its minishop listing"),
+        detail=("json", "The detail page of a product"),
+        options=("json", "The options of a product"),
+    ),
 )
 
 product_server = dg.AssetSpec(
@@ -22,4 +28,10 @@ product_server = dg.AssetSpec(
     owners=OWNERS,
     kinds={"http"},
     partitions_def=sellers,
+    metadata=columns(
+        sellerId=("string", "The seller's id"),
+        itemNo=("integer", "The product"),
+        version=("integer", "The version that the server has; it only grows"),
+        productData=("json", "The whole product at this version, null once it is deleted"),
+    ),
 )

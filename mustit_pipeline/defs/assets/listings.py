@@ -3,10 +3,17 @@
 import dagster as dg
 
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, columns, work_metadata
+from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
+
+LINEAGE = lineage(
+    seller_id="mustit_marketplace.sellerId",
+    item_no="mustit_marketplace.listing",
+    last_seen_execution_id="mustit_marketplace.listing",
+    last_seen_at="mustit_marketplace.listing",
+)
 
 
 @dg.asset(
@@ -33,10 +40,15 @@ def minishop_listings(
         crawl = find_crawl(context, config, pipeline)
         report = crawl.sweep(seconds_left(context, pipeline))
     stored = crawl.now()
+    content = content_of(pipeline.database, context.partition_key)
+    listed = stored.listed_count or 0
     return dg.MaterializeResult(
         metadata={
             **work_metadata(report, stored),
-            "dagster/partition_row_count": stored.listed_count or 0,
+            **LINEAGE,
+            "dagster/partition_row_count": listed,
+            "coverage_percent": round(min(100.0, 100.0 * content.listed_rows / listed), 2) if listed else 100.0,
             "sweep": stored.sweep_status.value,
-        }
+        },
+        data_version=dg.DataVersion(content.listing),
     )

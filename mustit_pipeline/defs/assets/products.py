@@ -1,11 +1,12 @@
 """Details and options of a seller's products: two assets around one worker loop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, columns, work_metadata
+from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
@@ -19,6 +20,8 @@ RAW_COLUMNS = columns(
     status=("text", "PENDING, PROCESSED or FAILED"),
     fetched_at=("timestamptz", "When it was fetched"),
 )
+
+BODIES = {"product_details": "detail", "product_options": "options"}
 
 
 def _spec(key: str, description: str) -> dg.AssetSpec:
@@ -56,8 +59,30 @@ def products(
             crawl.plan_known_products(types)
         report = crawl.fetch_products(types, seconds_left(context, pipeline))
     stored = crawl.now()
+    content = content_of(pipeline.database, context.partition_key)
+    held = {
+        "product_details": (content.details, content.detail_rows),
+        "product_options": (content.options, content.option_rows),
+    }
     for key in selected:
-        yield dg.MaterializeResult(asset_key=key, metadata=work_metadata(report, stored))
+        version, rows = held[key]
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata={**work_metadata(report, stored), **column_lineage(key), "dagster/partition_row_count": rows},
+            data_version=dg.DataVersion(version),
+        )
+
+
+def column_lineage(key: str) -> Mapping[str, Any]:
+    """Where the columns of a fetched source come from."""
+    body = f"mustit_marketplace.{BODIES[key]}"
+    return lineage(
+        seller_id="minishop_listings.seller_id",
+        item_no="minishop_listings.item_no",
+        body=body,
+        status=body,
+        fetched_at=body,
+    )
 
 
 def _sweeps_too(context: dg.AssetExecutionContext) -> bool:

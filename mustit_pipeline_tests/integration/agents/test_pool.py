@@ -132,6 +132,45 @@ def test_five_429s_among_many_good_answers_are_no_storm(database: Database, tmp_
     run(scenario)
 
 
+def test_a_storm_is_seen_however_many_good_answers_came_just_before(database: Database, tmp_path: Path) -> None:
+    empty_pool(database, 25)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database) as (pool, _):
+            for _ in range(12):
+                await pool.settle(await booking_of(pool), Outcome.SUCCESS)
+            flying = await bookings(pool, 10)
+            for booking in flying[:9]:
+                await pool.throttled(booking, None)
+            assert shared(database).paused_until is None
+            await pool.throttled(flying[9], None)
+            assert {row.status for row in rows(database).values()} == {AgentStatus.AVAILABLE}
+            assert (await wait_of(pool, "host paused")).seconds <= 2.0
+
+    run(scenario)
+
+
+def test_a_429_right_after_a_pause_is_the_same_storm_until_a_good_answer_ends_it(
+    database: Database, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, database, storm_pause_seconds=0.2) as (pool, _):
+            for booking in await bookings(pool, 5):
+                await pool.throttled(booking, None)
+            await asyncio.sleep((await wait_of(pool, "host paused")).seconds + 0.05)
+            await pool.throttled(await booking_of(pool), None)
+            assert shared(database).pause_level == 1
+            assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
+            await asyncio.sleep((await wait_of(pool, "host paused")).seconds + 0.05)
+            first, second = await bookings(pool, 2)
+            await pool.settle(first, Outcome.SUCCESS)
+            await pool.throttled(second, None)
+            assert shared(database).pause_level == 1
+            assert rows(database)[second.user_agent].status is AgentStatus.SUSPENDED
+
+    run(scenario)
+
+
 def test_what_a_storm_is_and_what_a_429_costs_are_settings(database: Database, tmp_path: Path) -> None:
     rules = {"storm_agents": 2, "storm_share": 1.0, "storm_pause_seconds": 30, "health_cost_throttled": 7}
 

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
+from mustit_pipeline.catalog.canonical import Content
 from mustit_pipeline.catalog.deletion import delete_confirmed
 from mustit_pipeline.catalog.processing import USUAL_BATCH, BatchSize, ProcessingReport, process
 from mustit_pipeline.crawling.executions import open_or_join
@@ -65,10 +66,11 @@ class Shelf:
         listed = [bodies.option(**{"itemNo": item} | option) for option in options]
         self.put(TaskType.PRODUCT_OPTION, item, bodies.encoded(listed))
 
-    def put(self, source: TaskType, item: int | None, body: bytes) -> None:
-        """Any body, as if it had been fetched."""
+    def put(self, source: TaskType, item: int | None, body: bytes, content: Content | None = None) -> None:
+        """Any body, as if it had been fetched; with what it says where the worker has read that already."""
         page = 0 if item is None else None
-        row = NewRaw(self.seller_id, self.stored.home.execution_id, uuid4(), source, item, page, body.decode())
+        said = (None, None) if content is None else (content.text, content.hash)
+        row = NewRaw(self.seller_id, self.stored.home.execution_id, uuid4(), source, item, page, body.decode(), *said)
         with self.database.transaction() as connection:
             raw.add(connection, [row])
 

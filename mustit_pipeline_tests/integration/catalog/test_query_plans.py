@@ -4,17 +4,19 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection, TextClause, text
 
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
-from mustit_pipeline.domain.states import OutboxStatus, RawStatus
+from mustit_pipeline.domain.states import OutboxStatus, RawStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.store import history, holds, outbox, outbox_listing, products, raw, raw_listing, settlements
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.raw import NewRaw
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
-from mustit_pipeline_tests.integration.store.test_query_plans import plans
+from mustit_pipeline_tests.integration.store.test_query_plans import plans, touched
 
 ROWS = 20_000
 BIG = "products|product_change_sets|product_outbox|product_raw_data|crawler_tasks"
@@ -109,6 +111,12 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
         "next due": (outbox._NEXT_DUE, {}),  # pyright: ignore[reportPrivateUsage]
         "supersede": (outbox._SUPERSEDE, {"seller_id": "big", "items": items}),  # pyright: ignore[reportPrivateUsage]
         "pending": (raw._PENDING, {"seller_id": "big", "pages": 2, "products": 400, "beside": [1, 2, 3]}),  # pyright: ignore[reportPrivateUsage]
+        "still next": (raw._STILL_NEXT, {"seller_id": "big", "ids": items}),  # pyright: ignore[reportPrivateUsage]
+        "unchanged": (raw._UNCHANGED, {"seller_id": "big", "target": "PROCESSED", "sources": ["PENDING"]}),  # pyright: ignore[reportPrivateUsage]
+        "take back": (
+            raw._TAKE_BACK,  # pyright: ignore[reportPrivateUsage]
+            {"sellers": ["big"] * 21, "items": [*items, None], "tasks": [uuid4() for _ in range(21)]},
+        ),
         "reopen": (raw._REOPEN, reopened),  # pyright: ignore[reportPrivateUsage]
         "unpublished": (products._UNPUBLISHED, {"seller_id": "big", "limit": 500}),  # pyright: ignore[reportPrivateUsage]
         "lock": (products._LOCK, {"seller_id": "big", "items": items}),  # pyright: ignore[reportPrivateUsage]
@@ -159,3 +167,46 @@ def heavy(node: dict[str, Any]) -> Iterator[str]:
         yield f"sorts {node['Plans'][0]['Plan Rows']} rows"
     for child in node.get("Plans", []):
         yield from heavy(child)
+
+
+def test_freshly_stored_bodies_are_gone_through_once_although_the_planner_has_not_heard_of_them(
+    database: Database,
+) -> None:
+    """Right after a crawl nothing has been analyzed: a plan for one row would go through all of them for each."""
+    shelf, many = Shelf(database, "big"), 2_000
+    shelf.swept()
+    with database.transaction() as connection:
+        connection.execute(text("ANALYZE"))
+        connection.execute(
+            text("""
+                INSERT INTO products (seller_id, item_no, minishop_data_hash, detail_data_hash, option_data_hash, data,
+                                      data_hash)
+                SELECT 'big', item, 'a', 'b', 'c', '{}', 'x' FROM generate_series(1, :many) AS item
+            """),
+            {"many": many},
+        )
+        raw.add(connection, [_body(shelf, item, "b" if item % 9 else "new") for item in range(1, many + 1)])
+    late = [_body(shelf, item, "b") for item in range(1, 101)]
+
+    def add_and_take_back(connection: Connection) -> None:
+        raw.add(connection, late)
+        raw.take_back(connection, late)
+
+    ids = [row["raw_id"] for row in shelf.rows("SELECT raw_id FROM product_raw_data LIMIT 500")]
+    work = {
+        "take back": plans(database, add_and_take_back, run=True),
+        "still next": plans(database, lambda c: raw.still_next(c, "big", ids), run=True),
+        "unchanged": plans(database, lambda c: raw.settle_unchanged(c, "big"), run=True),
+        "unpublished": plans(database, lambda c: products.unpublished(c, "big", 500), run=True),
+    }
+
+    most = {"take back": 20 * len(late), "still next": 5 * len(ids), "unchanged": 20 * many, "unpublished": 10 * many}
+    handled = {name: sum(map(touched, explained)) for name, explained in work.items()}
+    assert {name: count for name, count in handled.items() if not 0 < count < most[name]} == {}
+    assert shelf.rows("SELECT count(*) AS n FROM product_raw_data WHERE status = 'PENDING'") == [{"n": many // 9}]
+
+
+def _body(shelf: Shelf, item: int, content_hash: str) -> NewRaw:
+    home = shelf.stored.home
+    detail = TaskType.PRODUCT_DETAIL
+    return NewRaw(home.seller_id, home.execution_id, uuid4(), detail, item, None, "{}", "{}", content_hash)

@@ -13,7 +13,7 @@ from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store import executions, tasks
+from mustit_pipeline.store import executions, leases, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
@@ -34,14 +34,14 @@ def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING'"))
         tasks.add(connection, stored.home, plan_products(endpoints, dict.fromkeys(range(1, 11), 0)))
-        leases = tasks.claim(
+        taken = leases.claim(
             connection, stored.home, PRODUCT_TYPES, owner="me", limit=99, lease_seconds=-1, max_retries=2
         )
         # The next release of each one fails it, and that is counted in the execution.
         connection.execute(text("UPDATE crawler_tasks SET release_count = 4"))
-    for lease in leases:
+    for lease in taken:
         lease.task.complete(utc_now())
-    results = [TaskResult(lease, body="[]") for lease in leases]
+    results = [TaskResult(lease, body="[]") for lease in taken]
     store = ResultStore(database, settings, endpoints, utc_now)
     acts: dict[str, Callable[[], object]] = {
         "store": lambda: store.store(results).completed,
@@ -56,7 +56,7 @@ def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
             held.execution.cancel(utc_now())
             tasks.cancel_open(connection, held.home)
             with database.transaction() as other:
-                assert tasks.heartbeat(other, leases, 30) == set()
+                assert leases.heartbeat(other, taken, 30) == set()
             executions.save(connection, held.execution)
         assert writing.result(60) == 0
     rows = check_outcomes(database, stored.execution.id)

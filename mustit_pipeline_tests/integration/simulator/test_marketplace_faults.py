@@ -136,6 +136,23 @@ def test_a_200_can_carry_a_body_of_another_kind(
     assert type(calls[endpoint]().json()) is type(usual)
 
 
+def test_a_fault_can_be_that_of_one_listing_page_alone(
+    control: MarketplaceControl, visitor: Visitor, item_no: int
+) -> None:
+    whole = visitor.listing(SELLER, 1, 10).json()
+    control.fault("empty_page", "listing", pageNo=1)
+    pages = [visitor.listing(SELLER, page_no, 10).json() for page_no in range(3)]
+    assert [(page["count"], len(page["items"])) for page in pages] == [(30, 10), (30, 0), (30, 10)]
+    # A product's calls have no page.
+    control.fault("5xx", "api", pageNo=0)
+    assert visitor.detail(item_no).status_code == 200
+    assert visitor.listing(SELLER, 0, 10).status_code == 503
+    control.clear_faults()
+    assert [item["itemNo"] for item in visitor.listing(SELLER, 1, 10).json()["items"]] == [
+        item["itemNo"] for item in whole["items"]
+    ]
+
+
 def test_answers_of_another_seller(control: MarketplaceControl, visitor: Visitor, item_no: int) -> None:
     control.fault("wrong_seller", "any", count=2)
     wrong = visitor.detail(item_no).json()["moduleList"][1]["data"]

@@ -111,6 +111,8 @@ def test_the_audit_says_who_asked_for_what_how_often(control: MarketplaceControl
     control.add_seller("audited", 2)
     numbers = visitor.item_nos("audited")
     control.reset_audit()
+    assert control.arrivals() == []
+    started = time.time()
     for number in [*numbers, numbers[0]]:
         visitor.detail(number)
     visitor.http.cookies.clear()
@@ -120,10 +122,14 @@ def test_the_audit_says_who_asked_for_what_how_often(control: MarketplaceControl
     assert audit["byEndpoint"] == {"detail": 3, "options": 2}
     assert audit["statuses"] == {"detail": {"200": 3}, "options": {"200": 1, "404": 1}}
     assert audit["withoutCookies"] == 2
-    assert audit["maxInFlightPerAgent"] == 1
+    assert (audit["maxInFlightPerAgent"], audit["inFlight"]) == (1, 0)
     urls = control.requested_urls()
     assert sorted(urls.values()) == [1, 1, 1, 2]
     assert urls[f"/mustit-api/facade-api/v1/item/{numbers[0]}/detail/top"] == 2
+    arrivals = control.arrivals()
+    assert len(arrivals) == 5
+    assert arrivals == sorted(arrivals)
+    assert started <= arrivals[0] <= arrivals[-1] <= time.time()
 
 
 def test_latency_delays_every_answer(control: MarketplaceControl, visitor: Visitor) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, event, text
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions, sellers, stuck, task_counts, task_months, tasks
+from mustit_pipeline.store import executions, leases, sellers, stuck, task_counts, task_months
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline_tests.integration.store.rows import MONTH, SELLER, Ground, ground
@@ -18,6 +18,8 @@ from mustit_pipeline_tests.integration.store.rows import MONTH, SELLER, Ground, 
 TASKS, SELLERS, HISTORY = 100_000, 2_000, 20_000
 BIG = ("crawler_tasks", "crawling_schedule_executions", "crawling_schedules", "sellers")
 TYPES = [TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION]
+LEASE: dict[str, Any] = {"owner": "me", "lease_seconds": 30.0, "max_retries": 2, "max_releases": 5}
+RUNNING = 200
 
 _GROW = [
     f"""INSERT INTO sellers (seller_id, name, status, interval_amount, interval_unit)
@@ -54,8 +56,8 @@ def grown(database: Database) -> Ground:
     return standing
 
 
-def plans(database: Database, act: Callable[[Connection], object]) -> list[dict[str, Any]]:
-    """The plan of every statement that the call sends."""
+def plans(database: Database, act: Callable[[Connection], object], *, run: bool = False) -> list[dict[str, Any]]:
+    """The plan of every statement that the call sends; where asked, as it went when it was run once more."""
     sent: list[tuple[str, Any]] = []
 
     def remember(_: object, __: object, statement: str, parameters: Any, *___: object) -> None:
@@ -66,7 +68,9 @@ def plans(database: Database, act: Callable[[Connection], object]) -> list[dict[
         act(connection)
         event.remove(connection, "before_cursor_execute", remember)
         return [
-            connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters).scalar_one()[0]["Plan"]
+            connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON, ANALYZE {run}) {statement}", parameters).scalar_one()[0][
+                "Plan"
+            ]
             for statement, parameters in sent
         ]
 
@@ -83,12 +87,13 @@ def scanned(plan: dict[str, Any]) -> Iterator[str]:
 def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_months_tasks(grown: Ground) -> None:
     home: TaskHome = grown.home
     queries: dict[str, Callable[[Connection], object]] = {
-        "claim": lambda c: tasks.claim(c, home, TYPES, owner="me", limit=20, lease_seconds=30, max_retries=2),
+        "claim": lambda c: leases.claim(c, home, TYPES, owner="me", limit=20, lease_seconds=30, max_retries=2),
+        "claim any": lambda c: leases.claim_any(c, limit=20, **LEASE),
         "claimable": lambda c: task_counts.claimable(c, home, TYPES, 1000),
         "open_work": lambda c: task_counts.open_work(c, home, TYPES),
         "page_outcomes": lambda c: task_counts.page_outcomes(c, home),
-        "expired of one": lambda c: tasks.take_expired(c, limit=500, max_retries=2, execution_id=home.execution_id),
-        "expired of all": lambda c: tasks.take_expired(c, limit=500, max_retries=2),
+        "expired of one": lambda c: leases.take_expired(c, limit=500, max_retries=2, execution_id=home.execution_id),
+        "expired of all": lambda c: leases.take_expired(c, limit=500, max_retries=2),
         "find_open": lambda c: executions.find_open(c, SellerId(SELLER)),
         "find_latest": lambda c: executions.find_latest(c, SellerId(SELLER)),
         "workable": lambda c: executions.workable(c, 10),
@@ -106,14 +111,14 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
 
     with grown.database.transaction() as connection:
         task_months.ensure_month(connection, date(2031, 1, 1))
-        leases = tasks.claim(connection, home, TYPES, owner="me", limit=50, lease_seconds=30, max_retries=2)
-    for lease in leases:
+        taken = leases.claim(connection, home, TYPES, owner="me", limit=50, lease_seconds=30, max_retries=2)
+    for lease in taken:
         lease.task.complete(utc_now())
     writes: list[Callable[[Connection], object]] = [
-        lambda c: tasks.claim(c, home, TYPES, owner="me", limit=5, lease_seconds=30, max_retries=2),
-        lambda c: tasks.heartbeat(c, leases, 30),
-        lambda c: tasks.hand_back(c, leases[:10]),
-        lambda c: tasks.save(c, [(lease, 0.0) for lease in leases[10:]]),
+        lambda c: leases.claim(c, home, TYPES, owner="me", limit=5, lease_seconds=30, max_retries=2),
+        lambda c: leases.heartbeat(c, taken, 30),
+        lambda c: leases.hand_back(c, taken[:10]),
+        lambda c: leases.save(c, [(lease, 0.0) for lease in taken[10:]]),
     ]
     for write in writes:
         explained = plans(grown.database, write)
@@ -128,3 +133,53 @@ def relations(plan: dict[str, Any]) -> Iterator[str]:
         yield plan["Relation Name"]
     for child in plan.get("Plans", []):
         yield from relations(child)
+
+
+_MANY_CRAWLS = [
+    f"""INSERT INTO sellers (seller_id, name, status, interval_amount, interval_unit)
+        SELECT 'seller ' || n, 'n', 'ACTIVE', 1, 'DAYS' FROM generate_series(1, {RUNNING}) n""",
+    """INSERT INTO crawling_schedules (schedule_id, seller_id, rule_name, expression, status, next_due_at)
+       SELECT gen_random_uuid(), seller_id, seller_id, 'rate(1 day)', 'ACTIVE', now()
+       FROM sellers WHERE seller_id LIKE 'seller %'""",
+    """INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by, task_month,
+                                                 sweep_status)
+       SELECT gen_random_uuid(), seller_id, schedule_id, 'RUNNING', 't',
+              CASE WHEN length(seller_id) % 2 = 0 THEN CAST(:first AS date) ELSE CAST(:second AS date) END, 'COMPLETE'
+       FROM crawling_schedules WHERE seller_id LIKE 'seller %'""",
+    f"""INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
+                                   request_url, status, priority)
+        SELECT e.task_month, gen_random_uuid(), e.execution_id, e.seller_id, 'PRODUCT_OPTION', 'PRODUCT_OPTION:' || n,
+               n, '/auction_products/1/options', 'PUBLISHED', 20
+        FROM crawling_schedule_executions e, generate_series(1, {TASKS // RUNNING}) n ORDER BY n""",
+]
+
+
+@pytest.mark.parametrize("analyzed", [False, True], ids=["just loaded", "analyzed"])
+def test_a_claim_among_many_crawls_of_two_months_looks_only_at_what_it_takes(
+    database: Database, analyzed: bool
+) -> None:
+    months = {"first": MONTH, "second": date(2026, 12, 1)}
+    with database.transaction() as connection:
+        for month in months.values():
+            task_months.ensure_month(connection, month)
+        # Planned as if by somebody who knows nothing of these tables yet.
+        connection.execute(text("ANALYZE"))
+        for statement in _MANY_CRAWLS:
+            used = {name: value for name, value in months.items() if f":{name}" in statement}
+            connection.execute(text(statement), used)
+        if analyzed:
+            connection.execute(text("ANALYZE"))
+    for limit in (1, 50, 200):
+        with database.transaction() as connection:
+            claimed = leases.claim_any(connection, limit=limit, **LEASE)
+        assert len({lease.home.execution_id for lease in claimed}) == len(claimed) == limit
+        explained = plans(database, lambda c, limit=limit: leases.claim_any(c, limit=limit, **LEASE), run=True)
+        assert [table for plan in explained for table in scanned(plan) if table.startswith("crawler_tasks")] == []
+        assert sum(map(touched, explained)) < 20 * (RUNNING + limit)
+
+
+def touched(plan: dict[str, Any]) -> float:
+    """Rows that the steps of a plan that was run have handled, those they dropped included."""
+    dropped = sum(value for name, value in plan.items() if name.startswith("Rows Removed"))
+    here = (plan["Actual Rows"] + dropped) * plan["Actual Loops"]
+    return here + sum(touched(child) for child in plan.get("Plans", []))

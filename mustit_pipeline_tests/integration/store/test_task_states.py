@@ -11,9 +11,10 @@ from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
-from mustit_pipeline.store import task_counts, tasks
+from mustit_pipeline.store import leases, task_counts, tasks
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.tasks import LeasedTask, TaskHome
+from mustit_pipeline.store.leases import LeasedTask
+from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.store.rows import SELLER, Ground, add_execution, add_task, ground
 
@@ -67,7 +68,7 @@ def failed_and_retried(task: CrawlerTask) -> None:
 def test_a_claim_starts_exactly_the_states_that_may_start(running: Ground) -> None:
     before = one_of_each(running)
     with running.database.transaction() as connection:
-        claimed = tasks.claim(connection, running.home, TYPES, owner="me", limit=100, lease_seconds=30, max_retries=2)
+        claimed = leases.claim(connection, running.home, TYPES, owner="me", limit=100, lease_seconds=30, max_retries=2)
     assert now_stored(running) == expected(before, "start")
     assert {lease.task.id.value for lease in claimed} == {t for t, s in before.items() if s in TASK.sources("start")}
 
@@ -82,7 +83,9 @@ def test_nothing_is_claimed_from_an_execution_that_is_not_running(running: Groun
                 assert ready == len(TASK.sources("start"))
                 continue
             assert ready == 0
-            assert not tasks.claim(connection, running.home, TYPES, owner="me", limit=9, lease_seconds=9, max_retries=2)
+            assert not leases.claim(
+                connection, running.home, TYPES, owner="me", limit=9, lease_seconds=9, max_retries=2
+            )
     assert now_stored(running) == {task: status.value for task, status in before.items()}
 
 
@@ -101,7 +104,7 @@ def test_a_saved_outcome_reaches_only_the_states_that_the_move_allows(
 ) -> None:
     before = one_of_each(running)
     with running.database.transaction() as connection:
-        ours = tasks.save(connection, [(held(running.home, task, acts), 0.0) for task in before])
+        ours = leases.save(connection, [(held(running.home, task, acts), 0.0) for task in before])
     allowed = {task for task, status in before.items() if status in TASK.sources(move)}
     assert ours == allowed
     assert now_stored(running) == {t: (target if t in allowed else s).value for t, s in before.items()}
@@ -110,7 +113,7 @@ def test_a_saved_outcome_reaches_only_the_states_that_the_move_allows(
 def test_a_lease_is_handed_back_only_while_it_is_held_and_costs_the_task_nothing(running: Ground) -> None:
     before = one_of_each(running)
     with running.database.transaction() as connection:
-        tasks.hand_back(connection, [held(running.home, task) for task in before])
+        leases.hand_back(connection, [held(running.home, task) for task in before])
     assert now_stored(running) == expected(before, "release")
     assert running.scalar("SELECT sum(release_count + retry_count) FROM crawler_tasks") == 0
 
@@ -167,7 +170,7 @@ def test_how_many_workers_a_task_may_lose_is_a_setting(running: Ground, make_set
     release_expired(running.database, make_settings(task_max_releases=1), utc_now())
     assert running.scalar("SELECT error_code FROM crawler_tasks WHERE status = 'FAILED'") == "RELEASED_TOO_OFTEN"
     with running.database.transaction() as connection:
-        [lease] = tasks.claim(
+        [lease] = leases.claim(
             connection, running.home, TYPES, owner="me", limit=9, lease_seconds=9, max_retries=2, max_releases=1
         )
     assert not lease.task.can_release()
@@ -175,11 +178,11 @@ def test_how_many_workers_a_task_may_lose_is_a_setting(running: Ground, make_set
 
 def test_a_heartbeat_keeps_only_leases_that_still_are_ours(running: Ground) -> None:
     before = one_of_each(running, expires="-1 second")
-    leases = [held(running.home, task) for task in before]
-    stale = [LeasedTask(lease.task, lease.home, None, probe=False, lease_no=0) for lease in leases]
+    taken = [held(running.home, task) for task in before]
+    stale = [LeasedTask(lease.task, lease.home, None, probe=False, lease_no=0) for lease in taken]
     with running.database.transaction() as connection:
-        assert tasks.heartbeat(connection, stale, 30) == set()
-        kept = tasks.heartbeat(connection, leases, 30)
+        assert leases.heartbeat(connection, stale, 30) == set()
+        kept = leases.heartbeat(connection, taken, 30)
     assert kept == {task for task, status in before.items() if status in TASK.sources("release")}
     assert running.scalar("SELECT lease_expires_at > now() FROM crawler_tasks WHERE status = 'IN_PROGRESS'") is True
 
@@ -189,8 +192,8 @@ def test_a_late_writer_with_an_older_lease_writes_nothing(running: Ground) -> No
         task_id = add_task(connection, running.home, TaskStatus.IN_PROGRESS, 1)
         connection.execute(text("UPDATE crawler_tasks SET lease_no = 2"))
         late = held(running.home, task_id, lambda task: task.complete(utc_now()))
-        assert tasks.save(connection, [(late, 0.0)]) == set()
-        tasks.hand_back(connection, [late])
+        assert leases.save(connection, [(late, 0.0)]) == set()
+        leases.hand_back(connection, [late])
     assert now_stored(running) == {task_id: "IN_PROGRESS"}
     assert running.scalar("SELECT completed_tasks FROM crawling_schedule_executions") == 0
 

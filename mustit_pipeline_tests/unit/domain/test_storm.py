@@ -19,6 +19,13 @@ def test_five_agents_and_half_of_the_answers_are_a_storm(
     assert SPECIFIED.is_storm(agents=agents, throttled=throttled, answers=answers) is storm
 
 
+@pytest.mark.parametrize(("in_a_row", "storm"), [(9, False), (10, True)])
+def test_twice_as_many_agents_in_a_row_are_a_storm_however_many_good_answers_came_before(
+    in_a_row: int, storm: bool
+) -> None:
+    assert SPECIFIED.is_storm(agents=in_a_row, throttled=in_a_row, answers=300, in_a_row=in_a_row) is storm
+
+
 def test_what_a_storm_is_can_be_set() -> None:
     rules = StormRules(agents=2, share=0.25)
     assert rules.is_storm(agents=2, throttled=2, answers=8)

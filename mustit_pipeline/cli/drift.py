@@ -1,0 +1,102 @@
+"""`mustit drift`: fields of the marketplace's bodies that are not as they were."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from mustit_pipeline.cli.listing import WIDE_SCREEN, Limit, Since, cut, iso, make_table, minute, show_page, since_when
+from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.store import drift
+from mustit_pipeline.store.drift import Drift
+
+app = typer.Typer(
+    help="Fields of the marketplace's bodies that changed: look at them, accept them.", no_args_is_help=True
+)
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="The field, with everything below it; * is any text.")]
+
+
+@app.command("list", epilog="Example: `mustit drift list --since 1d`")
+def show_all(
+    since: Since = None,
+    everything: Annotated[bool, typer.Option("--all", help="Accepted ones too.")] = False,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List fields that are new, missing or of another type, last seen first."""
+    with runtime() as ground, ground.database.reading() as connection:
+        found = drift.newest(connection, since=since_when(since, utc_now()), accepted=everything, limit=limit)
+    empty = "The marketplace's bodies are as they were."
+    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+
+
+@app.command("accept", epilog="Example: `mustit drift accept detail.ProductInfoModule.couponList`")
+def accept(path: Path, as_json: Json = False) -> None:
+    """Judge a change harmless: it is counted on, but no longer warned of."""
+    wanted = _read(path)
+    with runtime() as ground, ground.database.transaction() as connection:
+        paths = drift.accept(connection, wanted, utc_now())
+    _say("Accepted", paths, as_json)
+
+
+@app.command("forget", epilog="Example: `mustit drift forget listing.items.price`")
+def forget(path: Path, as_json: Json = False) -> None:
+    """Drop what was seen of a field; if it still differs, the next crawl says so."""
+    wanted = _read(path)
+    with runtime() as ground, ground.database.transaction() as connection:
+        paths = drift.forget(connection, wanted)
+    _say("Forgot", paths, as_json)
+
+
+def _read(path: str) -> FieldPaths:
+    try:
+        return FieldPaths(path)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="PATH") from None
+
+
+def _say(done: str, paths: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"paths": paths})
+    else:
+        out.print(f"{done} {', '.join(paths)}.", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(found: list[Drift]) -> Table:
+    # On a narrow screen the sample gives way: the path is why one looks.
+    sampled = out.width >= WIDE_SCREEN
+    return make_table(
+        ["kind", "last seen", "bodies"],
+        ["path", "type", *(["sample"] if sampled else [])],
+        [
+            (
+                entry.deviation.kind,
+                minute(entry.last_seen_at),
+                entry.count,
+                entry.deviation.path,
+                " → ".join(filter(None, (entry.deviation.expected, entry.deviation.observed))),
+                *([cut(entry.deviation.sample)] if sampled else []),
+            )
+            for entry in found
+        ],
+    )
+
+
+def _document(entry: Drift) -> dict[str, Any]:
+    return {
+        "path": entry.deviation.path,
+        "kind": entry.deviation.kind.value,
+        "expected": entry.deviation.expected,
+        "observed": entry.deviation.observed,
+        "sample": entry.deviation.sample,
+        "count": entry.count,
+        "firstSeenAt": iso(entry.first_seen_at),
+        "lastSeenAt": iso(entry.last_seen_at),
+        "sellerId": entry.seller_id,
+        "itemNo": entry.item_no,
+        "acceptedAt": iso(entry.accepted_at),
+    }

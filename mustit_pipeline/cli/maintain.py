@@ -1,0 +1,62 @@
+"""`mustit maintain`: the nightly housekeeping, now."""
+
+from typing import Annotated, Any
+
+import typer
+
+from mustit_pipeline.cli.output import Json, err, out, print_json, print_table
+from mustit_pipeline.cli.runtime import dagster_instance, runtime
+from mustit_pipeline.clock import utc_now
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+KINDS = {
+    "tasksMoved": "tasks that came before their month's partition, now in it",
+    "bodiesAged": "processed bodies older than MUSTIT_RAW_RETENTION_DAYS",
+    "bodiesUnchanged": "processed bodies that newer ones only repeat",
+    "bookings": "bookings of agents that no window reaches any more",
+    "runs": "old Dagster runs that tell of no asset",
+    "logLines": "log lines of older Dagster runs, whose materializations stay",
+}
+
+
+def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Make month partitions ahead and remove what is kept no longer, as every night does.
+
+    History, change sets, events and failed bodies are never touched, nor the newest body of each call.
+
+    Example: `mustit maintain --dry-run`
+    """
+    with runtime() as ground, dagster_instance(ground.settings) as instance:
+        from mustit_pipeline.defs.maintenance import keep_house
+
+        with err.status("looking for what can go", spinner="dots") as shown:
+            done, pruned = keep_house(
+                instance, ground.database, ground.settings, utc_now(), dry_run=dry_run, tell=shown.update
+            )
+    document: dict[str, Any] = {
+        "dryRun": dry_run,
+        "monthsAdded": done.months_added,
+        "monthsDropped": done.months_dropped,
+        "monthsLeft": [{"month": month, "reason": why} for month, why in done.months_left.items()],
+        "tasksMoved": done.tasks_moved,
+        "bodiesAged": done.bodies_aged,
+        "bodiesUnchanged": done.bodies_unchanged,
+        "bookings": done.bookings,
+        "runs": pruned.runs,
+        "logLines": pruned.lines,
+    }
+    if as_json:
+        print_json(document)
+        return
+    rows = [
+        *((", ".join(document[key]), what) for key, what in _MONTHS.items() if document[key]),
+        *((month, f"month left as it is: {why}") for month, why in done.months_left.items()),
+        *((document[key], what) for key, what in KINDS.items() if document[key]),
+    ]
+    if rows:
+        print_table("Would be done" if dry_run else "Done", ["", "what"], rows)
+    else:
+        out.print("nothing was due")
+
+
+_MONTHS = {"monthsAdded": "month partitions of tasks made", "monthsDropped": "months of old tasks removed"}

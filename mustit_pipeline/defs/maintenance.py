@@ -1,0 +1,85 @@
+"""Nightly housekeeping: the business database, then Dagster's own history."""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import dagster as dg
+from pydantic import Field
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
+from mustit_pipeline.scheduling.maintenance import Maintained, Progress, maintain
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store.database import Database
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class MaintenanceConfig(dg.Config):
+    """How a maintenance behaves."""
+
+    dry_run: bool = Field(False, description="Say what would be done, and do nothing")
+
+
+def keep_house(
+    instance: dg.DagsterInstance,
+    database: Database,
+    settings: Settings,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[Maintained, PrunedRuns]:
+    """Everything that a night does; says in words how far it is."""
+
+    def bodies(at: Progress) -> None:
+        tell(f"bodies: {at.sellers} of {at.total} sellers, {at.removed} removed")
+
+    def logs(at: PrunedRuns) -> None:
+        tell(f"Dagster's history: {at.runs} runs and {at.lines} log lines removed")
+
+    done = maintain(database, settings, now, dry_run=dry_run, tell=bodies)
+    return done, prune_runs(instance, settings, now, dry_run=dry_run, tell=logs)
+
+
+def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
+    """What was done, as numbers that plot and names that explain."""
+    return {
+        "months_added": ", ".join(done.months_added) or "none",
+        "months_dropped": ", ".join(done.months_dropped) or "none",
+        "months_left": ", ".join(f"{month} ({why})" for month, why in done.months_left.items()) or "none",
+        "tasks_moved": done.tasks_moved,
+        "bodies_aged": done.bodies_aged,
+        "bodies_unchanged": done.bodies_unchanged,
+        "bookings": done.bookings,
+        "runs": pruned.runs,
+        "log_lines": pruned.lines,
+    }
+
+
+@dg.op(description="Make month partitions ahead, remove what is kept no longer, and prune Dagster's own history.")
+def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfig, pipeline: Pipeline) -> None:
+    spoken = time.monotonic()
+
+    def say(line: str) -> None:
+        nonlocal spoken
+        if time.monotonic() - spoken >= SECONDS_BETWEEN_LINES:
+            spoken = time.monotonic()
+            context.log.info(line)
+
+    with readable_failures():
+        done, pruned = keep_house(
+            context.instance, pipeline.database, pipeline.settings, utc_now(), dry_run=config.dry_run, tell=say
+        )
+    context.add_output_metadata(told(done, pruned))
+
+
+@dg.job(
+    description="Month partitions ahead; old tasks, repeated and old bodies, old bookings and old log lines removed.",
+    executor_def=dg.in_process_executor,
+)
+def maintain_storage() -> None:
+    keep_what_is_needed()

@@ -1,0 +1,47 @@
+"""Bits of untrusted bodies for people: one line, nothing unprintable, nothing that looks like a secret."""
+
+import re
+from itertools import islice
+from typing import Any
+
+import orjson
+
+LONGEST = 200
+ENTRIES_SHOWN, DEPTH_SHOWN = 6, 2
+
+_NAMED_SECRET = re.compile(
+    r"""(?i)((?:token|authorization|cookie|nid|mustit_uid)["']?\s*[:=]\s*["']?|bearer\s+)[^"'<;,}&]+"""
+)
+_USER_AGENT = re.compile(r"""Mozilla/[^"'<]+""")
+_OPAQUE_RUN = re.compile(r"[A-Za-z0-9_+=~.-]{32,}")
+
+
+def safe_excerpt(body: bytes) -> str:
+    """The start of a body."""
+    return _safe(body[:800].decode("utf-8", "replace"))[:LONGEST]
+
+
+def safe_sample(name: str, value: Any) -> str:
+    """A field's value, the start of it; the name tells whether it is a secret."""
+    return _safe(f"{name}: {_shown(value, DEPTH_SHOWN)}").partition(": ")[2][:LONGEST]
+
+
+def _safe(text: str) -> str:
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = _NAMED_SECRET.sub(r"\1…", _USER_AGENT.sub("…", line))
+    return _OPAQUE_RUN.sub("…", line)
+
+
+def _shown(value: Any, depth: int) -> str:
+    """JSON, of which long and deep parts are left out: a hostile value costs no more than another."""
+    if type(value) is str:
+        return f'"{value[:LONGEST]}"'
+    if type(value) not in (dict, list):
+        return orjson.dumps(value).decode()
+    if depth == 0:
+        return "…"
+    more = ["…"] if len(value) > ENTRIES_SHOWN else []
+    if type(value) is list:
+        return f"[{', '.join([_shown(entry, depth - 1) for entry in value[:ENTRIES_SHOWN]] + more)}]"
+    entries = [f'"{key[:64]}": {_shown(entry, depth - 1)}' for key, entry in islice(value.items(), ENTRIES_SHOWN)]
+    return f"{{{', '.join(entries + more)}}}"

@@ -1,0 +1,190 @@
+"""The shape that the marketplace's bodies have had so far; what the parser leaves alone is known here all the same."""
+
+from types import NoneType
+from typing import Any
+
+from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.marketplace.fields import code, flag, identity, number, text, texts
+from mustit_pipeline.marketplace.models import BANNERS, DETAIL_INFO, INFO, SHIPPING
+from mustit_pipeline.marketplace.shape import Examination, Field, Flaw, Shape, type_name
+
+
+def _field(*types: type, **more: Any) -> Field:
+    return Field(frozenset(types), **more)
+
+
+# Fields that are read. Of those that a product may do without, null is as good as a value.
+_IDENTITY = _field(int, float, str, read=identity)
+_NUMBER = _field(int, float, str, read=number)
+_MAYBE_NUMBER = _field(int, float, str, NoneType, read=number)
+_NAME = _field(str, read=text)
+_TEXT = _field(str, NoneType, read=text)
+_RARE_TEXT = _field(str, NoneType, optional=True, read=text)
+_CODE = _field(str, int, NoneType, read=code)
+_RARE_CODE = _field(str, int, NoneType, optional=True, read=code)
+_FLAG = _field(bool, str, read=flag)
+_TEXTS = _field(list, read=texts)
+# Fields that are there and say nothing about a product.
+_SOME_TEXT = _field(str, NoneType, optional=True)
+_SOME_NUMBER = _field(int, float, str, NoneType, optional=True)
+_SOME_FLAG = _field(bool, str, NoneType, optional=True)
+_SOME_OBJECT = _field(dict, NoneType, optional=True)
+_SOME_LIST = _field(list, NoneType, optional=True)
+
+_TAG = Shape(title=_TEXT, textColor=_SOME_TEXT, bgColor=_SOME_TEXT, borderColor=_SOME_TEXT)
+
+_ITEM = Shape(
+    itemNo=_IDENTITY,
+    name=_NAME,
+    brandName=_TEXT,
+    price=_NUMBER,
+    originalPrice=_NUMBER,
+    normalPrice=_NUMBER,
+    discountRate=_MAYBE_NUMBER,
+    appPrice=_MAYBE_NUMBER,
+    appDiscountRate=_MAYBE_NUMBER,
+    imageUrlList=_TEXTS,
+    tagList=_field(list, NoneType, inside=_TAG),
+    landingUrl=_TEXT,
+    likeStatus=_SOME_FLAG,
+    likeImageUrl=_SOME_TEXT,
+    webSpacingInfo=_SOME_TEXT,
+)
+
+_LISTING = Shape(count=_NUMBER, items=_field(list, inside=_ITEM), groupResult=_SOME_OBJECT, indexName=_SOME_TEXT)
+
+_DETAIL = Shape(moduleList=_field(list), bottom=_SOME_OBJECT, nextApiUrl=_SOME_TEXT)
+
+_MODULE = Shape(type=_NAME, data=_field(dict))
+
+_SHIPMENT = Shape(
+    shippingType=_TEXT,
+    shippingFee=_MAYBE_NUMBER,
+    shippingFeeType=_TEXT,
+    averageDeliveryDay=_field(dict, NoneType, optional=True, inside=Shape(text=_TEXT, focusText=_SOME_TEXT)),
+    isEachShippingFee=_SOME_FLAG,
+    isDirectShipping=_SOME_FLAG,
+    isCustomsDuty=_SOME_FLAG,
+)
+
+_MODULES = {
+    BANNERS: Shape(images=_TEXTS, timesales=_SOME_LIST),
+    INFO: Shape(
+        sellerNo=_MAYBE_NUMBER,
+        sellerId=_NAME,
+        itemNo=_IDENTITY,
+        itemName=_NAME,
+        brandName=_TEXT,
+        brandNameKr=_TEXT,
+        brandCode=_MAYBE_NUMBER,
+        headerCategoryCode=_CODE,
+        headerCategory=_TEXT,
+        largeCategoryCode=_CODE,
+        largeCategory=_TEXT,
+        mediumCategoryCode=_CODE,
+        mediumCategory=_TEXT,
+        smallCategoryCode=_RARE_CODE,
+        smallCategory=_RARE_TEXT,
+        normalPrice=_NUMBER,
+        sellingPrice=_NUMBER,
+        discountPrice=_NUMBER,
+        discountRate=_MAYBE_NUMBER,
+        stock=_NUMBER,
+        isSoldOut=_FLAG,
+        isBoutiqueItem=_SOME_FLAG,
+        userDiscountInfo=_SOME_OBJECT,
+        badgeList=_SOME_LIST,
+        discountDetails=_SOME_OBJECT,
+        catalogId=_SOME_NUMBER,
+        countPriceComparison=_SOME_NUMBER,
+        isPriceComparison=_SOME_FLAG,
+        isLowestPrice=_SOME_FLAG,
+    ),
+    SHIPPING: Shape(
+        title=_SOME_TEXT,
+        items=_field(list, inside=Shape(type=_SOME_TEXT, data=_field(dict, inside=_SHIPMENT)), first_only=True),
+    ),
+    DETAIL_INFO: Shape(
+        originCountry=_TEXT,
+        itemStatus=_TEXT,
+        shippingLocation=_TEXT,
+        salesMethod=_RARE_TEXT,
+        descriptionMarkUp=_TEXT,
+        title=_SOME_TEXT,
+        itemNo=_SOME_NUMBER,
+        sellerEvaluations=_SOME_LIST,
+        warningTextSellerStatus=_SOME_LIST,
+    ),
+}
+_PATHS = {kind: f"detail.{kind}" for kind in _MODULES}
+# Nothing of these is read, so they are not looked into, and nobody misses them.
+_OTHER_MODULES = frozenset(
+    {
+        "NonMemberBannerModule",
+        "VerticalMargin",
+        "PurchaseBenefitModule",
+        "SellerModule",
+        "CatalogModule",
+        "PromotionBannerModule",
+        "LazyComponent",
+        "SinglePromotionBannerModule",
+        "TabListModule",
+    }
+)
+
+_OPTION = Shape(
+    optionNo=_IDENTITY,
+    itemNo=_IDENTITY,
+    color=_TEXT,
+    size=_TEXT,
+    stock=_NUMBER,
+    sizeGuide=_TEXT,
+    shippingType=_SOME_TEXT,
+)
+
+
+def examine(source: str, document: Any, *, closely: bool = False) -> tuple[Deviation, ...]:
+    """How a body differs from what it should be; `closely` reads the values too, where reading the body failed.
+
+    A body that has nothing in common with the expected one is another body, such as a notice, and no drift.
+    """
+    found = Examination(closely=closely)
+    if source == "options":
+        for option in document if type(document) is list else ():
+            # One that was read has what it needs in common.
+            if not closely or _akin(_OPTION, option):
+                found.look(_OPTION, option, source)
+    elif source == "listing" and _akin(_LISTING, document):
+        found.look(_LISTING, document, source)
+    elif source == "detail" and _akin(_DETAIL, document):
+        found.look(_DETAIL, document, source)
+        modules = document.get("moduleList")
+        if type(modules) is list:
+            _examine_modules(found, modules)
+    return found.deviations
+
+
+def _akin(shape: Shape, found: Any) -> bool:
+    return type(found) is dict and not shape.fields.keys().isdisjoint(found)
+
+
+def _examine_modules(found: Examination, modules: list[Any]) -> None:
+    """Modules are told apart by their type; of two with one type the first counts."""
+    missing = dict(_PATHS)
+    try:
+        telling = [module for module in modules if module["type"] not in _OTHER_MODULES]
+    except (TypeError, KeyError):
+        telling = modules
+    for module in telling:
+        kind = module.get("type") if type(module) is dict else None
+        if type(kind) is not str:
+            found.look(_MODULE, module, "detail.moduleList")
+        elif kind in missing:
+            path = missing.pop(kind)
+            if len(module) != 2:
+                found.look(_MODULE, module, path)
+            found.look(_MODULES[kind], module.get("data"), path)
+        elif kind not in _MODULES and kind not in _OTHER_MODULES:
+            found.note("detail", Flaw(kind, DriftKind.NEW, "", type_name(module.get("data"))), module.get("data"))
+    for kind in missing:
+        found.note("detail", Flaw(kind, DriftKind.MISSING, "object", ""))

@@ -1,0 +1,147 @@
+"""What bodies are made of, and how one of them differs: fields that are new, missing or of another type."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from types import NoneType
+from typing import Any
+
+from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.marketplace.excerpt import safe_sample
+from mustit_pipeline.marketplace.fields import WrongValue
+
+# What a hostile body can cost: deviations, objects that are looked at, and shapes that are remembered.
+MOST_DEVIATIONS = 50
+MOST_OBJECTS = 10_000
+MOST_JUDGED = 512
+LONGEST_NAME = 64
+
+_NOT_IN_A_NAME = re.compile(r"[^\w-]")
+_TYPES: dict[type, str] = {
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "list",
+    NoneType: "null",
+}
+
+
+def type_name(value: Any) -> str:
+    """What JSON calls it."""
+    return _TYPES[type(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a field may hold; `read` is how its value is read where that says more than its type."""
+
+    types: frozenset[type]
+    optional: bool = False
+    read: Callable[[dict[str, Any], str], object] | None = None
+    # Of the object, or of each entry of the list; of the first one alone where the others say nothing to us.
+    inside: "Shape | None" = None
+    first_only: bool = False
+
+    @property
+    def expected(self) -> str:
+        return " or ".join(sorted({_TYPES[one] for one in self.types}))
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A field of an object that is not as it was."""
+
+    name: str
+    kind: DriftKind
+    expected: str
+    observed: str
+
+
+class Shape:
+    """The fields of one kind of object."""
+
+    def __init__(self, **fields: Field) -> None:
+        self.fields = fields
+        self.inside = [(name, field, field.inside) for name, field in fields.items() if field.inside is not None]
+        # By the names and types of an object's fields: one that looks like an earlier one is not judged again.
+        self.judged: dict[tuple[str | type, ...], tuple[Flaw, ...]] = {}
+
+    def judge(self, found: dict[str, Any], look: tuple[str | type, ...]) -> tuple[Flaw, ...]:
+        """How an object differs."""
+        flaws = tuple(islice(self._judge(found), MOST_DEVIATIONS))
+        # Of known names only: what somebody else makes up is not kept.
+        if len(self.judged) < MOST_JUDGED and self.fields.keys() >= found.keys():
+            self.judged[look] = flaws
+        return flaws
+
+    def _judge(self, found: dict[str, Any]) -> Iterator[Flaw]:
+        for name, field in self.fields.items():
+            if name not in found:
+                if not field.optional:
+                    yield Flaw(name, DriftKind.MISSING, field.expected, "")
+            elif type(found[name]) not in field.types:
+                yield Flaw(name, DriftKind.RETYPED, field.expected, type_name(found[name]))
+        for name, value in found.items():
+            if name not in self.fields:
+                yield Flaw(name, DriftKind.NEW, "", type_name(value))
+
+
+class Examination:
+    """One body under the glass: each deviation is noted once, however often the body shows it."""
+
+    def __init__(self, *, closely: bool) -> None:
+        self._closely = closely
+        self._left = MOST_OBJECTS
+        self._noted: dict[tuple[str, DriftKind, str], Deviation] = {}
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        return tuple(self._noted.values())
+
+    def look(self, shape: Shape, found: Any, path: str) -> None:
+        """Compare an object with its shape, and whatever is inside it with theirs."""
+        self._left -= 1
+        if self._left < 0:
+            return
+        if type(found) is not dict:
+            above, _, name = path.rpartition(".")
+            self.note(above, Flaw(name, DriftKind.RETYPED, "object", type_name(found)), found)
+            return
+        look = (*found, *map(type, found.values()))
+        flaws = shape.judged.get(look)
+        for flaw in shape.judge(found, look) if flaws is None else flaws:
+            self.note(path, flaw, found.get(flaw.name))
+        if self._closely:
+            self._read(shape, found, path)
+        for name, field, inside in shape.inside:
+            value = found.get(name)
+            if type(value) is dict:
+                self.look(inside, value, f"{path}.{name}")
+            elif type(value) is list:
+                below = f"{path}.{name}"
+                if field.first_only and not value:
+                    self.note(path, Flaw(name, DriftKind.MISSING, "an entry", ""))
+                for entry in value[:1] if field.first_only else value:
+                    self.look(inside, entry, below)
+
+    def note(self, above: str, flaw: Flaw, value: Any = None) -> None:
+        """Keep a deviation of what is at this place."""
+        # A new name is somebody else's choice.
+        name = _NOT_IN_A_NAME.sub("_", flaw.name[:LONGEST_NAME]) or "_"
+        path = f"{above}.{name}" if above else name
+        if (path, flaw.kind, flaw.observed) in self._noted or len(self._noted) >= MOST_DEVIATIONS:
+            return
+        sample = "" if flaw.kind is DriftKind.MISSING else safe_sample(name, value)
+        self._noted[path, flaw.kind, flaw.observed] = Deviation(path, flaw.kind, flaw.expected, flaw.observed, sample)
+
+    def _read(self, shape: Shape, found: dict[str, Any], path: str) -> None:
+        """A value of the right type may still be of no use, such as a price in words."""
+        for name, field in shape.fields.items():
+            if field.read is not None and type(found.get(name)) in field.types:
+                try:
+                    field.read(found, name)
+                except WrongValue:
+                    self.note(path, Flaw(name, DriftKind.RETYPED, field.expected, "unreadable"), found.get(name))

@@ -1,0 +1,48 @@
+"""Which sellers are fetched anew as a whole, because a recrawl policy may have left something out for too long."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.scheduling.due import DueSlice
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import executions, refreshes
+from mustit_pipeline.store.database import Database
+
+TRIGGERED_BY = "full refresh"
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshes:
+    """First slices of full refreshes to start now, and how many sellers have to wait for a free slot."""
+
+    slices: list[DueSlice]
+    waiting: int
+
+
+def next_refreshes(
+    database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
+) -> Refreshes:
+    """Open a full refresh for the sellers that have waited longest, as many as slots are free."""
+    before = now - timedelta(days=settings.full_refresh_days)
+    with database.reading() as connection:
+        stale = refreshes.stale(connection, before, everything=settings.recrawl == "everything", busy=busy)
+    opened = []
+    for one in stale[: max(0, free)]:
+        try:
+            found = open_or_join(database, one.seller_id, triggered_by=TRIGGERED_BY, now=now, full_refetch=True)
+        except Conflict:
+            # Deactivated in the meantime.
+            continue
+        if not found.joined:
+            opened.append(found.stored.execution)
+    if not opened:
+        return Refreshes([], len(stale))
+    with database.transaction() as connection:
+        numbers = executions.next_slices(connection, [execution.id.value for execution in opened])
+    slices = [
+        DueSlice(execution.seller_id.value, execution.id.value, numbers[execution.id.value]) for execution in opened
+    ]
+    return Refreshes(slices, len(stale) - len(slices))

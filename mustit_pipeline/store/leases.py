@@ -1,0 +1,277 @@
+"""Leases of crawl tasks: taken for a time, kept alive, and written back only by whoever still holds them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
+from mustit_pipeline.domain.task import CrawlerTask
+from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
+from mustit_pipeline.store.task_states import CLAIMABLE, IN_MONTHS, LEASED
+from mustit_pipeline.store.tasks import TaskHome
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedTask:
+    """A task in our hands until its lease ends; `lease_no` fences everything we write about it."""
+
+    task: CrawlerTask
+    home: TaskHome
+    page_no: int | None
+    probe: bool
+    lease_no: int
+
+
+_CLAIM = text(f"""
+    WITH picked AS (
+        SELECT t.task_id FROM crawler_tasks t
+        WHERE t.task_month = :task_month AND t.execution_id = :execution_id AND t.status IN ({CLAIMABLE})
+          AND t.task_type = ANY(CAST(:types AS text[])) AND t.available_at <= now()
+          AND EXISTS (SELECT FROM crawling_schedule_executions e
+                      WHERE e.execution_id = :execution_id AND e.status = 'RUNNING')
+        ORDER BY t.priority, t.seq LIMIT :limit
+        FOR UPDATE OF t SKIP LOCKED
+    )
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+        lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM picked p WHERE t.task_month = :task_month AND t.task_id = p.task_id
+    RETURNING t.*
+""")
+
+# Every running execution gives the same number, whichever seller's is the biggest; which ones give when there are more
+# of them than tasks are wanted is left to chance.
+_CLAIM_ANY = text(f"""
+    WITH running AS (
+        SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
+        WHERE e.status = 'RUNNING' AND EXISTS (
+            SELECT FROM crawler_tasks t
+            WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
+              AND t.available_at <= now())
+        ORDER BY random() LIMIT :limit
+    ), picked AS (
+        SELECT t.task_month, t.task_id FROM running r CROSS JOIN LATERAL (
+            SELECT t.task_month, t.task_id FROM crawler_tasks t
+            WHERE t.task_month = r.task_month AND t.execution_id = r.execution_id AND t.status IN ({CLAIMABLE})
+              AND t.available_at <= now()
+            ORDER BY t.priority, t.seq LIMIT (SELECT ceil(CAST(:limit AS float8) / greatest(count(*), 1)) FROM running)
+            FOR UPDATE OF t SKIP LOCKED) AS t
+        LIMIT :limit
+    )
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+        lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
+    RETURNING t.*
+""")
+
+_SAVE = text(f"""
+    UPDATE crawler_tasks t
+    SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
+        error_text = s.error_text, lease_owner = NULL, lease_expires_at = NULL,
+        available_at = now() + make_interval(secs => s.delay),
+        published_at = CASE WHEN s.status = '{TASK.target("release").value}' THEN now() ELSE t.published_at END,
+        completed_at = CASE WHEN s.status IN ('COMPLETED', 'FAILED') THEN now() END
+    FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
+                CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),
+                CAST(:errors AS text[]), CAST(:delays AS float8[]))
+         AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
+    WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND t.status IN ({LEASED})
+      AND {IN_MONTHS}
+    RETURNING t.task_id, t.execution_id, t.status
+""")
+
+_RECORD = text("""
+    UPDATE crawling_schedule_executions e
+    SET completed_tasks = e.completed_tasks + o.completed, failed_tasks = e.failed_tasks + o.failed,
+        requests = e.requests + o.requests, throttled = e.throttled + o.throttled, updated_at = now()
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:completed AS int[]), CAST(:failed AS int[]), CAST(:requests AS int[]),
+                CAST(:throttled AS int[])) AS o(id, completed, failed, requests, throttled)
+    WHERE e.execution_id = o.id
+""")
+
+# The lease goes back as if it had never been taken: nothing is counted against the task.
+_HAND_BACK = text(f"""
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("release").value}', published_at = now(), started_at = NULL, lease_owner = NULL,
+        lease_expires_at = NULL
+    FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
+    WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND t.status IN ({LEASED})
+      AND {IN_MONTHS}
+""")
+
+# A row that somebody else has locked is being stored, cancelled or released: waiting for it could only deadlock.
+_HEARTBEAT = text(f"""
+    WITH held AS (
+        SELECT t.task_month, t.task_id FROM crawler_tasks t
+        JOIN unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
+          ON t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no
+        WHERE t.status IN ({LEASED}) AND {IN_MONTHS}
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    )
+    UPDATE crawler_tasks t SET lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id AND {IN_MONTHS}
+    RETURNING t.task_id
+""")
+
+_EXPIRED = text(f"""
+    SELECT t.* FROM crawler_tasks t
+    WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()
+      AND (CAST(:execution_id AS uuid) IS NULL OR t.execution_id = :execution_id)
+    ORDER BY t.lease_expires_at LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+""")
+
+_LOCK_EXPIRED = text(f"""
+    SELECT e.execution_id FROM crawling_schedule_executions e
+    WHERE (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id)
+      AND e.execution_id IN (SELECT t.execution_id FROM crawler_tasks t
+                             WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now())
+    ORDER BY e.execution_id FOR NO KEY UPDATE
+""")
+
+
+def claim(
+    connection: Connection,
+    home: TaskHome,
+    types: Iterable[TaskType],
+    *,
+    owner: str,
+    limit: int,
+    lease_seconds: float,
+    max_retries: int,
+    max_releases: int = TASK_MAX_RELEASES,
+) -> list[LeasedTask]:
+    """Lease the next tasks of an execution that is running, most urgent first."""
+    values = {
+        "task_month": home.task_month,
+        "execution_id": home.execution_id,
+        "types": [kind.value for kind in types],
+        "owner": owner,
+        "limit": limit,
+        "lease_seconds": lease_seconds,
+    }
+    rows = sorted(connection.execute(_CLAIM, values), key=_urgency)
+    return [_leased(row, max_retries, max_releases) for row in rows]
+
+
+def claim_any(
+    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int, max_releases: int
+) -> list[LeasedTask]:
+    """Lease tasks of any running execution, the same number of each: each one's most urgent, in turns."""
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
+    given: dict[UUID, list[LeasedTask]] = {}
+    for row in sorted(connection.execute(_CLAIM_ANY, values), key=_urgency):
+        given.setdefault(row.execution_id, []).append(_leased(row, max_retries, max_releases))
+    return [lease for turn in zip_longest(*given.values()) for lease in turn if lease is not None]
+
+
+def save(
+    connection: Connection,
+    outcomes: Sequence[tuple[LeasedTask, float]],
+    calls: Mapping[UUID, tuple[int, int]] | None = None,
+) -> set[UUID]:
+    """Write tasks back with the delay until they may be claimed again; returns those whose lease still was ours.
+
+    Their executions count what has ended, and the requests and 429s in `calls`, which were made whoever holds a lease.
+    """
+    written: Sequence[Row[Any]] = _write(connection, outcomes) if outcomes else []
+    _record(connection, written, calls or {})
+    return {row.task_id for row in written}
+
+
+def _write(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -> Sequence[Row[Any]]:
+    values = _fences([lease for lease, _ in outcomes]) | {
+        "statuses": [lease.task.status.value for lease, _ in outcomes],
+        "retry_counts": [lease.task.retry_count for lease, _ in outcomes],
+        "release_counts": [lease.task.release_count for lease, _ in outcomes],
+        "codes": [lease.task.error_code for lease, _ in outcomes],
+        "errors": [lease.task.error_text for lease, _ in outcomes],
+        "delays": [delay for _, delay in outcomes],
+    }
+    return connection.execute(_SAVE, values).all()
+
+
+def hand_back(connection: Connection, leases: Sequence[LeasedTask]) -> None:
+    """Give up leases under which no answer came; whoever falls silent instead is released, and that is counted."""
+    if leases:
+        connection.execute(_HAND_BACK, _fences(leases))
+
+
+def heartbeat(connection: Connection, leases: Sequence[LeasedTask], lease_seconds: float) -> set[UUID]:
+    """Keep leases alive; returns those that still are ours and that nobody is writing just now."""
+    if not leases:
+        return set()
+    rows = connection.execute(_HEARTBEAT, _fences(leases) | {"lease_seconds": lease_seconds})
+    return {row.task_id for row in rows}
+
+
+def take_expired(
+    connection: Connection,
+    *,
+    limit: int,
+    max_retries: int,
+    max_releases: int = TASK_MAX_RELEASES,
+    execution_id: UUID | None = None,
+) -> list[LeasedTask]:
+    """Lock tasks whose worker fell silent, for the caller to release in the same transaction."""
+    # Executions before their tasks, as everybody locks them.
+    if not connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).all():
+        return []
+    rows = connection.execute(_EXPIRED, {"limit": limit, "execution_id": execution_id})
+    return [_leased(row, max_retries, max_releases) for row in rows]
+
+
+def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
+    return {
+        "months": [lease.home.task_month for lease in leases],
+        "ids": [lease.task.id.value for lease in leases],
+        "lease_nos": [lease.lease_no for lease in leases],
+    }
+
+
+def _record(connection: Connection, written: Sequence[Row[Any]], calls: Mapping[UUID, tuple[int, int]]) -> None:
+    ended: dict[UUID, list[int]] = {execution_id: [0, 0] for execution_id, made in calls.items() if any(made)}
+    for row in written:
+        if row.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
+            ended.setdefault(row.execution_id, [0, 0])[row.status == TaskStatus.FAILED] += 1
+    if ended:
+        values = {
+            "ids": list(ended),
+            "completed": [completed for completed, _ in ended.values()],
+            "failed": [failed for _, failed in ended.values()],
+            "requests": [calls.get(execution_id, (0, 0))[0] for execution_id in ended],
+            "throttled": [calls.get(execution_id, (0, 0))[1] for execution_id in ended],
+        }
+        connection.execute(_RECORD, values)
+
+
+def _urgency(row: Row[Any]) -> tuple[int, int, int]:
+    """Product by product, and pages as they follow each other: what moves meanwhile is met once more, not missed."""
+    return row.priority, row.item_no or 0, row.page_no or 0
+
+
+def _leased(row: Row[tuple[object, ...]], max_retries: int, max_releases: int) -> LeasedTask:
+    task = CrawlerTask(
+        id=TaskId(row.task_id),
+        execution_id=ExecutionId(row.execution_id),
+        seller_id=SellerId(row.seller_id),
+        task_type=TaskType(row.task_type),
+        request_url=row.request_url,
+        created_at=row.created_at,
+        item_no=None if row.item_no is None else ItemNo(row.item_no),
+        status=TaskStatus(row.status),
+        retry_count=row.retry_count,
+        release_count=row.release_count,
+        max_retries=max_retries,
+        max_releases=max_releases,
+        published_at=row.published_at,
+        started_at=row.started_at,
+    )
+    home = TaskHome(row.execution_id, row.seller_id, row.task_month)
+    return LeasedTask(task, home, row.page_no, row.probe, row.lease_no)

@@ -1,0 +1,130 @@
+"""What is kept no longer: bodies by age and by repetition, and rows that nothing reaches any more."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.store.database import Database
+
+MAINTENANCE_LOCK = 4_871_209_367
+# What one seller gives up in one night, so that no list of ids grows without end; the rest follows the night after.
+MOST_PER_SELLER = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredBodies:
+    """Bodies of one seller that can go: too old, or only repeated by a newer one."""
+
+    seller_id: str
+    aged: int
+    unchanged: int
+    raw_ids: Sequence[int]
+
+
+# A replay needs the newest processed body of each call, and every failed one: neither is in here.
+_EXPIRED = text("""
+    SELECT raw_id, old FROM (
+        SELECT raw_id, fetched_at < :aged_before AS old, fetched_at < :unchanged_before AS settled,
+               row_number() OVER (PARTITION BY source, item_no, page_no ORDER BY raw_id DESC) AS newness,
+               content_hash IS NOT NULL AND row_number() OVER (
+                   PARTITION BY source, item_no, page_no, content_hash ORDER BY raw_id DESC) > 1 AS repeated
+        FROM product_raw_data WHERE seller_id = :seller_id AND status = 'PROCESSED'
+    ) AS bodies
+    WHERE newness > 1 AND (old OR (repeated AND settled))
+    ORDER BY raw_id LIMIT :most
+""")
+
+_DELETE_BODIES = text("""
+    DELETE FROM product_raw_data WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PROCESSED'
+""")
+
+_SELLERS_WITH_OLD_BODIES = text("""
+    SELECT seller_id FROM sellers s
+    WHERE EXISTS (SELECT FROM product_raw_data r WHERE r.seller_id = s.seller_id AND r.fetched_at < :before)
+    ORDER BY seller_id
+""")
+
+_OLD_BOOKINGS = text("SELECT count(*) FROM agent_bookings WHERE ends_at < :before")
+_DELETE_BOOKINGS = text("""
+    DELETE FROM agent_bookings WHERE booking_id IN (
+        SELECT booking_id FROM agent_bookings WHERE ends_at < :before ORDER BY ends_at LIMIT :batch)
+""")
+
+
+@contextmanager
+def alone(database: Database) -> Generator[None]:
+    """Be the only maintenance; a second one is refused at once."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": MAINTENANCE_LOCK}).scalar_one()
+        if not taken:
+            raise Conflict(
+                "CONFLICT_MAINTENANCE_RUNNING",
+                korean="이미 유지보수 작업이 실행 중입니다",
+                english="Another maintenance is running already: wait until it has ended",
+            )
+        try:
+            yield
+        finally:
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MAINTENANCE_LOCK})
+
+
+def sellers_with_bodies(connection: Connection, before: datetime) -> list[str]:
+    """Sellers that have a body older than that."""
+    return list(connection.execute(_SELLERS_WITH_OLD_BODIES, {"before": before}).scalars())
+
+
+def expired_bodies(
+    connection: Connection, seller_id: str, *, aged_before: datetime, unchanged_before: datetime
+) -> ExpiredBodies:
+    """Which of a seller's bodies nobody needs any more."""
+    values = {
+        "seller_id": seller_id,
+        "aged_before": aged_before,
+        "unchanged_before": unchanged_before,
+        "most": MOST_PER_SELLER,
+    }
+    found = connection.execute(_EXPIRED, values).all()
+    aged = sum(row.old for row in found)
+    return ExpiredBodies(seller_id, aged, len(found) - aged, [row.raw_id for row in found])
+
+
+def delete_bodies(database: Database, raw_ids: Sequence[int], batch: int) -> Iterator[int]:
+    """Remove bodies in transactions of a batch each; one that was opened for a replay meanwhile stays."""
+    for first in range(0, len(raw_ids), batch):
+        with database.transaction() as connection:
+            removed = connection.execute(_DELETE_BODIES, {"ids": list(raw_ids[first : first + batch])}).rowcount
+        yield removed
+
+
+def old_bookings(connection: Connection, before: datetime) -> int:
+    """Bookings that ended before every window that could ask for them."""
+    return connection.execute(_OLD_BOOKINGS, {"before": before}).scalar_one()
+
+
+def delete_bookings(database: Database, before: datetime, batch: int) -> int:
+    """Remove them, in transactions of a batch each."""
+    removed = 0
+    while True:
+        with database.transaction() as connection:
+            gone = connection.execute(_DELETE_BOOKINGS, {"before": before, "batch": batch}).rowcount
+        removed += gone
+        if gone < batch:
+            return removed
+
+
+def tidy(database: Database, *tables: str) -> None:
+    """Give removed rows' room back for new ones and renew what the planner knows; nobody waits for it."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for table in tables:
+            connection.exec_driver_sql(f"VACUUM (ANALYZE, SKIP_LOCKED) {table}")
+
+
+def analyze(database: Database, *tables: str) -> None:
+    """Renew what the planner knows of tables as a whole; of partitioned ones autovacuum never does."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for table in tables:
+            connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {table}")

@@ -1,0 +1,24 @@
+"""The settings of upkeep: how long things are kept, and how often everything is fetched anew."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+
+class UpkeepSettings(BaseSettings):
+    """The part of the settings that nightly maintenance and the full refresh live by."""
+
+    task_months_ahead: int = Field(2, ge=1, le=24, description="Month partitions of crawl tasks made in advance")
+    task_retention_months: int = Field(
+        3, ge=1, le=120, description="Whole months of crawl tasks that are kept besides the running one"
+    )
+    raw_retention_days: float = Field(
+        90, ge=1, le=3650, description="How long processed bodies are kept; the newest of each call stays for ever"
+    )
+    raw_unchanged_days: float = Field(
+        7, ge=0, le=3650, description="And those that a newer body of the same call only repeats; at most the former"
+    )
+    retention_batch: int = Field(5000, ge=1, le=100_000, description="Rows that one transaction of maintenance removes")
+    run_log_retention_days: float = Field(
+        30, ge=1, le=3650, description="How long Dagster's log lines are kept; materializations and checks stay"
+    )
+    full_refresh_days: float = Field(7, gt=0, le=365, description="Age of a seller's last full refresh that starts one")

@@ -1,0 +1,112 @@
+"""Queues of crawl tasks with something in them, whatever carries them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.fetching import RequestCounter
+from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
+from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue, TaskQueue
+from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.store import tasks
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.leases import LeasedTask
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import number
+from mustit_pipeline_tests.integration.crawling.child import wait_until
+from mustit_pipeline_tests.integration.crawls import register
+
+# One that serves whoever runs, and one that serves a single crawl.
+SHARED = ("postgres",)
+ADAPTERS = (*SHARED, "postgres of one execution")
+
+
+@dataclass(frozen=True)
+class Queues:
+    """One adapter of the port, on a database of its own."""
+
+    adapter: str
+    database: Database
+    make_settings: MakeSettings
+
+    def opened(
+        self, seller_id: str, *, new: int = 0, known: int = 0, pages: int = 0, probes: Sequence[int] = ()
+    ) -> StoredExecution:
+        """A running crawl with calls to make; what is least urgent was planned first."""
+        register(self.database, seller_id)
+        stored = open_or_join(self.database, SellerId(seller_id), triggered_by="test", now=utc_now()).stored
+        endpoints = Endpoints.from_settings(self.make_settings())
+        running = text("UPDATE crawling_schedule_executions SET status = 'RUNNING' WHERE execution_id = :id")
+        with self.database.transaction() as connection:
+            connection.execute(running, {"id": stored.execution.id.value})
+            options = [TaskType.PRODUCT_OPTION]
+            seen_before = dict.fromkeys(range(1, known + 1), 3)
+            never_seen = dict.fromkeys(range(known + 1, known + new + 1), 0)
+            count = pages * endpoints.page_size
+            for planned in (
+                plan_products(endpoints, seen_before, options),
+                plan_products(endpoints, never_seen, options),
+                plan_probes(endpoints, probes),
+                plan_pages(endpoints, SellerId(seller_id), count, None),
+            ):
+                tasks.add(connection, stored.home, planned)
+        return stored
+
+    def queue(self, stored: StoredExecution, *, lease_seconds: float = 60.0) -> TaskQueue:
+        """What a worker of its own takes tasks from."""
+        settings = self.make_settings(lease_seconds=lease_seconds)
+        if self.adapter in SHARED:
+            return SharedQueue(self.database, settings)
+        return ExecutionQueue(self.database, settings, stored, list(TaskType))
+
+    def store(self) -> ResultStore:
+        """Where a worker's results go."""
+        settings = self.make_settings()
+        return ResultStore(self.database, settings, Endpoints.from_settings(settings), utc_now)
+
+    def come_back(self, stored: StoredExecution) -> list[LeasedTask]:
+        """All tasks that nobody holds, once the first lease has ended."""
+        queue = self.queue(stored)
+        taken: list[LeasedTask] = []
+
+        def some() -> bool:
+            queue.rest()
+            taken.extend(queue.claim(100))
+            return bool(taken)
+
+        wait_until(some)
+        return taken
+
+    def states(self) -> dict[str, int]:
+        """How many tasks are in which state."""
+        query = text("SELECT status, count(*) AS tasks FROM crawler_tasks GROUP BY status")
+        with self.database.reading() as connection:
+            return {row.status: row.tasks for row in connection.execute(query)}
+
+    def counted(self, column: str) -> int:
+        """A counter of all executions together."""
+        return number(self.database, f"SELECT sum({column}) FROM crawling_schedule_executions")
+
+    def bodies(self) -> list[str]:
+        """Every body that is stored."""
+        with self.database.reading() as connection:
+            return list(connection.execute(text("SELECT body FROM product_raw_data ORDER BY body")).scalars())
+
+
+def fetched(leased: LeasedTask, body: str = "[]", requests: int = 1) -> TaskResult:
+    """The task was fetched and brought this body."""
+    leased.task.complete(utc_now())
+    return TaskResult(leased, RequestCounter(requests), body=body)
+
+
+def ids(leases: Sequence[LeasedTask]) -> list[UUID]:
+    """Whose leases they are."""
+    return [lease.task.id.value for lease in leases]

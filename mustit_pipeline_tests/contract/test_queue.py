@@ -1,0 +1,286 @@
+"""One suite for whatever carries crawl tasks: each goes to one worker at a time, and only its holder may end it."""
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+from sqlalchemy import event, text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.leases import LeasedTask
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.contract.task_queues import ADAPTERS, SHARED, Queues, fetched, ids
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
+from mustit_pipeline_tests.unit.marketplace import bodies
+
+SOON = 0.05
+COSTS = "SELECT count(*) FROM crawler_tasks WHERE retry_count + release_count > 0"
+
+
+@pytest.fixture(params=ADAPTERS)
+def queues(request: pytest.FixtureRequest, database: Database, make_settings: MakeSettings) -> Queues:
+    return Queues(request.param, database, make_settings)
+
+
+@pytest.fixture(params=SHARED)
+def shared(request: pytest.FixtureRequest, database: Database, make_settings: MakeSettings) -> Queues:
+    return Queues(request.param, database, make_settings)
+
+
+def test_many_claimers_at_once_get_every_task_once(queues: Queues) -> None:
+    stored = queues.opened("s", new=300)
+
+    def take(_: int) -> list[UUID]:
+        queue, taken = queues.queue(stored), list[UUID]()
+        while claimed := queue.claim(7):
+            taken += ids(claimed)
+        return taken
+
+    with ThreadPoolExecutor(8) as threads:
+        taken = [task for share in threads.map(take, range(8)) for task in share]
+
+    # Whoever met only rows that others were taking stopped early; nothing may be left after that.
+    left = ids(queues.queue(stored).claim(300))
+    assert len(taken) + len(left) == len({*taken, *left}) == 300
+    assert queues.states() == {"IN_PROGRESS": 300}
+
+
+def test_pages_come_first_then_probes_then_new_products_then_known_ones(queues: Queues) -> None:
+    stored = queues.opened("s", known=6, new=6, pages=2, probes=[501, 502])
+    queue = queues.queue(stored)
+
+    at_once = [_kind(lease) for lease in queue.claim(5)]
+    one_by_one = [_kind(lease) for _ in range(11) for lease in queue.claim(1)]
+
+    assert at_once == ["page", "page", "probe", "probe", "new"]
+    assert one_by_one == ["new"] * 5 + ["known"] * 6
+
+
+def _kind(lease: LeasedTask) -> str:
+    if lease.task.item_no is None:
+        return "page"
+    return "probe" if lease.probe else "known" if lease.task.item_no.value <= 6 else "new"
+
+
+def test_a_task_to_be_tried_later_is_not_given_before_its_time(queues: Queues) -> None:
+    stored = queues.opened("s", new=1)
+    queue = queues.queue(stored)
+    [leased] = queue.claim(1)
+    leased.task.fail("broken", utc_now())
+    leased.task.retry()
+    queues.store().store([TaskResult(leased, delay=600.0)])
+
+    assert queue.claim(1) == []
+    assert queues.states() == {"RETRY": 1}
+
+    with queues.database.transaction() as connection:
+        connection.execute(text("UPDATE crawler_tasks SET available_at = now()"))
+    assert [lease.task.retry_count for lease in queue.claim(1)] == [1]
+
+
+def test_a_lease_that_nobody_renews_ends_and_its_task_goes_to_the_next_one(queues: Queues) -> None:
+    stored = queues.opened("s", new=3)
+    silent = queues.queue(stored, lease_seconds=SOON).claim(3)
+
+    again = queues.come_back(stored)
+
+    assert sorted(ids(again)) == sorted(ids(silent))
+    assert {lease.lease_no for lease in again} == {2}
+    assert {(lease.task.release_count, lease.task.retry_count) for lease in again} == {(1, 0)}
+
+
+def test_a_lease_that_is_renewed_stays_with_its_holder(queues: Queues) -> None:
+    stored = queues.opened("s", new=3)
+    holder = queues.queue(stored, lease_seconds=SOON)
+    held = holder.claim(3)
+    queues.queue(stored, lease_seconds=600).renew(held[:2])
+    time.sleep(2 * SOON)
+
+    again = queues.come_back(stored)
+
+    assert ids(again) == ids(held[2:])
+    outcome = queues.store().store([fetched(lease) for lease in held[:2]])
+    assert (outcome.completed, outcome.lost) == (2, 0)
+
+
+def test_nothing_that_a_late_writer_brings_is_stored(queues: Queues) -> None:
+    stored = queues.opened("s", new=2, pages=1)
+    page_body = bodies.encoded(bodies.listing(bodies.listing_item(itemNo=77), count=500)).decode()
+    late = queues.queue(stored, lease_seconds=SOON).claim(3)
+    # Somebody else has them now: their worker was silent for too long.
+    queues.come_back(stored)
+    results = [fetched(lease, "late") for lease in late[1:]]
+    late[0].task.complete(utc_now())
+    results.append(TaskResult(late[0], body=page_body, page=parse_listing(page_body.encode())))
+
+    outcome = queues.store().store(results)
+
+    assert (outcome.completed, outcome.failed, outcome.lost) == (0, 0, 3)
+    assert queues.states() == {"IN_PROGRESS": 3}
+    assert queues.bodies() == []
+    assert (queues.counted("completed_tasks"), queues.counted("total_tasks")) == (0, 3)
+    assert number(queues.database, "SELECT count(*) FROM products") == 0
+    # The requests were made, whoever holds the leases.
+    assert queues.counted("requests") == 2
+
+
+def test_a_late_writer_takes_back_its_own_body_and_nobody_elses(queues: Queues) -> None:
+    stored = queues.opened("s", new=4)
+    late = queues.queue(stored, lease_seconds=SOON).claim(2)
+    others = queues.queue(stored).claim(2)
+    honest = queues.come_back(stored)
+    store = queues.store()
+    assert store.store([fetched(lease, "honest") for lease in honest]).completed == 2
+
+    outcome = store.store([fetched(late[0], "late"), fetched(others[0], "other"), fetched(late[1], "late")])
+
+    assert (outcome.completed, outcome.lost) == (1, 2)
+    assert queues.bodies() == ["honest", "honest", "other"]
+    store.store([fetched(others[1], "other")])
+    check_outcomes(queues.database, stored.execution.id)
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_of_two_leases_of_one_task_in_one_batch_only_the_newer_one_counts(queues: Queues, newest_first: bool) -> None:
+    """Both once counted as ours, and then the task had two bodies."""
+    stored = queues.opened("s", new=1)
+    [late] = queues.queue(stored, lease_seconds=SOON).claim(1)
+    [ours] = queues.come_back(stored)
+    results = [fetched(late, "late"), fetched(ours, "ours")]
+
+    outcome = queues.store().store(results[::-1] if newest_first else results)
+
+    assert (outcome.completed, outcome.lost) == (1, 1)
+    assert queues.bodies() == ["ours"]
+    check_outcomes(queues.database, stored.execution.id)
+
+
+def test_a_batch_stored_twice_counts_once(queues: Queues) -> None:
+    """Whoever loses the connection while a batch is committed cannot know, and stores it again."""
+    stored = queues.opened("s", new=5)
+    store = queues.store()
+    results = [fetched(lease) for lease in queues.queue(stored).claim(5)]
+
+    first, second = store.store(results), store.store(results)
+
+    assert (first.completed, second.completed, second.lost) == (5, 0, 5)
+    check_outcomes(queues.database, stored.execution.id)
+
+
+def test_a_task_that_is_handed_back_has_lost_nothing_however_often(queues: Queues) -> None:
+    stored = queues.opened("s", new=3)
+    queue, store = queues.queue(stored), queues.store()
+    for _ in range(7):
+        held = queue.claim(3)
+        assert len(held) == 3
+        store.store([TaskResult(lease, handed_back=True) for lease in held])
+        assert queues.states() == {"PUBLISHED": 3}
+    assert number(queues.database, COSTS) == 0
+    assert number(queues.database, "SELECT count(*) FROM crawler_tasks WHERE lease_owner IS NOT NULL") == 0
+
+
+def test_handing_back_a_lease_that_was_lost_leaves_the_new_holder_alone(queues: Queues) -> None:
+    stored = queues.opened("s", new=1)
+    late = queues.queue(stored, lease_seconds=SOON).claim(1)
+    [ours] = queues.come_back(stored)
+    store = queues.store()
+
+    store.store([TaskResult(late[0], handed_back=True)])
+
+    assert queues.states() == {"IN_PROGRESS": 1}
+    assert store.store([fetched(ours)]).completed == 1
+
+
+def test_a_crawl_that_is_paused_or_cancelled_gives_nothing(queues: Queues) -> None:
+    stored = queues.opened("s", new=6)
+    queue, execution_id = queues.queue(stored), stored.execution.id
+    held = queue.claim(2)
+
+    crawls.pause(queues.database, execution_id)
+    assert queue.claim(9) == []
+    crawls.resume(queues.database, execution_id)
+    held += queue.claim(2)
+    assert len(held) == 4
+    crawls.cancel(queues.database, execution_id, utc_now())
+
+    assert queue.claim(9) == []
+    outcome = queues.store().store([fetched(lease) for lease in held])
+    assert (outcome.completed, outcome.lost) == (0, 4)
+    rows = check_outcomes(queues.database, execution_id)
+    assert {row.error_code for row in rows.values()} == {"CANCELLED"}
+
+
+def test_a_batch_is_claimed_in_one_transaction_and_stored_in_one(queues: Queues) -> None:
+    stored = queues.opened("s", new=60)
+    queue, store = queues.queue(stored), queues.store()
+    commits: list[object] = []
+    event.listen(queues.database.engine, "commit", commits.append)
+
+    held = queue.claim(50)
+    assert (len(held), len(commits)) == (50, 1)
+    queue.renew(held)
+    assert len(commits) == 2
+    store.store([fetched(lease) for lease in held])
+
+    assert len(commits) == 3
+    assert queues.states() == {"COMPLETED": 50, "PUBLISHED": 10}
+
+
+def test_an_empty_queue_says_when_to_look_again(queues: Queues) -> None:
+    stored = queues.opened("s", new=1)
+    queue = queues.queue(stored)
+    held = queue.claim(1)
+
+    # Somebody may fall silent, so there may be something again.
+    rest = queue.rest()
+    assert rest is not None
+    assert 0 < rest <= 60
+    queues.store().store([fetched(lease) for lease in held])
+
+    assert queue.claim(1) == []
+    assert (queue.rest() is None) == (queues.adapter not in SHARED)
+
+
+def test_a_seller_with_ten_thousand_tasks_does_not_starve_one_with_ten(shared: Queues) -> None:
+    big = shared.opened("big", new=10_000)
+    shared.opened("small", new=10)
+    queue = shared.queue(big)
+
+    first, second = queue.claim(12), queue.claim(12)
+
+    assert _shares(first) == {"big": 6, "small": 6}
+    # In turns: whatever of it can be sent before the agents are used up is fair too.
+    assert _shares(first[:6]) == {"big": 3, "small": 3}
+    assert _shares(second) == {"big": 6, "small": 4}
+    assert _shares(queue.claim(12)) == {"big": 12}
+
+
+def test_among_more_crawls_than_tasks_are_wanted_every_one_gets_its_turn(shared: Queues) -> None:
+    opened = [shared.opened(f"s{number}", new=60) for number in range(20)]
+    queue = shared.queue(opened[0])
+
+    # Each claim leaves out half of them by chance: that one is left out 60 times does not happen.
+    claims = [_shares(queue.claim(10)) for _ in range(60)]
+
+    assert {count for shares in claims for count in shares.values()} == {1}
+    assert len({seller for shares in claims for seller in shares}) == 20
+
+
+def test_the_most_urgent_of_each_seller_goes_first(shared: Queues) -> None:
+    first = shared.opened("a", known=6, new=6)
+    shared.opened("b", known=6, pages=2)
+
+    claimed = shared.queue(first).claim(6)
+
+    kinds = [(lease.home.seller_id, _kind(lease)) for lease in claimed]
+    assert Counter(kinds) == {("a", "new"): 3, ("b", "page"): 2, ("b", "known"): 1}
+
+
+def _shares(leases: list[LeasedTask]) -> Counter[str]:
+    return Counter(lease.home.seller_id for lease in leases)

@@ -1,0 +1,142 @@
+"""Old runs in Dagster's own PostgreSQL: their lines go, and everything that tells of an asset stays."""
+
+from collections.abc import Generator
+from datetime import timedelta
+from uuid import uuid4
+
+import dagster as dg
+import pytest
+from psycopg import sql
+from sqlalchemy import make_url, text
+
+from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import run_logs
+from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+
+NAMES = ("DAGSTER_HOME", "DAGSTER_STORAGE_URL", "DAGSTER_DISABLE_TELEMETRY", "MUSTIT_HOME", "MUSTIT_RUNS_AT_ONCE")
+
+
+@dg.asset(
+    partitions_def=dg.StaticPartitionsDefinition(["a", "b"]), check_specs=[dg.AssetCheckSpec("fine", asset="kept")]
+)
+def kept(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    context.log.info("a line that nobody needs in a month")
+    return dg.MaterializeResult(
+        metadata={"rows": 3}, check_results=[dg.AssetCheckResult(passed=True, check_name="fine")]
+    )
+
+
+@dg.op
+def speak(context: dg.OpExecutionContext) -> None:
+    context.log.info("another one")
+
+
+@dg.job
+def without_assets() -> None:
+    speak()
+
+
+@dg.op(out=dg.Out(dg.Nothing))
+def tell_and_stumble(context: dg.OpExecutionContext) -> None:
+    context.log_event(dg.AssetMaterialization("kept", partition="b"))
+    raise dg.Failure("told for as long as the run is there", allow_retries=False)
+
+
+@dg.job
+def failing_with_an_asset() -> None:
+    tell_and_stumble()
+
+
+@pytest.fixture
+def settings(
+    make_settings: MakeSettings, test_servers: TestServers, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Settings]:
+    """Settings whose Dagster has a database of its own."""
+    for name in NAMES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    name = f"dagster_{uuid4().hex}"
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = make_url(test_servers.servers.database_url).set(database=name)
+    yield make_settings(dagster_database_url=url.render_as_string(hide_password=False), run_log_retention_days=30)
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def instance(settings: Settings) -> Generator[dg.DagsterInstance]:
+    with dagster_instance(settings) as opened:
+        yield opened
+
+
+def run_everything(instance: dg.DagsterInstance) -> dict[str, str]:
+    """A materialization, an op job without assets, and a failure that tells of an asset: their run ids by name."""
+    one = dg.materialize([kept], partition_key="a", instance=instance)
+    two = without_assets.execute_in_process(instance=instance)
+    three = failing_with_an_asset.execute_in_process(instance=instance, raise_on_error=False)
+    return {"asset": one.run_id, "op": two.run_id, "failed": three.run_id}
+
+
+def lines(settings: Settings, run_id: str) -> int:
+    with run_logs.dagster_database(settings) as database, database.reading() as connection:
+        query = text("SELECT count(*) FROM event_logs WHERE run_id = :run_id")
+        return connection.execute(query, {"run_id": run_id}).scalar_one()
+
+
+def test_old_lines_go_while_materializations_checks_and_failures_stay(
+    settings: Settings, instance: dg.DagsterInstance
+) -> None:
+    runs = run_everything(instance)
+    before = {name: lines(settings, run_id) for name, run_id in runs.items()}
+    later = utc_now() + timedelta(days=31)
+
+    dry = prune_runs(instance, settings, later, dry_run=True)
+    assert {name: lines(settings, run_id) for name, run_id in runs.items()} == before
+    pruned = prune_runs(instance, settings, later)
+
+    assert pruned.runs == dry.runs == 1
+    # A dry run counts the lines of the run that goes, too.
+    assert dry.lines > pruned.lines > 0
+    assert instance.get_run_by_id(runs["op"]) is None
+    assert lines(settings, runs["op"]) == 0
+    after = {name: lines(settings, run_id) for name, run_id in runs.items()}
+    assert sum(before.values()) - before["op"] - sum(after.values()) == pruned.lines
+    assert "a line that nobody needs" not in str(instance.all_logs(runs["asset"]))
+
+    key = dg.AssetKey("kept")
+    found = instance.fetch_materializations(key, limit=10).records
+    assert {record.partition_key for record in found} == {"a", "b"}
+    [first] = [record.asset_materialization for record in found if record.partition_key == "a"]
+    assert first is not None
+    assert first.metadata["rows"].value == 3
+    assert instance.get_latest_materialization_event(key) is not None
+    assert set(instance.get_materialized_partitions(key)) == {"a", "b"}
+    checked = instance.get_records_for_run(runs["asset"], of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
+    assert len(checked) == 1
+    for name, status in (("asset", dg.DagsterRunStatus.SUCCESS), ("failed", dg.DagsterRunStatus.FAILURE)):
+        stored = instance.get_run_by_id(runs[name])
+        assert stored is not None
+        assert stored.status is status
+    [failure] = instance.get_records_for_run(runs["failed"], of_type=dg.DagsterEventType.STEP_FAILURE).records
+    assert "told for as long as the run is there" in str(failure.event_log_entry.dagster_event)
+
+    assert prune_runs(instance, settings, later) == PrunedRuns(0, 0)
+
+
+def test_runs_that_are_young_or_unfinished_are_not_touched(settings: Settings, instance: dg.DagsterInstance) -> None:
+    runs = run_everything(instance)
+    assert prune_runs(instance, settings, utc_now() + timedelta(days=29)) == PrunedRuns(0, 0)
+
+    with run_logs.dagster_database(settings) as database, database.transaction() as connection:
+        connection.execute(text("UPDATE runs SET status = 'STARTED'"))
+    assert prune_runs(instance, settings, utc_now() + timedelta(days=365)) == PrunedRuns(0, 0)
+    assert all(lines(settings, run_id) for run_id in runs.values())
+
+
+def test_where_dagster_keeps_its_runs_elsewhere_nothing_is_done(make_settings: MakeSettings) -> None:
+    with dg.DagsterInstance.ephemeral() as ephemeral:
+        assert prune_runs(ephemeral, make_settings(), utc_now()) == PrunedRuns(0, 0)

@@ -1,0 +1,15 @@
+"""The short version of every fault scenario of the catalog; `make chaos` runs the long one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mustit_pipeline_tests.faults.catalog_scenarios import CATALOG_SCENARIOS
+from mustit_pipeline_tests.faults.scenarios import QUICK, Numbers, Size
+from mustit_pipeline_tests.faults.world import World, fresh_world
+
+
+@pytest.mark.parametrize("scenario", CATALOG_SCENARIOS, ids=[scenario.__name__ for scenario in CATALOG_SCENARIOS])
+def test_every_promise_holds_through(scenario: Callable[[World, Size], Numbers]) -> None:
+    with fresh_world() as world:
+        assert scenario(world, QUICK)

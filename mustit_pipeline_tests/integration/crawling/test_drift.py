@@ -1,0 +1,208 @@
+"""Crawls that meet bodies which are not what they were: recorded, warned of, and blocked where that is asked for."""
+
+from collections.abc import Generator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.states import LifeCycle, SweepStatus
+from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import drift, executions
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.drift import Drift, Sighting
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.drifting import (
+    ITEMS,
+    SELLER,
+    DriftingMarketplace,
+    drifting_marketplace,
+    unchanged,
+)
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+STOCK = "detail.ProductInfoModule.stock"
+
+
+@pytest.fixture
+def drifting() -> Generator[DriftingMarketplace]:
+    with drifting_marketplace() as running:
+        yield running
+
+
+def recorded(database: Database, *, accepted: bool = False) -> dict[str, Drift]:
+    with database.reading() as connection:
+        return {
+            found.deviation.path: found
+            for found in drift.newest(connection, since=None, accepted=accepted, limit=2000).rows
+        }
+
+
+def without_stock(source: str, item_no: int | None, body: Any) -> Any:
+    if source == "detail":
+        del body["moduleList"][1]["data"]["stock"]
+    return body
+
+
+def test_a_crawl_of_bodies_as_they_were_records_nothing(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    outcome = crawl(database, make_settings(base_url=drifting.url), SELLER)
+    assert outcome.report.versions == {LifeCycle.CREATED: 2}
+    assert (recorded(database), outcome.stored.drift) == ({}, ())
+
+
+def test_a_noisy_marketplace_that_did_not_change_records_nothing(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 12)
+    market.settings(noise=True)
+    register(database, "s")
+    settings = make_settings(base_url=marketplace.url, page_size=5)
+    assert [crawl(database, settings, "s").stored.drift for _ in range(2)] == [(), ()]
+    assert recorded(database) == {}
+
+
+def test_new_missing_and_retyped_fields_are_recorded_and_the_products_stay(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    settings = make_settings(base_url=drifting.url, task_max_retries=0)
+    crawl(database, settings, SELLER)
+
+    def change(source: str, item_no: int | None, body: Any) -> Any:
+        if source == "listing":
+            body["items"][0]["badge"] = "단독"
+        elif source == "detail":
+            body["moduleList"] = [module for module in body["moduleList"] if module["type"] != "ShippingModule"]
+        elif item_no == ITEMS[1]:
+            body[0]["stock"] = {"seoul": 1}
+        return body
+
+    drifting.change = change
+    outcome = crawl(database, settings, SELLER)
+
+    found = recorded(database)
+    assert {path: (one.deviation.kind, one.count) for path, one in found.items()} == {
+        "listing.items.badge": (DriftKind.NEW, 1),
+        "detail.ShippingModule": (DriftKind.MISSING, 2),
+        "options.stock": (DriftKind.RETYPED, 1),
+    }
+    assert outcome.stored.drift == tuple(sorted(found))
+    retyped = found["options.stock"]
+    assert (retyped.deviation.expected, retyped.deviation.observed) == ("number or text", "object")
+    assert (retyped.deviation.sample, retyped.seller_id, retyped.item_no) == ('{"seoul": 1}', SELLER, ITEMS[1])
+    # The options that cannot be read are a failed fetch; the module that is gone left its fields as they were.
+    assert outcome.stored.execution.failed_tasks == 1
+    assert outcome.report.versions == {}
+
+
+def test_drift_that_goes_on_is_counted_and_keeps_its_first_time(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    drifting.change = without_stock
+    settings = make_settings(base_url=drifting.url)
+    crawl(database, settings, SELLER)
+    once = recorded(database)[STOCK]
+    crawl(database, settings, SELLER)
+    twice = recorded(database)[STOCK]
+    assert (once.count, twice.count) == (2, 4)
+    assert twice.first_seen_at == once.first_seen_at <= once.last_seen_at < twice.last_seen_at
+
+
+def test_a_body_that_drifted_in_a_blocked_field_is_a_failed_fetch_and_never_a_change(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    settings = make_settings(base_url=drifting.url, drift_block="options.colour, detail.*.stock")
+    crawl(database, settings, SELLER)
+    drifting.change = without_stock
+    drifting.asked.clear()
+
+    blocked = crawl(database, settings, SELLER)
+
+    assert blocked.report.versions == {}
+    assert blocked.stored.execution.failed_tasks == 2
+    with database.reading() as connection:
+        [failure] = executions.failures_by_reason(connection, blocked.stored)
+    assert failure["code"] == "EXTERNAL_BLOCKED_DRIFT"
+    assert failure["example"] == f"{STOCK} is missing, and MUSTIT_DRIFT_BLOCK blocks it"
+    # Asking again would bring the same.
+    assert len([target for target in drifting.asked if "detail" in target]) == 2
+    assert recorded(database)[STOCK].count == 2
+    drifting.change = unchanged
+    assert crawl(database, settings, SELLER).stored.execution.failed_tasks == 0
+
+
+def test_without_a_block_the_same_body_becomes_a_change_and_a_warning(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    settings = make_settings(base_url=drifting.url, drift_block="options")
+    crawl(database, settings, SELLER)
+    drifting.change = without_stock
+    warned = crawl(database, settings, SELLER)
+    assert warned.stored.execution.failed_tasks == 0
+    assert warned.report.versions == {LifeCycle.UPDATED: 2}
+    assert warned.stored.drift == (STOCK,)
+
+
+def test_a_blocked_listing_page_leaves_the_sweep_incomplete(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    drifting.change = lambda source, _, body: body | {"page": 1} if source == "listing" else body
+    outcome = crawl(database, make_settings(base_url=drifting.url, drift_block="listing.page"), SELLER)
+    assert outcome.stored.sweep_status is SweepStatus.INCOMPLETE
+    assert outcome.report.versions == {}
+
+
+def sighting(path: str, execution_id: UUID, sample: str = "1") -> Sighting:
+    return Sighting(SELLER, ITEMS[0], execution_id, Deviation(path, DriftKind.NEW, "", "number", sample))
+
+
+def test_made_up_names_fill_neither_the_table_nor_an_execution(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    execution = crawl(database, make_settings(base_url=drifting.url), SELLER).stored.execution
+    for batch in range(4):
+        with database.transaction() as connection:
+            names = [f"options.f{batch}_{number}" for number in range(400)]
+            drift.record(connection, [sighting(name, execution.id.value) for name in names])
+    with database.transaction() as connection:
+        drift.record(connection, [sighting("options.f0_0", execution.id.value, "2")])
+    found = recorded(database)
+    # A batch begins under the bound and may end above it, by no more than itself.
+    assert len(found) == 1200
+    assert (found["options.f0_0"].count, found["options.f0_0"].deviation.sample) == (2, "2")
+    with database.reading() as connection:
+        assert len(executions.get(connection, execution.id).drift) == drift.MOST_OF_AN_EXECUTION
+
+
+def test_what_was_accepted_is_counted_on_in_silence_and_what_was_forgotten_is_new_again(database: Database) -> None:
+    paths = ["options.a", "options.b", "listing.c"]
+    for _ in range(2):
+        with database.transaction() as connection:
+            drift.record(connection, [sighting(path, uuid4()) for path in paths])
+            assert drift.count_open(connection) == 3
+    with database.transaction() as connection:
+        assert drift.accept(connection, FieldPaths("options.*"), utc_now()) == paths[:2]
+        assert drift.count_open(connection) == 1
+        drift.record(connection, [sighting("options.a", uuid4())])
+        assert drift.forget(connection, FieldPaths("options.b")) == ["options.b"]
+    assert recorded(database).keys() == {"listing.c"}
+    every = recorded(database, accepted=True)
+    assert {path: one.count for path, one in every.items()} == {"listing.c": 2, "options.a": 3}
+    with database.transaction() as connection:
+        drift.record(connection, [sighting("options.b", uuid4())])
+        assert drift.count_open(connection) == 2
+    with pytest.raises(NotFound), database.transaction() as connection:
+        drift.forget(connection, FieldPaths("detail"))

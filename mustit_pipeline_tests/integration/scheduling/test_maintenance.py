@@ -1,0 +1,267 @@
+"""A night's housekeeping: what goes, what stays, and what a dry run says."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, TaskStatus
+from mustit_pipeline.scheduling.maintenance import Progress, maintain, oldest_kept
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import retention, task_months
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.store.rows import SELLER, add_execution, add_task, ground
+
+NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def settings(make_settings: MakeSettings) -> Settings:
+    return make_settings(raw_retention_days=90, raw_unchanged_days=7, retention_batch=2)
+
+
+def months(database: Database) -> list[date]:
+    with database.reading() as connection:
+        return [one.month for one in task_months.partitions(connection)]
+
+
+def scalars(database: Database, query: str, **values: Any) -> list[Any]:
+    with database.reading() as connection:
+        return list(connection.execute(text(query), values).scalars())
+
+
+def body(
+    database: Database,
+    item_no: int | None,
+    age_days: float,
+    *,
+    content: str | None = "x",
+    status: RawStatus = RawStatus.PROCESSED,
+    source: str = "PRODUCT_DETAIL",
+    page_no: int | None = None,
+    seller: str = SELLER,
+) -> int:
+    with database.transaction() as connection:
+        return connection.execute(
+            text("""
+                INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body,
+                                              content_hash, status, fetched_at)
+                VALUES (:seller, gen_random_uuid(), gen_random_uuid(), :source, :item, :page, '{}', :content, :status,
+                        :at)
+                RETURNING raw_id
+            """),
+            {
+                "seller": seller,
+                "source": source,
+                "item": item_no,
+                "page": page_no,
+                "content": content,
+                "status": status.value,
+                "at": NOW - age_days * DAY,
+            },
+        ).scalar_one()
+
+
+def bodies(database: Database) -> set[int]:
+    return set(scalars(database, "SELECT raw_id FROM product_raw_data"))
+
+
+@pytest.mark.parametrize(
+    ("kept", "oldest"), [(1, date(2026, 10, 1)), (3, date(2026, 8, 1)), (10, date(2026, 1, 1)), (11, date(2025, 12, 1))]
+)
+def test_the_running_month_and_so_many_before_it_are_kept(kept: int, oldest: date) -> None:
+    assert oldest_kept(NOW, kept) == oldest
+
+
+def test_months_are_made_ahead_and_a_second_time_there_is_nothing_to_do(database: Database, settings: Settings) -> None:
+    assert maintain(database, settings, NOW, dry_run=True).months_added == ["2026-11", "2026-12", "2027-01"]
+    assert months(database) == []
+
+    assert maintain(database, settings, NOW).months_added == ["2026-11", "2026-12", "2027-01"]
+
+    assert months(database) == [date(2026, 11, 1), date(2026, 12, 1), date(2027, 1, 1)]
+    assert maintain(database, settings, NOW).months_added == []
+
+
+def test_tasks_that_came_before_their_month_are_moved_into_it(database: Database, settings: Settings) -> None:
+    home = replace(ground(database).home, task_month=date(2027, 5, 1))
+    with database.transaction() as connection:
+        tasks = {add_task(connection, home, TaskStatus.PUBLISHED, item) for item in (1, 2, 3)}
+    assert scalars(database, "SELECT count(*) FROM crawler_tasks_default") == [3]
+
+    done = maintain(database, settings, NOW)
+
+    assert done.tasks_moved == 3
+    assert "2027-05" in done.months_added
+    assert scalars(database, "SELECT count(*) FROM crawler_tasks_default") == [0]
+    assert set(scalars(database, "SELECT task_id FROM crawler_tasks_2027_05")) == tasks
+    plain, moved = (
+        scalars(
+            database,
+            "SELECT count(*) FROM pg_index WHERE indrelid = CAST(:name AS regclass) AND indisvalid",
+            name=name,
+        )
+        for name in ("crawler_tasks_2026_11", "crawler_tasks_2027_05")
+    )
+    assert plain == moved
+    with database.transaction() as connection:
+        add_task(connection, home, TaskStatus.PUBLISHED, 4)
+    assert scalars(database, "SELECT count(*) FROM crawler_tasks_2027_05") == [4]
+
+
+@contextmanager
+def old_month(database: Database, status: ExecutionStatus) -> Generator[date]:
+    """A month that nobody would keep, with a crawl in that state and a task that has not ended."""
+    standing = ground(database, ExecutionStatus.COMPLETED)
+    month = date(2026, 5, 1)
+    with database.transaction() as connection:
+        task_months.ensure_month(connection, month)
+        execution = add_execution(connection, status)
+        connection.execute(
+            text("UPDATE crawling_schedule_executions SET task_month = :month WHERE execution_id = :id"),
+            {"month": month, "id": execution},
+        )
+        home = replace(standing.home, execution_id=execution, task_month=month)
+        add_task(connection, home, TaskStatus.COMPLETED, 1)
+        add_task(connection, home, TaskStatus.PUBLISHED, 2)
+    yield month
+
+
+def test_an_old_month_goes_as_a_whole_and_its_crawls_stay_with_outcomes_that_add_up(
+    database: Database, settings: Settings
+) -> None:
+    with old_month(database, ExecutionStatus.FAILED) as month:
+        assert maintain(database, settings, NOW, dry_run=True).months_dropped == ["2026-05"]
+        assert month in months(database)
+
+        assert maintain(database, settings, NOW).months_dropped == ["2026-05"]
+
+    assert month not in months(database)
+    assert date(2026, 11, 1) in months(database)
+    # Whoever resumes it finds nothing left to do, instead of tasks that are nowhere.
+    with database.reading() as connection:
+        query = (
+            "SELECT total_tasks, completed_tasks, failed_tasks FROM crawling_schedule_executions WHERE total_tasks > 0"
+        )
+        assert connection.execute(text(query)).all() == [(2, 1, 1)]
+
+
+@pytest.mark.parametrize("status", [ExecutionStatus.PENDING, ExecutionStatus.RUNNING, ExecutionStatus.PAUSED])
+def test_a_month_with_an_open_crawl_is_kept_and_said_so(
+    database: Database, settings: Settings, status: ExecutionStatus
+) -> None:
+    with old_month(database, status) as month:
+        done = maintain(database, settings, NOW)
+
+    assert (done.months_dropped, done.months_left) == ([], {"2026-05": "1 crawls of it are still open"})
+    assert month in months(database)
+
+
+def test_a_task_table_that_somebody_holds_is_left_for_the_next_night(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_months, "LOCK_TIMEOUT", "100ms")
+    with old_month(database, ExecutionStatus.COMPLETED) as month, database.transaction() as connection:
+        connection.execute(text("SELECT count(*) FROM crawler_tasks"))
+        done = maintain(database, settings, NOW)
+
+    assert done.months_left.keys() == {"2026-05", "2026-12", "2027-01"}
+    assert "too long" in done.months_left["2026-05"]
+    assert month in months(database)
+    assert maintain(database, settings, NOW).months_left == {}
+    assert month not in months(database)
+
+
+def test_repeated_bodies_go_after_a_week_and_the_newest_of_each_call_stays(
+    database: Database, settings: Settings
+) -> None:
+    register(database, SELLER)
+    repeated = [body(database, 1, 30), body(database, 1, 20), body(database, 1, 10)]
+    recent = body(database, 1, 3)
+    changed = [body(database, 2, 30, content="old"), body(database, 2, 20, content="new")]
+    unhashed = [body(database, 3, 30, content=None), body(database, 3, 20, content=None)]
+    other_source = body(database, 1, 30, source="PRODUCT_OPTION")
+    pages = [body(database, None, 30, source="MINISHOP", page_no=n, content="same") for n in (0, 1)]
+
+    dry = maintain(database, settings, NOW, dry_run=True)
+    assert (dry.bodies_unchanged, dry.bodies_aged) == (3, 0)
+    assert bodies(database) == {*repeated, recent, *changed, *unhashed, other_source, *pages}
+
+    done = maintain(database, settings, NOW)
+
+    assert (done.bodies_unchanged, done.bodies_aged) == (3, 0)
+    assert bodies(database) == {recent, *changed, *unhashed, other_source, *pages}
+
+
+def test_old_bodies_go_whatever_they_say_but_not_what_a_replay_needs(database: Database, settings: Settings) -> None:
+    register(database, SELLER, "other")
+    old = [body(database, 1, 200, content=f"content {n}") for n in range(5)]
+    newest_processed = body(database, 1, 150, content="newest")
+    failed = [body(database, 1, 190, status=RawStatus.FAILED), body(database, 1, 100, status=RawStatus.FAILED)]
+    pending = body(database, 1, 195, status=RawStatus.PENDING)
+    others = body(database, 1, 300, seller="other")
+    told: list[Progress] = []
+
+    done = maintain(database, settings, NOW, tell=told.append)
+
+    assert (done.bodies_aged, done.bodies_unchanged) == (5, 0)
+    assert bodies(database) == {newest_processed, *failed, pending, others}
+    assert not bodies(database) & set(old)
+    # Batches of two.
+    assert [at.removed for at in told] == [2, 4, 5, 5, 5]
+    assert told[-1] == Progress(2, 2, 5)
+    assert maintain(database, settings, NOW).bodies_aged == 0
+
+
+def test_a_body_that_was_opened_for_a_replay_meanwhile_is_not_removed(database: Database) -> None:
+    register(database, SELLER)
+    opened = body(database, 1, 200, status=RawStatus.PENDING)
+
+    assert list(retention.delete_bodies(database, [opened], 10)) == [0]
+    assert bodies(database) == {opened}
+
+
+def test_bookings_that_no_window_reaches_go_in_batches(database: Database, make_settings: MakeSettings) -> None:
+    settings = make_settings(window_seconds=3600, retention_batch=2)
+    with database.transaction() as connection:
+        for hours in (0, 1, 2.9, 3.1, 5, 20, 100):
+            connection.execute(
+                text("""INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at)
+                        VALUES (:id, :id, :at, :at)"""),
+                {"id": uuid4(), "at": NOW - timedelta(hours=hours)},
+            )
+
+    assert maintain(database, settings, NOW, dry_run=True).bookings == 4
+    assert maintain(database, settings, NOW).bookings == 4
+    assert scalars(database, "SELECT count(*) FROM agent_bookings") == [3]
+
+
+def test_only_one_maintenance_works_at_a_time(database: Database, settings: Settings) -> None:
+    with retention.alone(database), pytest.raises(Conflict) as refused:
+        maintain(database, settings, NOW)
+    assert refused.value.code == "CONFLICT_MAINTENANCE_RUNNING"
+
+    maintain(database, settings, NOW)
+
+
+def test_many_removed_bodies_are_followed_by_a_vacuum(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mustit_pipeline.scheduling.maintenance.VACUUM_FROM", 1)
+    register(database, SELLER)
+    body(database, 1, 200, content="a")
+    body(database, 1, 150, content="b")
+
+    maintain(database, settings, NOW)
+
+    vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'product_raw_data'"
+    assert scalars(database, vacuumed) == [1]

@@ -1,0 +1,122 @@
+"""Full refreshes: who is due for one, and how many start at once."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import executions, refreshes
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawls import register
+
+NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
+WEEK = timedelta(days=7)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def settings(make_settings: MakeSettings) -> Settings:
+    return make_settings()
+
+
+def registered(database: Database, seller_id: str, ago: timedelta) -> None:
+    register(database, seller_id)
+    with database.transaction() as connection:
+        values = {"at": NOW - ago, "id": seller_id}
+        connection.execute(text("UPDATE sellers SET created_at = :at WHERE seller_id = :id"), values)
+
+
+def crawled(database: Database, seller_id: str, ago: timedelta, **columns: Any) -> None:
+    """An ended execution that started so long ago."""
+    values: dict[str, Any] = {"status": "COMPLETED", "full_refetch": False, "product_limit": None} | columns
+    with database.transaction() as connection:
+        connection.execute(
+            text("""
+                INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
+                    task_month, sweep_status, started_at, full_refetch, product_limit)
+                SELECT gen_random_uuid(), seller_id, schedule_id, :status, 'test', '2026-11-01', 'COMPLETE', :at,
+                       :full_refetch, :product_limit
+                FROM crawling_schedules WHERE seller_id = :seller
+            """),
+            {"seller": seller_id, "at": NOW - ago} | values,
+        )
+
+
+def stale(database: Database, *, everything: bool = False) -> list[str]:
+    with database.reading() as connection:
+        found = refreshes.stale(connection, NOW - WEEK, everything=everything, busy=["busy"])
+    return [one.seller_id.value for one in found]
+
+
+@pytest.mark.parametrize(
+    ("ago", "columns", "due"),
+    [
+        (WEEK, {"full_refetch": True}, True),
+        (WEEK - SECOND, {"full_refetch": True}, False),
+        (SECOND, {"full_refetch": True, "status": "FAILED"}, True),
+        (SECOND, {"full_refetch": True, "status": "CANCELLED"}, False),
+        (SECOND, {"full_refetch": True, "product_limit": 5}, True),
+        (SECOND, {"full_refetch": False}, True),
+    ],
+)
+def test_a_refresh_is_due_a_week_after_the_last_one_that_was_whole(
+    database: Database, ago: timedelta, columns: dict[str, Any], due: bool
+) -> None:
+    registered(database, "a", 10 * WEEK)
+    crawled(database, "a", ago, **columns)
+
+    assert stale(database) == (["a"] if due else [])
+
+
+def test_where_every_crawl_fetches_everything_each_one_is_a_refresh(database: Database) -> None:
+    registered(database, "a", 10 * WEEK)
+    crawled(database, "a", SECOND)
+
+    assert stale(database, everything=True) == []
+    assert stale(database, everything=False) == ["a"]
+
+
+def test_a_new_seller_and_those_that_are_busy_open_or_inactive_are_left_alone(database: Database) -> None:
+    registered(database, "new", WEEK - SECOND)
+    for name in ("busy", "inactive", "open", "due"):
+        registered(database, name, 2 * WEEK)
+    registry.deactivate(database, SellerId("inactive"), utc_now())
+    open_or_join(database, SellerId("open"), triggered_by="test", now=NOW)
+
+    assert stale(database) == ["due"]
+
+
+def test_the_longest_waiting_start_first_as_many_as_slots_are_free(database: Database, settings: Settings) -> None:
+    for weeks, name in enumerate(["c", "b", "a"], start=2):
+        registered(database, name, weeks * WEEK)
+
+    found = next_refreshes(database, settings, busy=[], free=2, now=NOW)
+
+    assert [entry.seller_id for entry in found.slices] == ["a", "b"]
+    assert found.waiting == 1
+    for entry in found.slices:
+        assert entry.key == f"{entry.execution_id}:1"
+        with database.reading() as connection:
+            stored = executions.get(connection, ExecutionId(entry.execution_id))
+        assert (stored.full_refetch, stored.product_limit, stored.triggered_by) == (True, None, "full refresh")
+
+    again = next_refreshes(database, settings, busy=[], free=2, now=NOW)
+    assert [entry.seller_id for entry in again.slices] == ["c"]
+
+
+def test_nothing_is_opened_while_no_slot_is_free(database: Database, settings: Settings) -> None:
+    registered(database, "a", 2 * WEEK)
+
+    for free in (0, -3):
+        found = next_refreshes(database, settings, busy=["x"], free=free, now=NOW)
+        assert (found.slices, found.waiting) == ([], 1)
+    with database.reading() as connection:
+        assert executions.find_open(connection, SellerId("a")) is None
