@@ -17,13 +17,7 @@ ARROW_TYPES = {"text": "string", "bigint": "int64", "double precision": "float64
 
 def library(name: str) -> Any:
     """A library that only Parquet needs, imported when it is first used: together they take a second."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        missing = name.split(".", maxsplit=1)[0]
-        raise SettingsError(
-            f"{missing} is not installed, and MUSTIT_LAKE_URI holds Parquet: `pip install pandas pyarrow`"
-        ) from error
+    return import_module(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """The asset that keeps a day's numbers: one Parquet file per day, written again as a whole."""
 
-import sys
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow.fs as filesystems
 import pytest
+from pyarrow import parquet
 from sqlalchemy import text
 
 from mustit_pipeline.definitions import defs
@@ -54,7 +55,7 @@ def measure(instance: dg.DagsterInstance, day: date) -> dg.ExecuteInProcessResul
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    return pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    return parquet.read_table(path).to_pylist()
 
 
 def test_a_row_has_just_the_columns_that_the_asset_describes(two_days: Database) -> None:
@@ -79,27 +80,9 @@ def test_the_preview_shows_the_sellers_with_most_to_do_and_no_more_than_a_page()
 
 
 @pytest.mark.usefixtures("set_environment", "two_days")
-def test_without_its_libraries_the_run_says_what_to_install(
-    instance: dg.DagsterInstance, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    [failed] = [event for event in measure(instance, DAY).all_events if event.is_step_failure]
-    data = failed.step_failure_data.user_failure_data
-    assert data is not None
-    assert str(data.description).startswith("pandas is not installed")
-    assert "pip install pandas pyarrow" in str(data.description)
-
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
-    with pytest.raises(SettingsError, match="pyarrow is not installed"):
-        lake_of(make_settings())
-
-
 def test_two_past_days_are_backfilled_and_a_day_that_is_measured_again_is_the_same(
     two_days: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, tmp_path: Path
 ) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     lake = tmp_path / "the lake"
     set_environment(lake_uri=lake)
 
@@ -132,7 +115,6 @@ def test_two_past_days_are_backfilled_and_a_day_that_is_measured_again_is_the_sa
 def test_the_lake_is_under_home_unless_the_setting_names_a_path_or_a_bucket(
     make_settings: MakeSettings, tmp_path: Path
 ) -> None:
-    pytest.importorskip("pyarrow")
     assert lake_of(make_settings()).root == str(tmp_path / "home" / "lake")
     assert lake_of(make_settings(lake_uri=str(tmp_path / "x"))).shown("y.parquet") == str(tmp_path / "x" / "y.parquet")
     bucket = lake_of(make_settings(lake_uri="s3://bucket/some/prefix/", aws_endpoint_url="http://127.0.0.1:9"))
@@ -140,7 +122,6 @@ def test_the_lake_is_under_home_unless_the_setting_names_a_path_or_a_bucket(
 
 
 def test_a_pyarrow_without_s3_is_said_so(make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    filesystems = pytest.importorskip("pyarrow.fs")
     monkeypatch.delattr(filesystems, "S3FileSystem")
 
     with pytest.raises(SettingsError, match="built without S3"):
