@@ -101,9 +101,24 @@ def test_a_failed_task_turns_the_run_red_after_the_change_sets_are_written(
 
     assert not result.success
     assert materialized(result)["product_change_sets"].metadata["created"].value == PRODUCTS - 1
-    [check] = result.get_asset_check_evaluations()
-    assert (check.check_name, check.passed, check.metadata["failed"].value) == ("no_failed_tasks", False, 1)
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert {name for name, check in checks.items() if not check.passed} == {"no_failed_tasks"}
+    assert checks["no_failed_tasks"].metadata["failed"].value == 1
     assert latest(database).execution.status is ExecutionStatus.COMPLETED
+
+
+def test_deletions_that_look_wrong_are_held_and_the_check_says_so(
+    instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    assert all(check.passed for check in run(instance).get_asset_check_evaluations())
+    market.remove(SELLER, [product["itemNo"] for product in market.products(SELLER)][: PRODUCTS // 2])
+
+    result = run(instance)
+
+    assert result.success
+    [warned] = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert (warned.check_name, warned.severity) == ("no_held_deletions", dg.AssetCheckSeverity.WARN)
+    assert warned.metadata["held"].value == PRODUCTS // 2
 
 
 def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(

@@ -7,12 +7,30 @@ from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, 
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
+from mustit_pipeline.domain.states import HoldStatus, SweepStatus
+from mustit_pipeline.store import holds
+from mustit_pipeline.store.executions import StoredExecution
 
 LINEAGE = lineage(
     seller_id="mustit_marketplace.sellerId",
     item_no="mustit_marketplace.listing",
     last_seen_execution_id="mustit_marketplace.listing",
     last_seen_at="mustit_marketplace.listing",
+)
+SWEEP_COMPLETE = dg.AssetCheckSpec(
+    "sweep_complete",
+    asset="minishop_listings",
+    description="The sweep saw as many products as the marketplace counts; otherwise it says nothing about absences.",
+)
+NO_HELD_DELETIONS = dg.AssetCheckSpec(
+    "no_held_deletions",
+    asset="minishop_listings",
+    description="No deletions of this seller wait for a decision: `mustit deletions list`, then approve or reject.",
+)
+KNOWN_SHAPE = dg.AssetCheckSpec(
+    "known_shape",
+    asset="minishop_listings",
+    description="The marketplace's bodies have the shape that this crawl expects: `mustit drift list`.",
 )
 
 
@@ -24,6 +42,7 @@ LINEAGE = lineage(
     kinds={"python", "http", "postgres"},
     code_version="1",
     pool="marketplace",
+    check_specs=[SWEEP_COMPLETE, NO_HELD_DELETIONS, KNOWN_SHAPE],
     metadata=columns(
         seller_id=("text", "The seller whose listing was swept"),
         item_no=("bigint", "A product that the listing shows"),
@@ -51,4 +70,24 @@ def minishop_listings(
             "sweep": stored.sweep_status.value,
         },
         data_version=dg.DataVersion(content.listing),
+        check_results=_checks(pipeline, stored),
     )
+
+
+def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckResult]:
+    """What an operator should look at: warnings, because nothing wrong goes out by any of it."""
+    with pipeline.database.reading() as connection:
+        held = holds.newest(connection, status=HoldStatus.OPEN, seller_id=stored.execution.seller_id, limit=1).rows
+    # A crawl of a part, and one that goes on in the next slice, promise no whole listing.
+    partial = stored.sweep_status is SweepStatus.INCOMPLETE and stored.product_limit is None
+    findings = {
+        SWEEP_COMPLETE.name: (not partial, {"sweep": stored.sweep_status.value, "listed": stored.listed_count or 0}),
+        NO_HELD_DELETIONS.name: (not held, {"held": sum(len(hold.item_nos) for hold in held)}),
+        KNOWN_SHAPE.name: (not stored.drift, {"drifted_fields": ", ".join(stored.drift) or "none"}),
+    }
+    return [
+        dg.AssetCheckResult(
+            check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN, metadata=dict(metadata)
+        )
+        for name, (passed, metadata) in findings.items()
+    ]
