@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,6 +119,7 @@ class Postgres:
     def _initialise(self, account: Account) -> None:
         """Make the cluster beside its place and move it there whole: a kill leaves no half of one."""
         for left in self._layout.home.glob("pgdata.new-*"):
+            _end_orphans(left)
             shutil.rmtree(left, ignore_errors=True)
         fresh = self._layout.home / f"pgdata.new-{secrets.token_hex(4)}"
         fresh.mkdir(mode=0o700)
@@ -192,3 +194,14 @@ class Postgres:
             text = done.stderr.decode(errors="replace").strip()
             raise EmbeddedError(f"PostgreSQL refused `{statement}`: {text}. {log_tail(self._layout.postgres_log)}")
         return done.stdout.decode()
+
+
+def _end_orphans(folder: Path) -> None:
+    """Whoever was making a cluster there may have outlived the keeper that started it, and would go on writing."""
+    orphans = [
+        process for process in psutil.process_iter(["cmdline"]) if str(folder) in (process.info["cmdline"] or ())
+    ]
+    for orphan in orphans:
+        with suppress(psutil.NoSuchProcess):
+            orphan.kill()
+    psutil.wait_procs(orphans, timeout=10)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,10 +92,9 @@ class World:
         registry.register(self.database, SellerId(seller_id), seller_id, CrawlingInterval.DEFAULT, datetime.now(UTC))
 
 
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
-    """One home for all tests of a session, each with sellers of its own; its servers stay up between commands."""
-    folder = tmp_path_factory.mktemp("e2e")
+@contextmanager
+def opened_world(folder: Path) -> Generator[World]:
+    """A home with its servers, which stay up between commands."""
     home = folder / "home"
     with (
         start_marketplace(
@@ -115,3 +115,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
         finally:
             database.close()
             embedded.stop(home)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    """One home for all tests of a session, each with sellers of its own."""
+    with opened_world(tmp_path_factory.mktemp("e2e")) as opened:
+        yield opened

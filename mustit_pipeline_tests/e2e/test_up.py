@@ -93,6 +93,7 @@ def _check_overview(url: str) -> None:
         "product_options": {"minishop_listings"},
         "product_change_sets": {"product_details", "product_options"},
         "product_server": {"product_change_sets"},
+        "daily_crawl_metrics": {"product_change_sets", "product_server"},
     }
     assert set(shown["assetNodeOrError"]["partitionKeys"]) == DEMO_SELLERS
     repository = shown["repositoryOrError"]

@@ -16,7 +16,7 @@ from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline_tests.e2e.asking import settings_of
-from mustit_pipeline_tests.e2e.conftest import World
+from mustit_pipeline_tests.e2e.conftest import World, opened_world
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 
 PATIENCE_SECONDS = 60.0
@@ -35,6 +35,13 @@ def working(world: World, *arguments: str, **changed: str) -> Generator[subproce
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    """A home of its own: a worker takes whatever any crawl has to do, and other tests leave crawls open."""
+    with opened_world(tmp_path_factory.mktemp("workers")) as opened:
+        yield opened
 
 
 def eventually(condition: Callable[[], object]) -> None:

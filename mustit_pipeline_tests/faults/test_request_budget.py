@@ -1,4 +1,4 @@
-"""The short version of two benchmarks that are promises: the request budget is never exceeded, and memory stays bounded."""
+"""The short version of two benchmarks that are promises: the budget is never exceeded, and memory stays bounded."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from benchmarks import budget, memory
 from benchmarks.budget import SCENARIOS, Plan, Scenario
 
 QUICK = Plan(window=3.0, windows=3, requests=6, kill_after=1.5)
-# In windows of seconds it is the machine that is short, and a hand-over takes as long as a window: how much of the budget
-# is used is shown by `make bench`, in windows of a minute. Here it only must not stand still.
+# In windows of seconds it is the machine that is short, and a hand-over takes as long as a window: how much of the
+# budget is used is shown by `make bench`, in windows of a minute. Here it only must not stand still.
 LEAST_SHARE = 0.3
 QUICK_PRODUCTS = 150
 
