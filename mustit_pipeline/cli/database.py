@@ -3,7 +3,7 @@
 import typer
 
 from mustit_pipeline.cli.output import Json, out, print_json
-from mustit_pipeline.cli.runtime import upgrade
+from mustit_pipeline.cli.runtime import add_missing_agents, upgrade
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import open_database
@@ -15,6 +15,9 @@ app = typer.Typer(help="The database schema.", no_args_is_help=True)
 def upgrade_schema(as_json: Json = False) -> None:
     """Bring the schema up to date; safe to run again, and from two places at once."""
     before = upgrade(load_settings())
+    added = add_missing_agents(load_settings())
+    if added and not as_json:
+        out.print(f"{added} built-in user agents were missing and are there again.", highlight=False)
     if as_json:
         print_json({"before": before.current, "now": before.expected})
     elif before.is_current:

@@ -48,6 +48,16 @@ def runtime() -> Generator[Runtime]:
         database.close()
 
 
+def add_missing_agents(settings: Settings) -> int:
+    """The built-in user agents, where some are missing from a schema that is up to date; says how many."""
+    database = open_database(settings)
+    try:
+        with database.transaction() as connection:
+            return roster.ensure_builtin(connection)
+    finally:
+        database.close()
+
+
 def upgrade(settings: Settings) -> schema.SchemaStatus:
     """Bring the schema up to date and add the built-in user agents; returns where the database stood before."""
     settings.make_secrets()

@@ -7,8 +7,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url, text
 
+from mustit_pipeline.store.database import make_engine
 from mustit_pipeline_tests.conftest import JWT_SECRET
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World
 
@@ -76,6 +77,27 @@ def test_a_database_without_schema_and_a_missing_dagster_database_are_named(worl
     assert "mustit db upgrade" in problems["schema"]
     assert "MUSTIT_DAGSTER_DATABASE_URL" in problems["Dagster"]
     assert (listed.code, listed.document["errorCode"]) == (1, "SchemaMismatch")
+
+
+def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_database: str) -> None:
+    environment = {
+        "MUSTIT_DATABASE_URL": empty_database,
+        "MUSTIT_DAGSTER_DATABASE_URL": empty_database,
+        "MUSTIT_TOKEN_KEY": OTHER_KEY,
+        "MUSTIT_JWT_SECRET": JWT_SECRET,
+    }
+    assert world.mustit("db", "upgrade", **environment).code == 0
+    engine = make_engine(make_url(empty_database))
+    with engine.begin() as connection:
+        connection.execute(text("TRUNCATE user_agents CASCADE"))
+    engine.dispose()
+
+    mended = world.mustit("db", "upgrade", **environment)
+    agents = world.mustit("agents", "status", "--json", **environment)
+
+    assert mended.code == 0
+    assert "50 built-in user agents" in mended.out
+    assert agents.document["availableCount"] == 50
 
 
 def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> None:
