@@ -181,6 +181,12 @@ def test_a_worker_outlives_a_postgres_that_dies_and_starts_again_and_stops_even_
         except Exception:  # any refusal means: not yet
             return False
 
+    def all_ended() -> bool:
+        try:
+            return not number(database, OPEN)
+        except Exception:  # it may be away a moment longer
+            return False
+
     def postgres() -> psutil.Process:
         pid = embedded.status(own_server).postgres_pid
         assert pid is not None
@@ -189,8 +195,7 @@ def test_a_worker_outlives_a_postgres_that_dies_and_starts_again_and_stops_even_
     async def dies(service: asyncio.Task[None]) -> None:
         await until(lambda: number(database, ENDED) >= 10)
         postgres().kill()
-        await until(up)
-        await until(lambda: not number(database, OPEN))
+        await until(all_ended)
         assert not service.done()
         # Now it is away while the worker is told to stop, with a request in its hands.
         market.settings(latencyMs=2000)
