@@ -30,13 +30,11 @@ class RawRow:
     """A body that waits to be processed; where its content is known already, the body itself stays where it is."""
 
     raw_id: int
-    execution_id: UUID
     source: TaskType
     item_no: int | None
     body: str
     content: str | None
     content_hash: str | None
-    fetched_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,7 @@ _PENDING = text("""
         WHERE NOT EXISTS (SELECT FROM listings)
         ORDER BY raw_id LIMIT :products
     )
-    SELECT raw_id, execution_id, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body, content,
-           content_hash, fetched_at
+    SELECT raw_id, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body, content, content_hash
     FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
@@ -205,10 +202,7 @@ def pending(
     """The next bodies of a seller to process, in processing order, beside those that are being processed already."""
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
     rows = connection.execute(_PENDING, values)
-    return [
-        RawRow(r.raw_id, r.execution_id, TaskType(r.source), r.item_no, r.body, r.content, r.content_hash, r.fetched_at)
-        for r in rows
-    ]
+    return [RawRow(r.raw_id, TaskType(r.source), r.item_no, r.body, r.content, r.content_hash) for r in rows]
 
 
 def still_next(connection: Connection, seller_id: str, raw_ids: Sequence[int]) -> set[int]:

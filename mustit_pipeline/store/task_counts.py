@@ -1,23 +1,13 @@
-"""How an execution's tasks stand: what can be leased, what is left, how its listing pages ended."""
+"""How an execution's tasks stand: what is left, how its listing pages ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.domain.states import EXECUTION, TASK, TaskType
-from mustit_pipeline.store.task_states import CLAIMABLE, LEASED, OPEN
+from mustit_pipeline.domain.states import TASK, TaskType
+from mustit_pipeline.store.task_states import LEASED, OPEN
 from mustit_pipeline.store.tasks import TaskHome
-
-_CLAIMABLE = text(f"""
-    SELECT count(*) FROM (
-        SELECT FROM crawler_tasks
-        WHERE task_month = :task_month AND execution_id = :execution_id AND status IN ({CLAIMABLE})
-          AND task_type = ANY(CAST(:types AS text[])) AND available_at <= now()
-          AND EXISTS (SELECT FROM crawling_schedule_executions e
-                      WHERE e.execution_id = :execution_id AND e.status = '{EXECUTION.target("start").value}')
-        LIMIT :limit) AS ready
-""")
 
 _OPEN_WORK = text(f"""
     SELECT count(*) AS open,
@@ -75,12 +65,6 @@ class PageOutcomes:
 
     open: int
     failed: int
-
-
-def claimable(connection: Connection, home: TaskHome, types: Iterable[TaskType], limit: int) -> int:
-    """How many tasks could be leased now, counted up to a limit; none while the execution is not running."""
-    values = _of(home) | {"types": [kind.value for kind in types], "limit": limit}
-    return connection.execute(_CLAIMABLE, values).scalar_one()
 
 
 def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType]) -> OpenWork:

@@ -89,7 +89,6 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
     queries: dict[str, Callable[[Connection], object]] = {
         "claim": lambda c: leases.claim(c, home, TYPES, owner="me", limit=20, lease_seconds=30, max_retries=2),
         "claim any": lambda c: leases.claim_any(c, limit=20, **LEASE),
-        "claimable": lambda c: task_counts.claimable(c, home, TYPES, 1000),
         "open_work": lambda c: task_counts.open_work(c, home, TYPES),
         "page_outcomes": lambda c: task_counts.page_outcomes(c, home),
         "expired of one": lambda c: leases.take_expired(c, limit=500, max_retries=2, execution_id=home.execution_id),

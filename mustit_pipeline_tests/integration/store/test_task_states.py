@@ -11,7 +11,7 @@ from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
-from mustit_pipeline.store import leases, task_counts, tasks
+from mustit_pipeline.store import leases, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.leases import LeasedTask
 from mustit_pipeline.store.tasks import TaskHome
@@ -75,14 +75,9 @@ def test_a_claim_starts_exactly_the_states_that_may_start(running: Ground) -> No
 
 def test_nothing_is_claimed_from_an_execution_that_is_not_running(running: Ground) -> None:
     before = one_of_each(running)
-    for status in ExecutionStatus:
+    for status in set(ExecutionStatus) - {ExecutionStatus.RUNNING}:
         with running.database.transaction() as connection:
             connection.execute(text("UPDATE crawling_schedule_executions SET status = :s"), {"s": status.value})
-            ready = task_counts.claimable(connection, running.home, TYPES, 9)
-            if status is ExecutionStatus.RUNNING:
-                assert ready == len(TASK.sources("start"))
-                continue
-            assert ready == 0
             assert not leases.claim(
                 connection, running.home, TYPES, owner="me", limit=9, lease_seconds=9, max_retries=2
             )
