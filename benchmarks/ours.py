@@ -25,7 +25,7 @@ def settings_of(job: Job, **changed: object) -> Settings:
     values: dict[str, object] = {
         "home": Path(job.home),
         "database_url": job.database_url,
-        "dagster_database_url": job.database_url,
+        "dagster_database_url": str(make_url(job.database_url).set(database="mustit_dagster")),
         "redis_url": job.redis_url,
         "token_key": base64.b64encode(bytes(range(32))).decode(),
         "jwt_secret": "only-for-benchmarks-only-for-benchmarks",

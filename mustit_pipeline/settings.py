@@ -50,6 +50,11 @@ def _http_url(value: object) -> str:
     return str(url).rstrip("/")
 
 
+def _same_database(one: str, other: str | None) -> bool:
+    """Whether two addresses are one, whatever driver they name."""
+    return other is not None and one.partition("://")[2] == other.partition("://")[2]
+
+
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 
 
@@ -201,6 +206,11 @@ class Settings(AgentSettings, UpkeepSettings):
             if missing:
                 names = ", ".join(PREFIX + name.upper() for name in missing)
                 raise ValueError(f"with {PREFIX}DATABASE_URL set, {names} must be set too")
+            if _same_database(self.database_url, self.dagster_database_url):
+                raise ValueError(
+                    f"{PREFIX}DAGSTER_DATABASE_URL takes another database than {PREFIX}DATABASE_URL: "
+                    "both keep the version of their schema in a table of the same name"
+                )
         elif self.dagster_database_url is not None:
             raise ValueError(
                 f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither"

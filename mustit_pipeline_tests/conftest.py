@@ -89,6 +89,11 @@ def database_url(test_servers: TestServers) -> Generator[str]:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+def dagster_beside(database_url: str) -> str:
+    """Dagster's own database on the server of a business database."""
+    return str(make_url(database_url).set(drivername="postgresql", database="mustit_dagster"))
+
+
 @pytest.fixture
 def database(database_url: str) -> Generator[Database]:
     opened = Database(make_engine(make_url(database_url)))
@@ -104,7 +109,7 @@ def make_settings(database_url: str, tmp_path: Path) -> MakeSettings:
         values: dict[str, Any] = {
             "home": tmp_path / "home",
             "database_url": database_url,
-            "dagster_database_url": database_url,
+            "dagster_database_url": dagster_beside(database_url),
             "token_key": TOKEN_KEY,
             "jwt_secret": JWT_SECRET,
             "redis_url": "off",

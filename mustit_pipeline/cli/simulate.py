@@ -1,12 +1,13 @@
 """`mustit simulate`: the marketplace or the product server as a real HTTP server, for trying things out."""
 
+import json
 import subprocess
 import sys
 from typing import Annotated
 
 import typer
 
-from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.settings import load_settings
 
 app = typer.Typer(help="Simulated servers with switchable faults, for trying things out.", no_args_is_help=True)
@@ -19,6 +20,7 @@ def marketplace(
     port: Port = 0,
     sellers: Annotated[str, typer.Option("--sellers", help="Sellers to make: id:products,id:products")] = "",
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same world.")] = 1,
+    as_json: Json = False,
 ) -> None:
     """Run a simulated marketplace until Ctrl-C; its world is kept under MUSTIT_HOME."""
     settings = load_settings()
@@ -29,24 +31,34 @@ def marketplace(
     ]
     if sellers:
         arguments.append(f"--sellers={sellers}")
-    _run("marketplace", port, arguments)
+    _run("marketplace", port, arguments, as_json=as_json)
 
 
 @app.command("product-server", epilog="Example: `mustit simulate product-server --port 9002`")
-def product_server(port: Port = 0) -> None:
+def product_server(port: Port = 0, as_json: Json = False) -> None:
     """Run a simulated product server until Ctrl-C; its state is kept under MUSTIT_HOME."""
-    _run("product-server", port, [])
+    _run("product-server", port, [], as_json=as_json)
 
 
-def _run(server: str, port: int, arguments: list[str]) -> None:
+def _run(server: str, port: int, arguments: list[str], *, as_json: bool) -> None:
     state = load_settings().home / "simulator"
-    err.print(f"Simulated {server}; control API under /_control/, state in {state}. Ctrl-C ends it.", highlight=False)
     command = [sys.executable, "-m", "mustit_pipeline.simulator", server, "--port", str(port), "--state", str(state)]
     # It watches its stdin, which ends with us, however we end.
-    with subprocess.Popen([*command, "--watch-stdin", *arguments], stdin=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, "--watch-stdin", *arguments], stdin=pipe, stdout=pipe) as process:
         try:
+            if process.stdout is not None and (said := process.stdout.readline()):
+                _announce(server, json.loads(said), str(state), as_json=as_json)
             code = process.wait()
         except KeyboardInterrupt:
             process.terminate()
             code = process.wait()
     raise typer.Exit(0 if code in (0, -15, -2) else 1)
+
+
+def _announce(server: str, listening: dict[str, str], state: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(listening)
+    else:
+        out.print(f"Simulated {server}: {listening['url']}", highlight=False)
+        err.print(f"Control API under /_control/, state in {state}. Ctrl-C ends it.", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ import httpx
 
 from mustit_pipeline import embedded
 from mustit_pipeline.cli.demo import SELLERS
-from mustit_pipeline.cli.output import err, out
+from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import (
     ROOT,
     Runtime,
@@ -41,10 +41,10 @@ class Stopped(Exception):
     """Somebody asked us to stop."""
 
 
-def up() -> None:
+def up(as_json: Json = False) -> None:
     """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world where none is configured.
 
-    Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
+    With --json the document comes once everything answers. Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
     """
     settings = load_settings()
     _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
@@ -54,7 +54,7 @@ def up() -> None:
         with only_one(settings.home):
             try:
                 with simulated_world(SELLERS, announce=True) as world, runtime() as ground:
-                    _serve(world, ground)
+                    _serve(world, ground, as_json=as_json)
             finally:
                 _ignore_signals()
                 if settings.embedded:
@@ -64,7 +64,7 @@ def up() -> None:
     err.print("Everything is stopped; the data stays in", settings.home, highlight=False)
 
 
-def _serve(world: World, ground: Runtime) -> None:
+def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
     supervisor = Supervisor(lambda text: err.print(text, markup=False, highlight=False))
     try:
         _prepare(world, ground)
@@ -90,7 +90,10 @@ def _serve(world: World, ground: Runtime) -> None:
             )
         )
         _wait_for_ui(ground.settings, supervisor)
-        _welcome(world, ground.settings)
+        if as_json:
+            print_json(_addresses(world, ground.settings))
+        else:
+            _welcome(world, ground.settings)
         while True:
             supervisor.check()
             _check_world(world)
@@ -130,6 +133,18 @@ def _wait_for_ui(settings: Settings, supervisor: Supervisor) -> None:
         except httpx.HTTPError:
             time.sleep(CHECK_SECONDS)
     err.print(f"the Dagster UI does not answer at {url} yet; going on", highlight=False)
+
+
+def _addresses(world: World, settings: Settings) -> dict[str, object]:
+    """Where everything is, for machines."""
+    return {
+        "dagsterUrl": f"http://{HOST}:{settings.dagster_port}",
+        "marketplaceUrl": settings.base_url,
+        "marketplaceSimulated": world.marketplace is not None,
+        "productServerUrl": settings.product_server_url,
+        "productServerSimulated": world.product_server is not None,
+        "home": str(settings.home),
+    }
 
 
 def _welcome(world: World, settings: Settings) -> None:

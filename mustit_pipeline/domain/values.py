@@ -33,12 +33,12 @@ class SellerId:
                 korean="SellerId는 비어있을 수 없습니다",
                 english="A SellerId cannot be blank",
             )
-        # Three dots in a row mean a range of partition keys to Dagster.
-        if has_control_characters(self.value) or "..." in self.value:
+        # Three dots in a row mean a range of partition keys to Dagster; one or two alone are steps through a path.
+        if has_control_characters(self.value) or "..." in self.value or self.value in (".", ".."):
             raise ValidationFailed(
                 "VALIDATION_SELLER_ID_CHARACTERS",
-                korean="SellerId에는 제어 문자나 연속된 마침표 세 개를 사용할 수 없습니다",
-                english="A SellerId cannot contain control characters or three dots in a row",
+                korean="SellerId에는 제어 문자나 연속된 마침표 세 개를 사용할 수 없고, 마침표로만 이루어질 수 없습니다",
+                english="A SellerId cannot contain control characters or three dots in a row, nor be dots alone",
             )
         object.__setattr__(self, "value", unicodedata.normalize("NFC", self.value))
         if len(self.value) > LONGEST_SELLER_ID:

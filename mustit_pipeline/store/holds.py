@@ -6,11 +6,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.deletion import DeletionHold
-from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.store.pages import Page, page
+from mustit_pipeline.store.prefixes import find_one
 
 # There are few holds: one per seller can be open, and only a suspicious sweep makes one.
 _LIST = text("""
@@ -19,8 +19,6 @@ _LIST = text("""
       AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
     ORDER BY status = 'OPEN' DESC, opened_at DESC LIMIT :limit
 """)
-
-_FIND = text("SELECT * FROM deletion_holds WHERE hold_id BETWEEN :first AND :last ORDER BY hold_id LIMIT 2")
 
 _LOCK = text("SELECT * FROM deletion_holds WHERE hold_id = :hold_id FOR UPDATE")
 
@@ -58,15 +56,17 @@ def newest(
 
 def find(connection: Connection, wanted: IdPrefix) -> DeletionHold:
     """The one hold whose id begins so."""
-    rows = connection.execute(_FIND, {"first": wanted.first, "last": wanted.last}).all()
-    if len(rows) != 1:
-        many = "More than one hold begins" if rows else "There is no hold that begins"
-        raise NotFound(
-            "NOT_FOUND_DELETION_HOLD",
-            korean=f"삭제 보류를 찾을 수 없습니다: {wanted}",
-            english=f"{many} with {wanted}: see `mustit deletions list --json`",
-        )
-    return _hold(rows[0])
+    row = find_one(
+        connection,
+        "deletion_holds",
+        "hold_id",
+        wanted,
+        code="NOT_FOUND_DELETION_HOLD",
+        korean="삭제 보류를",
+        thing="hold",
+        listing="mustit deletions list",
+    )
+    return _hold(row)
 
 
 def lock(connection: Connection, hold_id: UUID) -> DeletionHold:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.store.outbox_states import RELEASED, REPLACEABLE, SENDING, SENT, SUPERSEDED, UNSENT, WAITING
 from mustit_pipeline.store.products import NewVersion
 
 TRIAL_CANDIDATES = 100
@@ -52,12 +53,12 @@ _ENQUEUE = text("""
     ORDER BY e.item_no
 """)
 
-_SUPERSEDE = text("""
+_SUPERSEDE = text(f"""
     UPDATE product_outbox older
-    SET status = 'COMPLETED', superseded_by = newer.outbox_id, completed_at = now()
+    SET status = {SUPERSEDED}, superseded_by = newer.outbox_id, completed_at = now()
     FROM product_outbox newer
     WHERE older.seller_id = :seller_id AND older.item_no = ANY(CAST(:items AS bigint[]))
-      AND older.status IN ('WAITING', 'FAILED')
+      AND older.status IN ({REPLACEABLE})
       AND newer.seller_id = older.seller_id AND newer.item_no = older.item_no AND newer.version > older.version
       AND NOT EXISTS (SELECT FROM product_outbox newest
                       WHERE newest.seller_id = newer.seller_id AND newest.item_no = newer.item_no
@@ -68,14 +69,14 @@ _SUPERSEDE = text("""
 # Claims take turns: two at once could each take another version of one product, which its index then refuses.
 _CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
 
-_FREE = """NOT EXISTS (SELECT FROM product_outbox f
-                       WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status = 'SENDING')"""
+_FREE = f"""NOT EXISTS (SELECT FROM product_outbox f
+                       WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}))"""
 
 # A row is sent only while no other version of its product is in flight; the unique index says so too. Fresh and failing
 # rows are looked for separately, each by its own index: nobody wades through the other's.
 _LANE = f"""
     SELECT o.outbox_id, o.next_attempt_at, o.attempts FROM product_outbox o
-    WHERE o.status = 'WAITING' AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
+    WHERE o.status IN ({WAITING}) AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
     ORDER BY o.next_attempt_at LIMIT {{limit}}
     FOR UPDATE OF o SKIP LOCKED
 """
@@ -85,15 +86,15 @@ _DUE = f"""
     due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
 """
 
-_CLAIM = """
-    {due} newest AS (
+_CLAIM = f"""
+    {{due}} newest AS (
         SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
         LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
                            WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
                            ORDER BY w.version DESC LIMIT 1) n ON true
     )
     UPDATE product_outbox o
-    SET status = CASE WHEN n.newer IS NULL THEN 'SENDING' ELSE 'COMPLETED' END,
+    SET status = CASE WHEN n.newer IS NULL THEN {SENT} ELSE {SUPERSEDED} END,
         superseded_by = n.newer,
         completed_at = CASE WHEN n.newer IS NULL THEN NULL ELSE now() END,
         lease_owner = CASE WHEN n.newer IS NULL THEN CAST(:owner AS text) END,
@@ -123,9 +124,9 @@ _CLAIMED = text("""
 """)
 
 # A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
-_RELEASE_EXPIRED = text("""
-    UPDATE product_outbox SET status = 'WAITING', lease_owner = NULL, lease_expires_at = NULL
-    WHERE outbox_id IN (SELECT outbox_id FROM product_outbox WHERE status = 'SENDING' AND lease_expires_at < now()
+_RELEASE_EXPIRED = text(f"""
+    UPDATE product_outbox SET status = {RELEASED}, lease_owner = NULL, lease_expires_at = NULL
+    WHERE outbox_id IN (SELECT outbox_id FROM product_outbox WHERE status IN ({SENDING}) AND lease_expires_at < now()
                         FOR UPDATE SKIP LOCKED)
     RETURNING 1
 """)
@@ -134,10 +135,10 @@ _RELEASE_EXPIRED = text("""
 _NEXT_DUE = text(f"""
     SELECT extract(epoch FROM least(
         (SELECT o.next_attempt_at FROM product_outbox o
-         WHERE o.status = 'WAITING' AND o.failing_since IS NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
+         WHERE o.status IN ({WAITING}) AND o.failing_since IS NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
         (SELECT o.next_attempt_at FROM product_outbox o
-         WHERE o.status = 'WAITING' AND o.failing_since IS NOT NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
-        (SELECT min(lease_expires_at) FROM product_outbox WHERE status = 'SENDING')) - now())
+         WHERE o.status IN ({WAITING}) AND o.failing_since IS NOT NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
+        (SELECT min(lease_expires_at) FROM product_outbox WHERE status IN ({SENDING}))) - now())
 """)
 
 
@@ -203,7 +204,7 @@ def counts(connection: Connection) -> OutboxCounts:
 
 def unsent(connection: Connection) -> int:
     """How many rows still have to reach the product server."""
-    query = text("SELECT count(*) FROM product_outbox WHERE status IN ('WAITING', 'SENDING')")
+    query = text(f"SELECT count(*) FROM product_outbox WHERE status IN ({UNSENT})")
     return connection.execute(query).scalar_one()
 
 

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store.pages import Page, page
+from mustit_pipeline.store.prefixes import find_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,6 @@ _NEWEST = text("""
     ORDER BY newest.created_at DESC, newest.seller_id, newest.item_no LIMIT :limit
 """)
 
-_FIND = text("SELECT * FROM product_outbox WHERE outbox_id BETWEEN :first AND :last ORDER BY outbox_id LIMIT 2")
-
 _OF_FILTER = """o.status = ANY(CAST(:sources AS text[]))
                AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
 _OF_ID = "o.outbox_id = :outbox_id AND o.status = ANY(CAST(:sources AS text[]))"
@@ -98,15 +96,17 @@ def newest(
 
 def find(connection: Connection, wanted: IdPrefix) -> OutboxEntry:
     """The one event whose id begins so."""
-    rows = connection.execute(_FIND, {"first": wanted.first, "last": wanted.last}).all()
-    if len(rows) != 1:
-        many = "More than one event begins" if rows else "There is no event that begins"
-        raise NotFound(
-            "NOT_FOUND_OUTBOX",
-            korean=f"전송 이벤트를 찾을 수 없습니다: {wanted}",
-            english=f"{many} with {wanted}: see `mustit outbox list --json`",
-        )
-    return _entry(rows[0])
+    row = find_one(
+        connection,
+        "product_outbox",
+        "outbox_id",
+        wanted,
+        code="NOT_FOUND_OUTBOX",
+        korean="전송 이벤트를",
+        thing="event",
+        listing="mustit outbox list",
+    )
+    return _entry(row)
 
 
 def retry_one(connection: Connection, wanted: IdPrefix) -> Retried:

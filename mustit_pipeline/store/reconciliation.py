@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import outbox, products
+from mustit_pipeline.store.outbox_states import UNSENT
 from mustit_pipeline.store.products import NewVersion
 
 
@@ -33,8 +34,8 @@ class Correction:
     reported_version: int
 
 
-_UNDER_WAY = """EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
-                        AND o.status IN ('WAITING', 'SENDING'))"""
+_UNDER_WAY = f"""EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
+                        AND o.status IN ({UNSENT}))"""
 
 _BELIEFS = f"""
     SELECT p.seller_id, p.item_no, p.version, p.delivered_version, {_UNDER_WAY} AS under_way, d.product_data

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.store.outbox_states import COMPLETED, SENDING
 
 NEWEST_DELIVERIES = 200
 
@@ -31,7 +32,7 @@ class Deliveries:
     recovered: int
 
 
-_SETTLE = text("""
+_SETTLE = text(f"""
     UPDATE product_outbox o
     SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
         event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
@@ -40,12 +41,12 @@ _SETTLE = text("""
                              ELSE coalesce(o.failing_since, now()) END,
         attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
         next_attempt_at = now() + make_interval(secs => s.delay),
-        completed_at = CASE WHEN s.status = 'COMPLETED' THEN now() END
+        completed_at = CASE WHEN s.status = {COMPLETED} THEN now() END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
                 CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
          AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
-    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status = 'SENDING'
+    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status IN ({SENDING})
     RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status, s.sent
 """)
 
@@ -62,12 +63,12 @@ _DELIVERED = text("""
     WHERE p.product_id = l.product_id AND p.delivered_version < l.version
 """)
 
-_SINCE = text("""
+_SINCE = text(f"""
     SELECT f.id, count(d.completed_at) AS delivered, count(d.failing_since) AS recovered
     FROM unnest(CAST(:ids AS uuid[]), CAST(:sinces AS timestamptz[])) AS f(id, since)
     LEFT JOIN LATERAL (
         SELECT o.completed_at, o.failing_since FROM product_outbox o
-        WHERE o.status = 'COMPLETED' AND o.superseded_by IS NULL AND o.last_status IS NOT NULL
+        WHERE o.status = {COMPLETED} AND o.superseded_by IS NULL AND o.last_status IS NOT NULL
           AND o.completed_at >= f.since
         ORDER BY o.completed_at DESC LIMIT :newest
     ) d ON true

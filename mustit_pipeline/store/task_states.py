@@ -1,17 +1,18 @@
 """The domain's task states as pieces of SQL."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 
-from mustit_pipeline.domain.states import TASK, TaskStatus
+from mustit_pipeline.domain.states import TASK
 
 
-def _listed(statuses: Iterable[TaskStatus]) -> str:
+def listed(statuses: Iterable[StrEnum]) -> str:
     """States as SQL literals: a partial index is used only where its condition can be proven from the text."""
     return ", ".join(f"'{status.value}'" for status in sorted(statuses))
 
 
-CLAIMABLE = _listed(TASK.sources("start"))
-LEASED = _listed(TASK.sources("release"))
-OPEN = _listed(TASK.sources("cancel"))
+CLAIMABLE = listed(TASK.sources("start"))
+LEASED = listed(TASK.sources("release"))
+OPEN = listed(TASK.sources("cancel"))
 # Partitions of other months are left out of the plan only where a condition on the column itself says so.
 IN_MONTHS = "t.task_month = ANY(CAST(:months AS date[]))"

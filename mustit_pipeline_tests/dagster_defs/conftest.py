@@ -9,7 +9,7 @@ import pytest
 
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.settings import load_settings
-from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 
 SetEnvironment = Callable[..., None]
 AddRun = Callable[..., dg.DagsterRun]
@@ -44,7 +44,7 @@ def set_environment(database_url: str, tmp_path: Path, monkeypatch: pytest.Monke
     change(
         home=tmp_path / "home",
         database_url=database_url,
-        dagster_database_url=database_url,
+        dagster_database_url=dagster_beside(database_url),
         redis_url="off",
         token_key=TOKEN_KEY,
         jwt_secret=JWT_SECRET,

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Generator
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -9,9 +10,11 @@ import pytest
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import URL, make_url, text
 
+from mustit_pipeline.simulator.process import start_product_server
 from mustit_pipeline.store.database import make_engine
-from mustit_pipeline_tests.conftest import JWT_SECRET
+from mustit_pipeline_tests.conftest import JWT_SECRET, dagster_beside
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World
+from mustit_pipeline_tests.integration.store.upgrading import migrate
 
 OTHER_KEY = base64.b64encode(b"x" * 32).decode()
 
@@ -46,13 +49,13 @@ def test_a_daemon_that_does_not_run_and_unreachable_ends_are_named(world: World)
 
 
 def test_an_unreachable_database_is_named_and_its_password_is_not(world: World) -> None:
-    address = "postgresql://mustit:geheim@127.0.0.1:9/mustit"
+    address = "postgresql://mustit:geheim@127.0.0.1:9"
 
     found = world.mustit(
         "doctor",
         "--json",
-        MUSTIT_DATABASE_URL=address,
-        MUSTIT_DAGSTER_DATABASE_URL=address,
+        MUSTIT_DATABASE_URL=f"{address}/mustit",
+        MUSTIT_DAGSTER_DATABASE_URL=f"{address}/dagster",
         MUSTIT_TOKEN_KEY=OTHER_KEY,
         MUSTIT_JWT_SECRET=JWT_SECRET,
     )
@@ -79,10 +82,44 @@ def test_a_database_without_schema_and_a_missing_dagster_database_are_named(worl
     assert (listed.code, listed.document["errorCode"]) == (1, "SchemaMismatch")
 
 
+def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, empty_database: str) -> None:
+    environment = {
+        "MUSTIT_DATABASE_URL": empty_database,
+        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database),
+        "MUSTIT_TOKEN_KEY": OTHER_KEY,
+        "MUSTIT_JWT_SECRET": JWT_SECRET,
+    }
+    engine = make_engine(make_url(empty_database))
+    with engine.begin() as connection:
+        migrate(connection, "0001")
+    engine.dispose()
+
+    old = world.mustit("doctor", "--json", **environment)
+    both = [world.mustit.start("db", "upgrade", "--json", **environment) for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in both]
+    mended = world.mustit("doctor", "--json", **environment)
+
+    assert "older schema 0001" in _problems(old)["schema"]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert "schema" not in _problems(mended)
+    assert "user agents" not in _problems(mended)
+
+
+def test_a_product_server_that_refuses_our_key_is_named(world: World, tmp_path: Path) -> None:
+    with start_product_server(state=tmp_path, token="the right one") as server:
+        address = {"MUSTIT_PRODUCT_SERVER_URL": server.url}
+        refused = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="a wrong one", **address)
+        accepted = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="the right one", **address)
+
+    assert "MUSTIT_PRODUCT_SERVER_TOKEN" in _problems(refused)["product server"]
+    assert "a wrong one" not in refused.out + refused.err
+    assert "product server" not in _problems(accepted)
+
+
 def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_database: str) -> None:
     environment = {
         "MUSTIT_DATABASE_URL": empty_database,
-        "MUSTIT_DAGSTER_DATABASE_URL": empty_database,
+        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database),
         "MUSTIT_TOKEN_KEY": OTHER_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
     }

@@ -19,7 +19,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerC
 from mustit_pipeline.simulator.process import start_marketplace, start_product_server
 from mustit_pipeline.store import outbox, schema
 from mustit_pipeline.store.database import Database, make_engine
-from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.faults.logs import logging_to
 
 # Far longer than anything here takes on the slowest machine: whoever waits so long has failed.
@@ -99,7 +99,7 @@ def fresh_world() -> Generator[World]:
             settings = Settings(  # pyright: ignore[reportCallIssue]
                 home=home,
                 database_url=servers.database_url,
-                dagster_database_url=servers.database_url,
+                dagster_database_url=dagster_beside(servers.database_url),
                 redis_url=servers.redis_url,
                 token_key=TOKEN_KEY,  # pyright: ignore[reportArgumentType]
                 jwt_secret=JWT_SECRET,  # pyright: ignore[reportArgumentType]

@@ -226,6 +226,13 @@ def test_a_dagster_database_alone_is_refused(environment: pytest.MonkeyPatch) ->
         load(environment, DAGSTER_DATABASE_URL=EXTERNAL["DAGSTER_DATABASE_URL"])
 
 
+@pytest.mark.parametrize("driver", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_one_database_for_both_is_refused(environment: pytest.MonkeyPatch, driver: str) -> None:
+    same = EXTERNAL["DATABASE_URL"].replace("postgresql", driver, 1)
+    with pytest.raises(SettingsError, match="MUSTIT_DAGSTER_DATABASE_URL takes another database"):
+        load(environment, **{**EXTERNAL, "DAGSTER_DATABASE_URL": same})
+
+
 def test_the_first_of_several_token_keys_encrypts_and_all_decrypt() -> None:
     keys = TokenKey(f"new:{KEY}, old:{OTHER_KEY}")
     assert keys.current == "new"

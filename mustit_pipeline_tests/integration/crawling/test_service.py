@@ -24,7 +24,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine
-from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.conftest import MakeSettings, dagster_beside
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
@@ -169,7 +169,7 @@ def test_a_worker_outlives_a_postgres_that_dies_and_starts_again_and_stops_even_
     settings = make_settings(
         base_url=marketplace.url,
         database_url=url,
-        dagster_database_url=url,
+        dagster_database_url=dagster_beside(url),
         lease_seconds=1,
         max_concurrent_requests=4,
         grace_seconds=0.5,

@@ -10,19 +10,24 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import (
+    AGENT,
     EXECUTION,
     PRODUCT_OUTBOX,
     RAW,
     SCHEDULE,
     SELLER,
     TASK,
+    AgentStatus,
     ExecutionStatus,
     LifeCycle,
     OutboxStatus,
@@ -33,12 +38,13 @@ from mustit_pipeline.domain.states import (
 )
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, ItemNo, OutboxId, ProductId, SellerId
 from mustit_pipeline.scheduling import registry
-from mustit_pipeline.store import outbox, raw, tables
+from mustit_pipeline.store import agents, outbox, raw, tables
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.outbox import ClaimedEvent
 from mustit_pipeline.store.products import NewVersion
 from mustit_pipeline.store.raw import RawFailure
 from mustit_pipeline.store.settlements import Settlement, settle
+from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.store import rows
 from mustit_pipeline_tests.integration.store.rows import add_outbox, add_raw, ground
 
@@ -71,6 +77,53 @@ def test_an_execution_makes_exactly_the_moves_that_the_domain_allows(
         stored = crawls.find(database, execution_id).execution
         assert stored.status is (EXECUTION.target(move) if allowed else status)
         assert (stored.ended_at is not None) == (allowed and move in ("cancel", "fail", "complete"))
+
+
+def test_an_execution_is_started_by_its_plan_from_exactly_the_state_that_the_domain_allows(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    execution_id = ExecutionId(ground(database).home.execution_id)
+    put = text("UPDATE crawling_schedule_executions SET status = :status, started_at = NULL")
+    for status in ExecutionStatus:
+        with database.transaction() as connection:
+            connection.execute(put, {"status": status.value})
+        Crawl(database, make_settings(), crawls.find(database, execution_id)).plan_known_products(PRODUCT_TYPES)
+        stored = crawls.find(database, execution_id).execution
+        allowed = status in EXECUTION.sources("start")
+        assert stored.status is (EXECUTION.target("start") if allowed else status)
+        assert (stored.started_at is not None) == allowed
+
+
+AGENT_MOVES: dict[str, Callable[[Any, Any, UUID], object]] = {
+    "block": lambda connection, settings, agent_id: roster.block(connection, agent_id),
+    "unblock": roster.unblock,
+    "recover": lambda connection, settings, agent_id: roster.recover_suspended(connection, settings, NOW),
+    "suspend": lambda connection, settings, agent_id: judgement.throttle(connection, settings, agent_id, 0.0, None),
+}
+
+
+@pytest.mark.parametrize("move", AGENT_MOVES)
+def test_an_agent_makes_exactly_the_moves_that_the_domain_allows(
+    database: Database, make_settings: MakeSettings, move: str
+) -> None:
+    assert AGENT_MOVES.keys() == AGENT.table.keys()
+    settings = make_settings()
+    put = text("""
+        UPDATE user_agents SET status = :status,
+               suspended_until = CASE WHEN :status = 'SUSPENDED' THEN now() - interval '1 minute' END
+        WHERE agent_id = :id
+    """)
+    for status in AgentStatus:
+        with database.transaction() as connection:
+            agent_id = agents.read_agents(connection)[0].agent_id
+            connection.execute(put, {"status": status.value, "id": agent_id})
+        allowed = status in AGENT.sources(move)
+        with nullcontext() if allowed else suppress(DomainError), database.transaction() as connection:
+            AGENT_MOVES[move](connection, settings, agent_id)
+        with database.reading() as connection:
+            stored = agents.read_agent(connection, agent_id)
+        assert stored.status is (AGENT.target(move) if allowed else status)
+        assert (stored.suspended_until is not None) == (stored.status is AgentStatus.SUSPENDED)
 
 
 def test_a_seller_and_its_schedule_move_together_or_not_at_all(database: Database) -> None:

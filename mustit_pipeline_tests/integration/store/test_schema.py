@@ -8,12 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from psycopg import sql
-from sqlalchemy import CheckConstraint, Connection, Constraint, inspect, make_url, text
+from sqlalchemy import CheckConstraint, Constraint, inspect, make_url, text
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import IntegrityError
 
@@ -26,6 +24,7 @@ from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline.store.tables import metadata
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 from mustit_pipeline_tests.integration.store.rows import add_execution, add_outbox, add_task, ground
+from mustit_pipeline_tests.integration.store.upgrading import migrate
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_a_missing_or_older_schema_is_refused_with_the_command_that_helps(
     with pytest.raises(SchemaMismatch, match=r"no schema yet.*`mustit db upgrade`"):
         open_database(settings)
     with empty.transaction() as connection:
-        _alembic(connection, "0001")
+        migrate(connection, "0001")
     with pytest.raises(SchemaMismatch, match=r"older schema 0001.*`mustit db upgrade`"):
         open_database(settings)
 
@@ -112,7 +111,7 @@ def _name(constraint: Constraint) -> str | None:
 
 def test_the_schema_can_be_taken_down_and_built_again(database: Database) -> None:
     with database.transaction() as connection:
-        _alembic(connection, "base", down=True)
+        migrate(connection, "base", down=True)
         assert set(inspect(connection).get_table_names()) <= {"alembic_version"}
     with database.transaction() as connection:
         schema.upgrade(connection)
@@ -191,10 +190,3 @@ def test_a_seller_has_one_open_execution_and_a_product_one_event_in_flight_whoev
         add_outbox(connection, OutboxStatus.SENDING, 1, version=1)
     with pytest.raises(IntegrityError), database.transaction() as connection:
         add_outbox(connection, OutboxStatus.SENDING, 1, version=2)
-
-
-def _alembic(connection: Connection, revision: str, *, down: bool = False) -> None:
-    config = Config()
-    config.set_main_option("script_location", "mustit_pipeline:store/migrations")
-    config.attributes["connection"] = connection
-    (command.downgrade if down else command.upgrade)(config, revision)

@@ -60,6 +60,11 @@ def test_a_seller_id_with_control_characters_is_refused(character: str) -> None:
     assert refusal(lambda: SellerId(f"dm{character}ont")).code == "VALIDATION_SELLER_ID_CHARACTERS"
 
 
+@pytest.mark.parametrize("dots", [".", "..", "a...b"])
+def test_a_seller_id_that_means_something_else_in_a_path_or_a_range_is_refused(dots: str) -> None:
+    assert refusal(lambda: SellerId(dots)).code == "VALIDATION_SELLER_ID_CHARACTERS"
+
+
 def test_a_seller_id_of_201_characters_is_refused() -> None:
     assert refusal(lambda: SellerId("x" * 201)).code == "VALIDATION_SELLER_ID_LENGTH"
 
