@@ -9,7 +9,8 @@ import structlog
 from mustit_pipeline.crawling.results import ResultStore, StoredOutcome, TaskResult
 from mustit_pipeline.store.leases import LeasedTask
 
-# Enough for a transaction; whatever gathers while all of them are under way goes with the next.
+# Enough for a transaction; whatever gathers while all of them are under way goes with the next. The first batches are
+# small: a worker that does not live long leaves something behind too.
 BATCH = 40
 BATCHES_AT_ONCE = 2
 LONGEST_UNSTORED_SECONDS = 2.0
@@ -43,6 +44,7 @@ class StoreRoom:
         self._waiting: list[TaskResult] = []
         self._under_way: dict[asyncio.Task[StoredOutcome], list[TaskResult]] = {}
         self._began = self._loop.time()
+        self._enough = 1
 
     @property
     def unstored(self) -> int:
@@ -66,7 +68,7 @@ class StoreRoom:
         for storing in ended:
             self._take_in(storing)
         late = self._loop.time() - self._began >= LONGEST_UNSTORED_SECONDS
-        due = len(self._waiting) >= BATCH or late or (idle and not self._under_way)
+        due = len(self._waiting) >= self._enough or late or (idle and not self._under_way)
         if self._waiting and due and len(self._under_way) < BATCHES_AT_ONCE:
             self._begin()
         return bool(ended)
@@ -92,6 +94,7 @@ class StoreRoom:
 
     def _begin(self) -> asyncio.Task[StoredOutcome]:
         self._began = self._loop.time()
+        self._enough = min(2 * self._enough, BATCH)
         batch, self._waiting = self._waiting, []
         storing = asyncio.create_task(asyncio.to_thread(self._store.store, batch))
         self._under_way[storing] = batch

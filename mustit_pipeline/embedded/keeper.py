@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,10 @@ from mustit_pipeline.embedded.postgres import Postgres
 from mustit_pipeline.embedded.redis_server import RedisServer
 
 TICK_SECONDS = 0.1
-# A server that dies this often will die again: the users should hear of it.
+# A server that dies this often may die again at once: it is left alone for a while between two starts.
 RESTARTS = 5
 RESTARTS_WITHIN_SECONDS = 60
+REST_SECONDS = 5
 
 
 class _StopRequested(BaseException):
@@ -59,7 +60,7 @@ class Keeper:
         self._postgres = Postgres(layout)
         self._redis = RedisServer(layout)
         self._servers: list[Postgres | RedisServer] = []
-        self._restarts: deque[float] = deque(maxlen=RESTARTS)
+        self._restarts: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RESTARTS))
 
     def keep(self) -> None:
         """Work until nobody uses the servers."""
@@ -93,11 +94,12 @@ class Keeper:
 
     def _restart(self, server: Postgres | RedisServer) -> None:
         state.withdraw(self._layout)
-        _say(f"{server.name} died or lost its socket, starting it again")
-        now = time.monotonic()
-        if len(self._restarts) == RESTARTS and now - self._restarts[0] < RESTARTS_WITHIN_SECONDS:
-            raise EmbeddedError(f"{server.name} died {RESTARTS} times within {RESTARTS_WITHIN_SECONDS} s; giving up")
-        self._restarts.append(now)
+        restarts, now = self._restarts[server.name], time.monotonic()
+        often = len(restarts) == RESTARTS and now - restarts[0] < RESTARTS_WITHIN_SECONDS
+        if often and now - restarts[-1] < REST_SECONDS:
+            return
+        _say(f"{server.name} died or lost its socket, starting it again" + (", after a rest" if often else ""))
+        restarts.append(now)
         self._start(server)
 
     def _abandon(self) -> None:

@@ -70,12 +70,15 @@ _CLAIM_ANY = text(f"""
     RETURNING t.*
 """)
 
+# Whoever lost its worker goes behind those who did not: of a crawl that is killed again and again, each kill meets
+# other tasks, and only one that really kills is met too often.
 _SAVE = text(f"""
     UPDATE crawler_tasks t
     SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
         error_text = s.error_text, lease_owner = NULL, lease_expires_at = NULL,
         available_at = now() + make_interval(secs => s.delay),
         published_at = CASE WHEN s.status = '{TASK.target("release").value}' THEN now() ELSE t.published_at END,
+        seq = CASE WHEN s.status = '{TASK.target("release").value}' THEN nextval('crawler_task_seq') ELSE t.seq END,
         completed_at = CASE WHEN s.status IN ('COMPLETED', 'FAILED') THEN now() END
     FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),

@@ -95,6 +95,20 @@ def test_a_lease_that_nobody_renews_ends_and_its_task_goes_to_the_next_one(queue
     assert {(lease.task.release_count, lease.task.retry_count) for lease in again} == {(1, 0)}
 
 
+def test_a_task_that_lost_its_worker_waits_behind_those_that_did_not(queues: Queues) -> None:
+    """A crawl that was killed every other second once failed its first tasks: each new run met the same ones."""
+    stored = queues.opened("s", new=6)
+    lost = ids(queues.queue(stored, lease_seconds=SOON).claim(2))
+    time.sleep(2 * SOON)
+    queue = queues.queue(stored)
+    queue.rest()
+
+    claimed = [task for _ in range(6) for task in ids(queue.claim(1))]
+
+    assert set(claimed[4:]) == set(lost)
+    assert len(set(claimed)) == 6
+
+
 def test_a_lease_that_is_renewed_stays_with_its_holder(queues: Queues) -> None:
     stored = queues.opened("s", new=3)
     holder = queues.queue(stored, lease_seconds=SOON)

@@ -105,6 +105,20 @@ def test_servers_that_die_are_started_again_under_their_users(home: Path) -> Non
     assert processes_of(home) == []
 
 
+def test_a_server_that_dies_again_and_again_takes_nobody_with_it(home: Path) -> None:
+    """Its keeper once gave up after five deaths within a minute, and stopped the other server too."""
+    user = User(home)
+    servers = user.servers()
+    before = embedded.status(home)
+    for _ in range(6):
+        eventually(lambda: embedded.status(home).redis_pid is not None and redis_answers(servers.redis_url))
+        kill(embedded.status(home).redis_pid)
+    eventually(lambda: redis_answers(servers.redis_url))
+    assert (embedded.status(home).postgres_pid, answers(servers.database_url)) == (before.postgres_pid, True)
+    assert "after a rest" in (home / "logs" / "keeper.log").read_text()
+    user.leave()
+
+
 def test_data_survives_when_every_process_is_killed(home: Path) -> None:
     user = User(home)
     remember(user.servers())
