@@ -33,8 +33,9 @@ _OUTCOMES = """
            count(*) FILTER (WHERE bodies > 1) AS stored_twice,
            count(*) FILTER (WHERE bodies > 0 AND status <> 'COMPLETED') AS without_state,
            count(*) FILTER (WHERE bodies = 0 AND status = 'COMPLETED' AND NOT probe) AS without_body
-    FROM (SELECT t.status, t.probe, (SELECT count(*) FROM product_raw_data r WHERE r.task_id = t.task_id) AS bodies
-          FROM crawler_tasks t WHERE t.execution_id = :id) AS ended
+    FROM (SELECT t.status, t.probe, count(r.task_id) AS bodies
+          FROM crawler_tasks t LEFT JOIN product_raw_data r USING (task_id) WHERE t.execution_id = :id
+          GROUP BY t.task_id, t.status, t.probe) AS ended
 """
 
 
