@@ -1,26 +1,23 @@
 """What a command runs on: settings, the upgraded database, and Dagster's instance, each opened when first needed."""
 
 import os
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.output import err
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 if TYPE_CHECKING:
     import dagster as dg
-
-ROOT = Path(__file__).parents[2]
 
 
 class RunFailed(Exception):
@@ -82,23 +79,16 @@ def _upgrade(connection: Connection) -> schema.SchemaStatus:
 
 def dagster_environment(settings: Settings) -> dict[str, str]:
     """What a Dagster process needs in its environment, with DAGSTER_HOME made ready."""
-    given = os.environ.get("DAGSTER_HOME")
-    home = Path(given) if given else settings.home / "dagster"
-    home.mkdir(parents=True, exist_ok=True)
-    target = home / "dagster.yaml"
-    if given is None or not target.exists():
-        if not (ROOT / "dagster.yaml").exists():
-            raise SettingsError(f"DAGSTER_HOME is not set and there is no dagster.yaml in {ROOT}")
-        fresh = target.with_suffix(f".{os.getpid()}")
-        shutil.copyfile(ROOT / "dagster.yaml", fresh)
-        fresh.replace(target)
-    url = addresses(settings).dagster_database_url
+    home = make_dagster_home(settings)
+    servers = addresses(settings)
+    broker = settings.broker_url or servers.redis_url
     return {
         "DAGSTER_HOME": str(home),
-        "DAGSTER_STORAGE_URL": url.render_as_string(hide_password=False),
+        "DAGSTER_STORAGE_URL": servers.dagster_database_url.render_as_string(hide_password=False),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "MUSTIT_HOME": str(settings.home),
         "MUSTIT_RUNS_AT_ONCE": str(settings.runs_at_once),
+        **({"DAGSTER_CELERY_URL": celery_address(broker)} if broker is not None else {}),
     }
 
 
