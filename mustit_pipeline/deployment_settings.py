@@ -16,6 +16,9 @@ class DeploymentSettings(BaseSettings):
         None, description="Redis through which runs reach the run workers; REDIS_URL without it"
     )
     run_worker_slots: int = Field(4, ge=1, le=100, description="Runs that one run worker does at once")
+    run_grace_seconds: float = Field(
+        60, gt=0, le=600, description="How old a run is before no sign of life means that its process is gone"
+    )
 
     @field_validator("broker_url")
     @classmethod

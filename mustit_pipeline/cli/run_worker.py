@@ -32,7 +32,8 @@ def run_worker(
     count = slots or settings.run_worker_slots
     err.print(f"waiting for runs, {count} at once; SIGTERM stops", highlight=False)
     name = f"mustit-{uuid4().hex[:8]}@%h"
-    app.worker_main(["worker", f"--concurrency={count}", f"--hostname={name}", "--without-gossip", "--without-mingle"])
+    alone = ["--without-gossip", "--without-mingle"]
+    app.worker_main(["worker", f"--concurrency={count}", f"--hostname={name}", "--loglevel=INFO", *alone])
 
 
 def _celery_app(settings: Settings) -> Any:

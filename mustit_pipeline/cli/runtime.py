@@ -103,6 +103,12 @@ def dagster_instance(settings: Settings) -> Generator["dg.DagsterInstance"]:
         yield instance
 
 
+def upgrade_dagster(settings: Settings) -> None:
+    """Make or bring up to date Dagster's own tables, before several processes would do so at once."""
+    with dagster_instance(settings) as instance:
+        instance.upgrade()
+
+
 def _require_dagster_database(url: URL) -> None:
     """Ask once: Dagster itself would retry for a quarter of a minute and then not say where."""
     engine = create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 10})

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mustit_pipeline_tests.faults.catalog_scenarios import CATALOG_SCENARIOS
+from mustit_pipeline_tests.faults.celery_scenarios import CELERY_SCENARIOS
 from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
 from mustit_pipeline_tests.faults.engine_scenarios import ENGINE_SCENARIOS
 from mustit_pipeline_tests.faults.scenarios import LONG, QUICK
@@ -24,6 +25,7 @@ SCENARIOS = (
     *CATALOG_SCENARIOS,
     *PIPELINE_SCENARIOS,
     *DELIVERY_SCENARIOS,
+    *CELERY_SCENARIOS,
 )
 
 
