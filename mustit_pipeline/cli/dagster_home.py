@@ -36,7 +36,9 @@ def _composed(settings: Settings) -> dict[str, Any]:
             limit["limit"] = settings.crawls_at_once
     if settings.run_launcher == "celery":
         if find_spec("dagster_celery") is None:
-            raise SettingsError("MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'")
+            raise SettingsError(
+                "MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'"
+            )
         composed |= _read(CELERY)
     return composed
 
@@ -45,9 +47,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return yaml.safe_load(path.read_text())
     except FileNotFoundError:
-        raise SettingsError(
-            f"DAGSTER_HOME is not set and there is no {path.relative_to(ROOT)} in {ROOT}"
-        ) from None
+        raise SettingsError(f"DAGSTER_HOME is not set and there is no {path.relative_to(ROOT)} in {ROOT}") from None
 
 
 def celery_address(url: str) -> str:

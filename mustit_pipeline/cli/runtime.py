@@ -1,7 +1,7 @@
 """What a command runs on: settings, the upgraded database, and Dagster's instance, each opened when first needed."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -130,13 +130,15 @@ def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
         instance.add_dynamic_partitions(SELLERS, [seller_id])
 
 
-def announce_partition(settings: Settings, seller_id: str) -> None:
-    """The same for a seller that is stored already: what Dagster cannot be told now, its sensor finds out."""
+def announce_partitions(settings: Settings, seller_ids: Sequence[str]) -> None:
+    """The same for sellers that are stored already: what Dagster cannot be told now, its sensor finds out."""
+    from mustit_pipeline.defs.partitions import SELLERS
+
     try:
         with dagster_instance(settings) as instance:
-            ensure_partition(instance, seller_id)
+            instance.add_dynamic_partitions(SELLERS, seller_ids)
     except DatabaseUnreachable as error:
-        err.print("[yellow]Dagster shows the seller as a partition later:[/yellow]", end=" ")
+        err.print("[yellow]Dagster shows new sellers as partitions later:[/yellow]", end=" ")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -51,7 +51,9 @@ def environment_of(settings: Settings) -> dict[str, str]:
 def _child(world: World, settings: Settings, arguments: Sequence[str]) -> Generator[subprocess.Popen[bytes]]:
     with (world.logs / f"child-{time.monotonic_ns()}.log").open("wb") as log:
         command = [sys.executable, *arguments]
-        started = subprocess.Popen(command, env=os.environ | environment_of(settings), stdout=log, stderr=subprocess.STDOUT)
+        started = subprocess.Popen(
+            command, env=os.environ | environment_of(settings), stdout=log, stderr=subprocess.STDOUT
+        )
     try:
         yield started
     finally:
