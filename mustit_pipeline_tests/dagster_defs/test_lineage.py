@@ -124,7 +124,7 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
     assert jobs == {"crawl_seller", "relay_product_outbox", "recover_stuck_work", "maintain_storage", "measure_days"}
     assert sensors == {
         "seller_partitions": ("RUNNING", 30),
-        "due_crawls": ("RUNNING", 15),
+        "due_crawls": ("RUNNING", 5),
         "waiting_outbox": ("RUNNING", 15),
     }
     assert schedules == {

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, Engine, NullPool, create_engine, make_url, text
 
 from mustit_pipeline import embedded
 from mustit_pipeline.cli.dagster_home import ROOT
@@ -21,10 +21,12 @@ from mustit_pipeline_tests.faults.children import environment_of
 from mustit_pipeline_tests.faults.world import World
 
 COMMANDS = Path(sys.executable).parent
+COMMAND_SECONDS = 120.0
 DAEMON = ("dagster-daemon", "run", "-w", str(ROOT / "workspace.yaml"))
 UP = ("mustit", "up")
 RUN_WORKER = ("mustit", "run-worker")
 TASK_WORKER = ("mustit", "worker")
+UNFINISHED = "status NOT IN ('SUCCESS', 'FAILURE', 'CANCELED')"
 # What Celery logs of a run that a worker takes, and of one that it is done with.
 TAKEN = re.compile(r"Task execute_job\[([0-9a-f-]{36})\] received")
 DONE = re.compile(r"Task execute_job\[([0-9a-f-]{36})\] succeeded")
@@ -86,6 +88,13 @@ def host(world: World, settings: Settings, name: str, *command: str) -> Generato
         started.kill()
 
 
+def run_on_host(world: World, settings: Settings, name: str, *command: str) -> None:
+    """Run a command there to its end."""
+    with host(world, settings, name, *command) as started:
+        if started.process.wait(COMMAND_SECONDS) != 0:
+            raise AssertionError(f"{' '.join(command)} failed: {started.said[-1000:]}")
+
+
 def shared_settings(world: World, **changed: object) -> Settings:
     """What every host is told: where the one PostgreSQL and the one Redis are."""
     url = make_url(embedded.attach(world.settings.home).dagster_database_url).set(drivername="postgresql")
@@ -99,3 +108,46 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+class DagsterRuns:
+    """What Dagster's own database says of the runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def number(self, query: str, **values: object) -> int:
+        """One number from it."""
+        with self._engine.connect() as connection:
+            return connection.execute(text(query), values).scalar_one()
+
+    def started_by(self, worker: Host) -> list[str]:
+        """The runs that are going on in this worker's hands, once all that it has taken have started."""
+        tasks = worker.tasks_in_hand
+        if not tasks:
+            return []
+        query = text("""
+            SELECT r.run_id, r.status FROM runs r JOIN run_tags t USING (run_id)
+            WHERE t.key = 'dagster-celery/task_id' AND t.value = ANY(:tasks)
+        """)
+        with self._engine.connect() as connection:
+            found = list(connection.execute(query, {"tasks": tasks}))
+        if any(row.status == "STARTING" for row in found):
+            return []
+        return [row.run_id for row in found if row.status == "STARTED"]
+
+    def all_ended(self, run_ids: list[str]) -> bool:
+        """Whether none of these waits or works any more."""
+        query = f"SELECT count(*) FROM runs WHERE run_id = ANY(:run_ids) AND {UNFINISHED}"
+        return self.number(query, run_ids=run_ids) == 0
+
+
+@contextmanager
+def dagster_runs(settings: Settings) -> Generator[DagsterRuns]:
+    """Eyes on Dagster's database."""
+    url: URL = make_url(settings.dagster_database_url or "").set(drivername="postgresql+psycopg")
+    engine = create_engine(url, poolclass=NullPool)
+    try:
+        yield DagsterRuns(engine)
+    finally:
+        engine.dispose()

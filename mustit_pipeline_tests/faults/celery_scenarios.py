@@ -1,14 +1,19 @@
 """What can be done to the hosts of a pipeline that runs on several of them."""
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
-from sqlalchemy import URL, Engine, NullPool, create_engine, make_url, text
-
-from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.faults.celery_hosts import DAEMON, RUN_WORKER, TASK_WORKER, Host, host, shared_settings
+from mustit_pipeline_tests.faults.celery_hosts import (
+    DAEMON,
+    RUN_WORKER,
+    TASK_WORKER,
+    UNFINISHED,
+    dagster_runs,
+    host,
+    shared_settings,
+)
 from mustit_pipeline_tests.faults.engine_scenarios import kill_redis
 from mustit_pipeline_tests.faults.invariants import check_all, check_convergence
 from mustit_pipeline_tests.faults.scenarios import LONG, Numbers, Size
@@ -18,7 +23,8 @@ from mustit_pipeline_tests.integration.crawls import register
 COMPLETED = "SELECT count(*) FROM crawling_schedule_executions WHERE status = 'COMPLETED' AND failed_tasks = 0"
 # So long may a run that lost its process keep its seller waiting.
 STUCK_SECONDS = 120.0
-UNFINISHED = "status NOT IN ('SUCCESS', 'FAILURE', 'CANCELED')"
+# Hosts take seconds for what they do: whoever looks all the time only slows them down.
+wait_for_hosts = partial(wait_until, every=0.2, patience=5 * PATIENCE_SECONDS)
 
 
 def run_worker_killed_on_its_host(world: World, size: Size) -> Numbers:
@@ -47,18 +53,18 @@ def run_worker_killed_on_its_host(world: World, size: Size) -> Numbers:
             hosts.enter_context(host(world, settings, "tasks", *TASK_WORKER))
         for number in range(kills):
             with host(world, settings, f"worker-{number}", *RUN_WORKER) as worker:
-                _wait(partial(runs.started_by, worker), "the worker has begun a run")
+                wait_for_hosts(partial(runs.started_by, worker), "the worker has begun a run")
                 worker.kill()
                 killed = runs.started_by(worker)
             if not killed:
                 raise AssertionError("the worker was killed with nothing in hand")
             began = time.monotonic()
-            _wait(partial(runs.all_ended, killed), "the killed runs are noticed")
+            wait_for_hosts(partial(runs.all_ended, killed), "the killed runs are noticed")
             noticed.append(time.monotonic() - began)
         if size == LONG:
             kill_redis(world.settings)
-        _wait(lambda: world.number(COMPLETED) >= len(sellers), "every seller is crawled")
-        _wait(lambda: runs.number(f"SELECT count(*) FROM runs WHERE {UNFINISHED}") == 0, "no run is left over")
+        wait_for_hosts(lambda: world.number(COMPLETED) >= len(sellers), "every seller is crawled")
+        wait_for_hosts(lambda: runs.number(f"SELECT count(*) FROM runs WHERE {UNFINISHED}") == 0, "no run is left over")
         if not stays.tasks_done:
             raise AssertionError("the second worker has done nothing")
     if max(noticed) > STUCK_SECONDS:
@@ -73,53 +79,6 @@ def run_worker_killed_on_its_host(world: World, size: Size) -> Numbers:
         "noticed after s": round(max(noticed)),
         "effects": effects,
     }
-
-
-# Hosts take seconds for what they do: whoever looks all the time only slows them down.
-_wait = partial(wait_until, every=0.2, patience=5 * PATIENCE_SECONDS)
-
-
-class DagsterRuns:
-    """What Dagster's own database says of the runs."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def number(self, query: str, **values: object) -> int:
-        """One number from it."""
-        with self._engine.connect() as connection:
-            return connection.execute(text(query), values).scalar_one()
-
-    def started_by(self, worker: Host) -> list[str]:
-        """The runs that are going on in this worker's hands, once all that it has taken have started."""
-        tasks = worker.tasks_in_hand
-        if not tasks:
-            return []
-        query = text("""
-            SELECT r.run_id, r.status FROM runs r JOIN run_tags t USING (run_id)
-            WHERE t.key = 'dagster-celery/task_id' AND t.value = ANY(:tasks)
-        """)
-        with self._engine.connect() as connection:
-            found = list(connection.execute(query, {"tasks": tasks}))
-        if any(row.status == "STARTING" for row in found):
-            return []
-        return [row.run_id for row in found if row.status == "STARTED"]
-
-    def all_ended(self, run_ids: list[str]) -> bool:
-        """Whether none of these waits or works any more."""
-        query = f"SELECT count(*) FROM runs WHERE run_id = ANY(:run_ids) AND {UNFINISHED}"
-        return self.number(query, run_ids=run_ids) == 0
-
-
-@contextmanager
-def dagster_runs(settings: Settings) -> Generator[DagsterRuns]:
-    """Eyes on Dagster's database."""
-    url: URL = make_url(settings.dagster_database_url or "").set(drivername="postgresql+psycopg")
-    engine = create_engine(url, poolclass=NullPool)
-    try:
-        yield DagsterRuns(engine)
-    finally:
-        engine.dispose()
 
 
 CELERY_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (run_worker_killed_on_its_host,)
