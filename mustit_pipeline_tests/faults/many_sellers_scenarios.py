@@ -93,7 +93,7 @@ def everything_killed_in_turn(world: World, size: Size) -> Numbers:
             ("PostgreSQL", partial(_kill_postgres, world)),
         )
         for number, (name, kill) in enumerate(kills):
-            wait_for_hosts(partial(crowd.crawled_at_least, due * (number + 1) // 8), "the crawls go on")
+            wait_for_hosts(partial(crowd.crawled_at_least, max(1, due * (number + 1) // 8)), "the crawls go on")
             kill()
             killed.append(name)
         wait_for_hosts(crowd.all_crawled, "every due seller is crawled")

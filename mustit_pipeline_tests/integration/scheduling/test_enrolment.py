@@ -23,7 +23,7 @@ def counts(database: Database) -> tuple[int, int, int]:
 
 
 def test_every_line_becomes_a_due_seller_with_its_schedule_and_message(database: Database) -> None:
-    lines = ["\ufeff# our sellers", "", "dmont,D.MONT", '"a,b", "쉼표, 셀러" ,6h']
+    lines = ["\ufeff# our sellers", "", "dmont,D.MONT", '"a,b", "쉼표, 셀러", 6h']
 
     report = enrol(database, lines, utc_now())
 
