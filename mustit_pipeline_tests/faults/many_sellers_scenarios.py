@@ -5,7 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Literal
@@ -152,13 +152,18 @@ class Crowd:
 
     def kill_child(self, command: str) -> None:
         """kill -9 of every process on the control host whose command has these words."""
+        wait_for_hosts(partial(self._running, command), f"{command} runs on the control host")
+        for child in self._running(command):
+            child.kill()
+
+    def _running(self, command: str) -> list[psutil.Process]:
         assert self.control is not None
-        family = psutil.Process(self.control.process.pid).children(recursive=True)
-        found = [child for child in family if command in " ".join(child.cmdline())]
-        if not found:
-            raise AssertionError(f"nothing like {command!r} runs on the control host")
-        for child in found:
-            os.kill(child.pid, signal.SIGKILL)
+        found: list[psutil.Process] = []
+        for child in psutil.Process(self.control.process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if command in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
 
 
 @contextmanager
