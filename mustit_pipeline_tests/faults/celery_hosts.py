@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from sqlalchemy import URL, Engine, NullPool, create_engine, make_url, text
 
 from mustit_pipeline import embedded
@@ -101,6 +102,15 @@ def shared_settings(world: World, **changed: object) -> Settings:
     return world.with_settings(
         dagster_database_url=url.render_as_string(hide_password=False), dagster_port=free_port(), **changed
     )
+
+
+def terminate(settings: Settings, run_id: str) -> None:
+    """What the UI's button does."""
+    query = f'mutation {{ terminateRun(runId: "{run_id}") {{ __typename }} }}'
+    url = f"http://127.0.0.1:{settings.dagster_port}/graphql"
+    answer = httpx.post(url, json={"query": query}, timeout=60, trust_env=False).json()
+    if answer["data"]["terminateRun"]["__typename"] != "TerminateRunSuccess":
+        raise AssertionError(f"the run cannot be terminated: {answer}")
 
 
 def free_port() -> int:

@@ -10,17 +10,21 @@ from mustit_pipeline_tests.faults.celery_hosts import (
     RUN_WORKER,
     TASK_WORKER,
     UNFINISHED,
+    UP,
     dagster_runs,
     host,
     shared_settings,
+    terminate,
 )
-from mustit_pipeline_tests.faults.engine_scenarios import kill_redis
+from mustit_pipeline_tests.faults.engine_scenarios import HELD, kill_redis
 from mustit_pipeline_tests.faults.invariants import check_all, check_convergence
-from mustit_pipeline_tests.faults.scenarios import LONG, Numbers, Size
+from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size
 from mustit_pipeline_tests.faults.world import PATIENCE_SECONDS, World, wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
 COMPLETED = "SELECT count(*) FROM crawling_schedule_executions WHERE status = 'COMPLETED' AND failed_tasks = 0"
+# What `mustit up` says last.
+READY = "Ctrl-C stops everything"
 # So long may a run that lost its process keep its seller waiting.
 STUCK_SECONDS = 120.0
 # Hosts take seconds for what they do: whoever looks all the time only slows them down.
@@ -81,4 +85,35 @@ def run_worker_killed_on_its_host(world: World, size: Size) -> Numbers:
     }
 
 
-CELERY_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (run_worker_killed_on_its_host,)
+def run_cancelled_from_the_ui(world: World, size: Size) -> Numbers:
+    """Terminate in the UI stops a run on another host at once: it is CANCELED, and leaves no lease behind."""
+    settings = shared_settings(world, run_launcher="celery", run_worker_slots=1, page_size=10)
+    world.market.add_seller(SELLER, 60)
+    world.market.settings(latencyMs=500)
+    register(world.database, SELLER)
+    cancelled = 3 if size == LONG else 1
+    slowest = 0.0
+    with dagster_runs(settings) as runs, ExitStack() as hosts:
+        control = hosts.enter_context(host(world, settings, "control", *UP))
+        worker = hosts.enter_context(host(world, settings, "worker", *RUN_WORKER))
+        wait_for_hosts(lambda: READY in control.said, "the UI answers")
+        for number in range(cancelled):
+            wait_for_hosts(lambda: runs.started_by(worker) and world.number(HELD), "the worker fetches")
+            [run_id] = runs.started_by(worker)
+            began = time.monotonic()
+            terminate(settings, run_id)
+            wait_for_hosts(partial(runs.all_ended, [run_id]), "the run ends")
+            slowest = max(slowest, time.monotonic() - began)
+            if (found := runs.number("SELECT count(*) FROM runs WHERE status = 'CANCELED'")) != number + 1:
+                raise AssertionError(f"{found} runs are CANCELED after {number + 1} terminations")
+            if held := world.number(HELD):
+                raise AssertionError(f"{held} tasks were left with the cancelled run")
+        world.market.settings(latencyMs=0)
+        wait_for_hosts(lambda: world.number(COMPLETED), "the next run goes on to the end")
+    return {"cancelled": cancelled, "ended after s": round(slowest), "effects": check_all(world, SELLER, settings)}
+
+
+CELERY_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (
+    run_worker_killed_on_its_host,
+    run_cancelled_from_the_ui,
+)
