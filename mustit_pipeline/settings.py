@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustit_pipeline.agent_settings import AgentSettings
+from mustit_pipeline.deployment_settings import DeploymentSettings
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.made_secrets import TokenKey, made_once
 from mustit_pipeline.simulated_world import SimulatedWorldSource, simulated_world_file
@@ -58,7 +59,7 @@ def _same_database(one: str, other: str | None) -> bool:
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 
 
-class Settings(AgentSettings, UpkeepSettings):
+class Settings(AgentSettings, UpkeepSettings, DeploymentSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
@@ -215,6 +216,10 @@ class Settings(AgentSettings, UpkeepSettings):
             raise ValueError(
                 f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither"
             )
+        if self.run_launcher == "celery" and self.broker_url is None and not self.has_redis:
+            raise ValueError(
+                f"{PREFIX}RUN_LAUNCHER is celery, but there is no Redis: set {PREFIX}REDIS_URL or {PREFIX}BROKER_URL"
+            )
         for least, most in ORDERED:
             if getattr(self, least) > getattr(self, most):
                 names = f"{PREFIX}{least.upper()} is {getattr(self, least)} and {PREFIX}{most.upper()}"
@@ -230,6 +235,11 @@ class Settings(AgentSettings, UpkeepSettings):
     def embedded_redis(self) -> bool:
         """Whether Redis is ours to start."""
         return self.redis_url is None and self.embedded
+
+    @property
+    def has_redis(self) -> bool:
+        """Whether there is a Redis, ours or another one."""
+        return self.embedded_redis or self.redis_url not in (None, "off")
 
     @property
     def listing_segment(self) -> str:
@@ -307,7 +317,7 @@ def settings_page() -> str:
         "|---|---|---|",
     ]
     # A base class's fields come first, but people look for the servers first.
-    later = (*UpkeepSettings.model_fields, *AgentSettings.model_fields)
+    later = (*UpkeepSettings.model_fields, *AgentSettings.model_fields, *DeploymentSettings.model_fields)
     fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in later)
     for name, field in fields:
         default = "" if field.default in (None, "") else f"`{field.default}`"

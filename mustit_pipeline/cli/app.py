@@ -33,6 +33,7 @@ COMMANDS = {
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
     "agents": ("agents", "app", "The pool of user agents."),
     "worker": ("worker", "worker", "Take crawl tasks from the queue, for more hosts."),
+    "run-worker": ("run_worker", "run_worker", "Do Dagster runs on this host, for more hosts."),
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
 }
 MARKUP = "markdown"

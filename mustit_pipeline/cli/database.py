@@ -3,7 +3,7 @@
 import typer
 
 from mustit_pipeline.cli.output import Json, out, print_json
-from mustit_pipeline.cli.runtime import add_missing_agents, upgrade
+from mustit_pipeline.cli.runtime import add_missing_agents, upgrade, upgrade_dagster
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import open_database
@@ -13,9 +13,10 @@ app = typer.Typer(help="The database schema.", no_args_is_help=True)
 
 @app.command("upgrade", epilog="Example: `mustit db upgrade`")
 def upgrade_schema(as_json: Json = False) -> None:
-    """Bring the schema up to date; safe to run again, and from two places at once."""
+    """Bring the schema and Dagster's own tables up to date; safe to run again, and from two places at once."""
     before = upgrade(load_settings())
     added = add_missing_agents(load_settings())
+    upgrade_dagster(load_settings())
     if added and not as_json:
         out.print(f"{added} built-in user agents were missing and are there again.", highlight=False)
     if as_json:

@@ -1,26 +1,23 @@
 """What a command runs on: settings, the upgraded database, and Dagster's instance, each opened when first needed."""
 
 import os
-import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.output import err
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 if TYPE_CHECKING:
     import dagster as dg
-
-ROOT = Path(__file__).parents[2]
 
 
 class RunFailed(Exception):
@@ -82,23 +79,16 @@ def _upgrade(connection: Connection) -> schema.SchemaStatus:
 
 def dagster_environment(settings: Settings) -> dict[str, str]:
     """What a Dagster process needs in its environment, with DAGSTER_HOME made ready."""
-    given = os.environ.get("DAGSTER_HOME")
-    home = Path(given) if given else settings.home / "dagster"
-    home.mkdir(parents=True, exist_ok=True)
-    target = home / "dagster.yaml"
-    if given is None or not target.exists():
-        if not (ROOT / "dagster.yaml").exists():
-            raise SettingsError(f"DAGSTER_HOME is not set and there is no dagster.yaml in {ROOT}")
-        fresh = target.with_suffix(f".{os.getpid()}")
-        shutil.copyfile(ROOT / "dagster.yaml", fresh)
-        fresh.replace(target)
-    url = addresses(settings).dagster_database_url
+    home = make_dagster_home(settings)
+    servers = addresses(settings)
+    broker = settings.broker_url or servers.redis_url
     return {
         "DAGSTER_HOME": str(home),
-        "DAGSTER_STORAGE_URL": url.render_as_string(hide_password=False),
+        "DAGSTER_STORAGE_URL": servers.dagster_database_url.render_as_string(hide_password=False),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "MUSTIT_HOME": str(settings.home),
         "MUSTIT_RUNS_AT_ONCE": str(settings.runs_at_once),
+        **({"DAGSTER_CELERY_URL": celery_address(broker)} if broker is not None else {}),
     }
 
 
@@ -111,6 +101,12 @@ def dagster_instance(settings: Settings) -> Generator["dg.DagsterInstance"]:
 
     with dg.DagsterInstance.get() as instance:
         yield instance
+
+
+def upgrade_dagster(settings: Settings) -> None:
+    """Make or bring up to date Dagster's own tables, before several processes would do so at once."""
+    with dagster_instance(settings) as instance:
+        instance.upgrade()
 
 
 def _require_dagster_database(url: URL) -> None:
@@ -134,13 +130,15 @@ def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
         instance.add_dynamic_partitions(SELLERS, [seller_id])
 
 
-def announce_partition(settings: Settings, seller_id: str) -> None:
-    """The same for a seller that is stored already: what Dagster cannot be told now, its sensor finds out."""
+def announce_partitions(settings: Settings, seller_ids: Sequence[str]) -> None:
+    """The same for sellers that are stored already: what Dagster cannot be told now, its sensor finds out."""
+    from mustit_pipeline.defs.partitions import SELLERS
+
     try:
         with dagster_instance(settings) as instance:
-            ensure_partition(instance, seller_id)
+            instance.add_dynamic_partitions(SELLERS, seller_ids)
     except DatabaseUnreachable as error:
-        err.print("[yellow]Dagster shows the seller as a partition later:[/yellow]", end=" ")
+        err.print("[yellow]Dagster shows new sellers as partitions later:[/yellow]", end=" ")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -1,16 +1,18 @@
 """`mustit seller`: who is crawled, and how often."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import announce_partition, runtime
+from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
+from mustit_pipeline.cli.runtime import announce_partitions, runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
+from mustit_pipeline.scheduling.enrolment import enrol
 from mustit_pipeline.store import sellers
 from mustit_pipeline.store.sellers import SellerOverview
 
@@ -30,8 +32,31 @@ def add(
     seller_key, every = SellerId(seller_id), CrawlingInterval.parse(interval)
     with runtime() as ground:
         seller = registry.register(ground.database, seller_key, name, every, utc_now())
-        announce_partition(ground.settings, seller.seller_id.value)
+        announce_partitions(ground.settings, [seller.seller_id.value])
     _say(seller, f"Registered {seller.seller_id}, crawled every {seller.interval}.", as_json)
+
+
+@app.command("load", epilog="Example: `mustit seller load sellers.csv`")
+def load(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="`id,name[,6h]` a line.")],
+    as_json: Json = False,
+) -> None:
+    """Register the sellers of a CSV file, one a line; blank lines and lines that start with # are left out.
+
+    Known sellers stay as they are. A line that cannot be read is named; the others are registered.
+    """
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    with runtime() as ground:
+        report = enrol(ground.database, lines, utc_now())
+        announce_partitions(ground.settings, report.added)
+    if as_json:
+        rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
+        print_json({"added": len(report.added), "known": report.known, "rejected": rejected})
+    else:
+        out.print(f"{len(report.added)} registered, {report.known} known already.", highlight=False)
+        for number, reason in report.rejected:
+            err.print(f"line {number}: {reason}", markup=False, highlight=False)
+    raise typer.Exit(1 if report.rejected else 0)
 
 
 @app.command("list", epilog="Example: `mustit seller list --status ACTIVE`")

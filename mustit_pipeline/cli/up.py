@@ -12,10 +12,10 @@ from types import FrameType
 import httpx
 
 from mustit_pipeline import embedded
+from mustit_pipeline.cli.dagster_home import ROOT
 from mustit_pipeline.cli.demo import SELLERS
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import (
-    ROOT,
     Runtime,
     dagster_environment,
     dagster_instance,

@@ -56,7 +56,8 @@ def _ended_slices(
         run = record.dagster_run
         ended_at = record.update_timestamp if record.end_time is None else datetime.fromtimestamp(record.end_time, UTC)
         crashed = run.status is dg.DagsterRunStatus.FAILURE and WORKED_THROUGH_TAG not in run.tags
-        found[UUID(run.tags[EXECUTION_TAG])].append(EndedSlice(run.run_id, crashed, ended_at))
+        ended = EndedSlice(run.run_id, crashed, ended_at, started=record.start_time is not None)
+        found[UUID(run.tags[EXECUTION_TAG])].append(ended)
     return found
 
 

@@ -34,6 +34,11 @@ def partition_changes(
     return PartitionChanges(add, remove)
 
 
+def _busy(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> set[str]:
+    grace = pipeline.settings.run_grace_seconds
+    return busy_sellers(unfinished_runs(context.instance, pipeline.database, grace_seconds=grace))
+
+
 @dg.sensor(
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
@@ -45,7 +50,7 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     changes = partition_changes(
         registered,
         context.instance.get_dynamic_partitions(SELLERS),
-        busy_sellers(unfinished_runs(context.instance, pipeline.database)),
+        _busy(context, pipeline),
     )
     if changes.add:
         context.instance.add_dynamic_partitions(SELLERS, changes.add)
@@ -58,12 +63,13 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
 
 @dg.sensor(
     job_name=crawl_seller.name,
-    minimum_interval_seconds=15,
+    # Small crawls end in a second: slots should not stand empty for long.
+    minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
 )
 def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    busy = busy_sellers(unfinished_runs(context.instance, pipeline.database))
+    busy = _busy(context, pipeline)
     slots = pipeline.settings.crawls_at_once
     free = slots - len(busy)
     if free <= 0:

@@ -12,11 +12,15 @@ SLICE_CRASHED = "SLICE_CRASHED"
 
 @dataclass(frozen=True, slots=True)
 class EndedSlice:
-    """How one run of an execution ended; one that wrote its change sets has not crashed, even if it is red."""
+    """How one run of an execution ended; one that wrote its change sets has not crashed, even if it is red.
+
+    One that never started had nobody to do it: that says nothing about the crawl.
+    """
 
     run_id: str
     crashed: bool
     ended_at: datetime
+    started: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,9 @@ def judge_crashes(
     resumed the execution, both start the count anew.
     """
     row = list(takewhile(lambda ended: ended.crashed and ended.ended_at > moved_at, newest_first))
-    if len(row) >= rules.most:
-        return CrashVerdict(len(row), give_up=True)
+    begun = sum(ended.started for ended in row)
+    if begun >= rules.most:
+        return CrashVerdict(begun, give_up=True)
     if len(row) <= 1:
         return CrashVerdict(len(row))
     pause = backoff_seconds(len(row) - 1, rules.backoff_seconds, rules.longest_backoff_seconds, 0.0)

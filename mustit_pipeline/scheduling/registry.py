@@ -18,7 +18,7 @@ def register(database: Database, seller_id: SellerId, name: str, interval: Crawl
     schedule = CrawlingSchedule.register(ScheduleId.new(), seller_id, interval, now)
     with database.transaction() as connection:
         sellers.add(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, _messages(schedule))
+        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
     return seller
 
 
@@ -29,7 +29,7 @@ def change_interval(database: Database, seller_id: SellerId, interval: CrawlingI
         schedule.change_interval(interval, now)
         seller.change_interval(interval, now)
         sellers.save(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, _messages(schedule))
+        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
     return seller
 
 
@@ -40,7 +40,7 @@ def activate(database: Database, seller_id: SellerId, now: datetime) -> Seller:
         seller.activate(now)
         schedule.activate(now)
         sellers.save(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, _messages(schedule))
+        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
     return seller
 
 
@@ -51,14 +51,14 @@ def deactivate(database: Database, seller_id: SellerId, now: datetime) -> Seller
         seller.deactivate(now)
         schedule.deactivate(now)
         sellers.save(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, _messages(schedule))
+        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
         present = executions.find_open(connection, seller_id, lock=True)
         if present is not None:
             cancel_locked(connection, present, now)
     return seller
 
 
-def _messages(schedule: CrawlingSchedule) -> list[SchedulerOutbox]:
+def schedule_messages(schedule: CrawlingSchedule) -> list[SchedulerOutbox]:
     """What the outside scheduler has to be told of these changes."""
     return [
         SchedulerOutbox(

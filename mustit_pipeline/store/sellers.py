@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
 from mustit_pipeline.domain.errors import Conflict, NotFound
@@ -57,14 +58,20 @@ def add(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> N
             korean=f"이미 등록된 셀러입니다: {seller.seller_id}",
             english=f"The seller {seller.seller_id} is registered already",
         ) from None
-    connection.execute(
-        insert(crawling_schedules).values(
-            schedule_id=schedule.id.value,
-            seller_id=seller.seller_id.value,
-            rule_name=schedule.rule_name,
-            **_schedule_values(schedule),
-        )
-    )
+    connection.execute(insert(crawling_schedules), [_schedule_row(schedule)])
+
+
+def add_new(connection: Connection, entries: Sequence[tuple[Seller, CrawlingSchedule]]) -> list[str]:
+    """Store the sellers that are not known yet, with their schedules; says which they were."""
+    if not entries:
+        return []
+    rows = [{"seller_id": seller.seller_id.value, **_seller_values(seller)} for seller, _ in entries]
+    query = upsert(sellers).on_conflict_do_nothing().returning(sellers.c.seller_id)
+    added = set(connection.execute(query, rows).scalars())
+    new = [schedule for _, schedule in entries if schedule.seller_id.value in added]
+    if new:
+        connection.execute(insert(crawling_schedules), [_schedule_row(schedule) for schedule in new])
+    return [schedule.seller_id.value for schedule in new]
 
 
 def get(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> tuple[Seller, CrawlingSchedule]:
@@ -149,6 +156,15 @@ def _seller_values(seller: Seller) -> dict[str, object]:
         "total_product_count": seller.total_product_count,
         "created_at": seller.created_at,
         "updated_at": seller.updated_at,
+    }
+
+
+def _schedule_row(schedule: CrawlingSchedule) -> dict[str, object]:
+    return {
+        "schedule_id": schedule.id.value,
+        "seller_id": schedule.seller_id.value,
+        "rule_name": schedule.rule_name,
+        **_schedule_values(schedule),
     }
 
 

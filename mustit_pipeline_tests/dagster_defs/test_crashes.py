@@ -35,17 +35,18 @@ def begun(database: Database, tick: Tick) -> ExecutionId:
 
 @pytest.fixture
 def crash(instance: dg.DagsterInstance, begun: ExecutionId) -> Crash:
-    """A run of that execution which failed so many seconds ago."""
+    """A run of that execution which failed so many seconds ago, after it had started or before."""
 
-    def add(seconds_ago: float, **tags: str) -> None:
+    def add(seconds_ago: float, *, started: bool = True, **tags: str) -> None:
         run = dg.DagsterRun(
             job_name="crawl_seller",
-            status=dg.DagsterRunStatus.STARTED,
+            status=dg.DagsterRunStatus.STARTING,
             tags={"dagster/partition": "dmont", EXECUTION_TAG: str(begun), **tags},
         )
         instance.add_run(run)
-        failed = dg.DagsterEvent(event_type_value="PIPELINE_FAILURE", job_name="crawl_seller")
-        instance.report_dagster_event(failed, run_id=run.run_id, timestamp=time.time() - seconds_ago)
+        for event in ("PIPELINE_START", "PIPELINE_FAILURE") if started else ("PIPELINE_FAILURE",):
+            reported = dg.DagsterEvent(event_type_value=event, job_name="crawl_seller")
+            instance.report_dagster_event(reported, run_id=run.run_id, timestamp=time.time() - seconds_ago)
 
     return add
 
@@ -75,6 +76,17 @@ def test_a_resting_crawl_takes_no_slot_from_others(
     set_environment(crawls_at_once=1)
     register(database, "other")
     assert keys(tick(due_crawls).run_requests) == ["other"]
+
+
+def test_a_crawl_whose_runs_nobody_takes_waits_for_somebody(
+    database: Database, tick: Tick, crash: Crash, begun: ExecutionId
+) -> None:
+    """Every run worker is away: the runs time out before they start, and that is not the crawl's fault."""
+    for _ in range(20):
+        crash(700, started=False)
+
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+    assert find(database, begun).execution.is_open
 
 
 def test_a_crawl_that_crashes_too_often_is_failed_with_its_reason_and_can_be_resumed(

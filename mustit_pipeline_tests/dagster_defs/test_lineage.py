@@ -97,13 +97,6 @@ def test_only_our_own_assets_can_be_materialized() -> None:
     assert {key.to_user_string() for key in graph.materializable_asset_keys} == ASSETS.keys() - EXTERNAL
 
 
-def test_calls_to_the_marketplace_share_a_pool() -> None:
-    graph = defs.resolve_asset_graph()
-    pools = {key.to_user_string(): graph.get(key).pools for key in graph.materializable_asset_keys}
-    calling = {"minishop_listings", "product_details", "product_options"}
-    assert {key for key, pool in pools.items() if pool == {"marketplace"}} == calling
-
-
 def test_only_failed_tasks_block_and_the_other_checks_warn() -> None:
     graph = defs.resolve_asset_graph()
     checks = [graph.get_check_spec(key) for key in graph.asset_check_keys]
@@ -131,7 +124,7 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
     assert jobs == {"crawl_seller", "relay_product_outbox", "recover_stuck_work", "maintain_storage", "measure_days"}
     assert sensors == {
         "seller_partitions": ("RUNNING", 30),
-        "due_crawls": ("RUNNING", 15),
+        "due_crawls": ("RUNNING", 5),
         "waiting_outbox": ("RUNNING", 15),
     }
     assert schedules == {

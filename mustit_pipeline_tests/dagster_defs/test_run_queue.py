@@ -1,25 +1,108 @@
-"""The run queue as dagster.yaml sets it up."""
+"""Queue and launcher of runs as the dagster.yaml in DAGSTER_HOME sets them up."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from sqlalchemy import make_url
 
+from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.runtime import dagster_environment
+from mustit_pipeline.defs.celery_runs import CeleryRuns
+from mustit_pipeline.settings import Settings, SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 
 
-def test_how_many_runs_go_on_at_once_is_a_setting_and_a_seller_has_one(
-    make_settings: MakeSettings, test_servers: TestServers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = make_url(test_servers.servers.dagster_database_url).set(drivername="postgresql")
-    settings = make_settings(runs_at_once=3, dagster_database_url=url.render_as_string(hide_password=False))
+@pytest.fixture
+def dagster_url(test_servers: TestServers, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    for name, value in dagster_environment(settings).items():
-        monkeypatch.setenv(name, value)
-    with dg.DagsterInstance.get() as instance:
+    url = make_url(test_servers.servers.dagster_database_url).set(drivername="postgresql")
+    return url.render_as_string(hide_password=False)
+
+
+@contextmanager
+def opened(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Generator[dg.DagsterInstance]:
+    with monkeypatch.context() as patched:
+        for name, value in dagster_environment(settings).items():
+            patched.setenv(name, value)
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+
+
+def test_how_many_runs_go_on_at_once_is_a_setting_and_a_seller_has_one(
+    make_settings: MakeSettings, dagster_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(runs_at_once=3, crawls_at_once=2, dagster_database_url=dagster_url)
+    with opened(settings, monkeypatch) as instance:
         queue = instance.get_concurrency_config().run_queue_config
     assert queue is not None
     assert queue.max_concurrent_runs == 3
     assert queue.tag_concurrency_limits == [
-        {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1}
+        {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1},
+        {"key": "dagster/partition", "limit": 2},
     ]
+
+
+def test_a_lost_run_is_noticed_within_two_minutes_and_never_resumed(
+    make_settings: MakeSettings, dagster_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(dagster_database_url=dagster_url)
+    with opened(settings, monkeypatch) as instance:
+        waits = (instance.run_monitoring_start_timeout_seconds, instance.run_monitoring_cancel_timeout_seconds)
+        assert instance.run_monitoring_enabled
+        assert max(waits) + instance.run_monitoring_poll_interval_seconds < 120
+        assert instance.run_monitoring_max_resume_run_attempts == 0
+
+
+def test_the_celery_profile_has_the_same_base_and_another_launcher(
+    make_settings: MakeSettings, test_servers: TestServers, dagster_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_url = test_servers.servers.redis_url
+    settings = make_settings(run_launcher="celery", redis_url=redis_url, dagster_database_url=dagster_url)
+    with opened(settings, monkeypatch) as instance:
+        launcher: Any = instance.run_launcher
+        queue = instance.get_concurrency_config().run_queue_config
+    assert queue is not None
+    assert queue.max_concurrent_runs == settings.runs_at_once
+    assert isinstance(launcher, CeleryRuns)
+    assert (launcher.supports_resume_run, launcher.supports_check_run_worker_health) == (False, False)
+    assert launcher.celery.conf.broker_url == launcher.celery.conf.result_backend == celery_address(redis_url)
+    with launcher.celery.connection_for_write() as connection:
+        assert connection.ensure_connection(max_retries=1).connected
+
+
+def test_without_the_package_the_profile_says_what_to_install(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    known = util.find_spec
+    monkeypatch.setattr(
+        "mustit_pipeline.cli.dagster_home.find_spec", lambda name: None if name == "dagster_celery" else known(name)
+    )
+    with pytest.raises(SettingsError, match=r"pip install 'mustit-pipeline\[celery\]'"):
+        make_dagster_home(make_settings(run_launcher="celery", redis_url="redis://127.0.0.1"))
+
+
+def test_somebody_elses_dagster_yaml_stays_as_it_is(
+    make_settings: MakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    assert make_dagster_home(make_settings()) == tmp_path
+    assert (tmp_path / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://:secret@host:6379/1", "redis://:secret@host:6379/1"),
+        ("unix:///run/redis.sock?db=2", "redis+socket:///run/redis.sock?virtual_host=2"),
+        ("unix:///run/redis.sock", "redis+socket:///run/redis.sock"),
+    ],
+)
+def test_celery_gets_redis_addresses_as_it_writes_them(url: str, address: str) -> None:
+    assert celery_address(url) == address

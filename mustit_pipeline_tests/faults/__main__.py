@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mustit_pipeline_tests.faults.catalog_scenarios import CATALOG_SCENARIOS
+from mustit_pipeline_tests.faults.celery_scenarios import CELERY_SCENARIOS
 from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
 from mustit_pipeline_tests.faults.engine_scenarios import ENGINE_SCENARIOS
+from mustit_pipeline_tests.faults.many_sellers_scenarios import MANY_SELLERS_SCENARIOS
 from mustit_pipeline_tests.faults.scenarios import LONG, QUICK
 from mustit_pipeline_tests.faults.scenarios import SCENARIOS as PIPELINE_SCENARIOS
 from mustit_pipeline_tests.faults.throttling_scenarios import THROTTLING_SCENARIOS
@@ -24,6 +26,8 @@ SCENARIOS = (
     *CATALOG_SCENARIOS,
     *PIPELINE_SCENARIOS,
     *DELIVERY_SCENARIOS,
+    *CELERY_SCENARIOS,
+    *MANY_SELLERS_SCENARIOS,
 )
 
 

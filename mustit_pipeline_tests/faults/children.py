@@ -39,14 +39,21 @@ def working(world: World, settings: Settings) -> Generator[subprocess.Popen[byte
         yield started
 
 
-@contextmanager
-def _child(world: World, settings: Settings, arguments: Sequence[str]) -> Generator[subprocess.Popen[bytes]]:
+def environment_of(settings: Settings) -> dict[str, str]:
+    """These settings as a process reads them."""
     given = {f"MUSTIT_{name.upper()}": str(value) for name, value in settings.model_dump(exclude_none=True).items()}
     for secret in ("token_key", "jwt_secret"):
         given[f"MUSTIT_{secret.upper()}"] = getattr(settings, secret).get_secret_value()
+    return given
+
+
+@contextmanager
+def _child(world: World, settings: Settings, arguments: Sequence[str]) -> Generator[subprocess.Popen[bytes]]:
     with (world.logs / f"child-{time.monotonic_ns()}.log").open("wb") as log:
         command = [sys.executable, *arguments]
-        started = subprocess.Popen(command, env=os.environ | given, stdout=log, stderr=subprocess.STDOUT)
+        started = subprocess.Popen(
+            command, env=os.environ | environment_of(settings), stdout=log, stderr=subprocess.STDOUT
+        )
     try:
         yield started
     finally:

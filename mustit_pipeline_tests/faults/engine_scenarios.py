@@ -128,7 +128,7 @@ def redis_killed_in_mid_crawl(world: World, size: Size) -> Numbers:
         crawled = background.submit(crawl, world.database, settings, SELLER)
         for number in range(kills):
             wait_until(partial(_completed, world, tasks * (number + 1) // (kills + 2)), "the crawl goes on")
-            _kill_redis(settings)
+            kill_redis(settings)
         crawled.result(PATIENCE_SECONDS)
     ended = find(world.database, opened)
     _expect_whole(ended)
@@ -205,7 +205,7 @@ def _written(world: World) -> dict[str, list[str]]:
         }
 
 
-def _kill_redis(settings: Settings) -> None:
+def kill_redis(settings: Settings) -> None:
     """As kill -9 does; its keeper starts it again, and it has kept nothing."""
     wait_until(lambda: embedded.status(settings.home).redis_pid is not None, "Redis is back")
     pid = embedded.status(settings.home).redis_pid

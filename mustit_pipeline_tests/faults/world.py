@@ -73,13 +73,15 @@ def logs_of(settings: Settings) -> Path:
     return settings.home / "scenario"
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(
+    condition: Callable[[], object], what: str, *, every: float = 0.005, patience: float = PATIENCE_SECONDS
+) -> None:
     """Until it is so."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"it never came to that: {what}")
-        time.sleep(0.005)
+        time.sleep(every)
 
 
 @contextmanager

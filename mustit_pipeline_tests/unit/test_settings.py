@@ -117,6 +117,10 @@ WRONG = [
     ("retention_batch", "0", "greater than or equal to 1"),
     ("run_log_retention_days", "0", "greater than or equal to 1"),
     ("full_refresh_days", "0", "greater than 0"),
+    ("run_launcher", "kubernetes", "'celery'"),
+    ("broker_url", "amqp://:hunter2@h", "redis://host:6379/1"),
+    ("run_worker_slots", "0", "greater than or equal to 1"),
+    ("run_grace_seconds", "0", "greater than 0"),
 ]
 
 
@@ -312,3 +316,10 @@ def test_every_secret_is_made_once_on_the_embedded_default(environment: pytest.M
         name: text for name, (text, _) in made.items()
     }
     assert {name: mode for name, (_, mode) in made.items()} == {"token_key": 0o600, "jwt_secret": 0o600}
+
+
+def test_run_workers_need_a_redis_to_reach_them(environment: pytest.MonkeyPatch) -> None:
+    assert load(environment, RUN_LAUNCHER="celery").has_redis
+    with pytest.raises(SettingsError, match="MUSTIT_REDIS_URL or MUSTIT_BROKER_URL"):
+        load(environment, RUN_LAUNCHER="celery", **EXTERNAL)
+    assert load(environment, RUN_LAUNCHER="celery", BROKER_URL="redis://127.0.0.1/1", REDIS_URL="off", **EXTERNAL)

@@ -41,7 +41,6 @@ KNOWN_SHAPE = dg.AssetCheckSpec(
     owners=OWNERS,
     kinds={"python", "http", "postgres"},
     code_version="1",
-    pool="marketplace",
     check_specs=[SWEEP_COMPLETE, NO_HELD_DELETIONS, KNOWN_SHAPE],
     metadata=columns(
         seller_id=("text", "The seller whose listing was swept"),

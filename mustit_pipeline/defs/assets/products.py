@@ -45,7 +45,6 @@ def _spec(key: str, description: str) -> dg.AssetSpec:
     ],
     partitions_def=sellers,
     can_subset=True,
-    pool="marketplace",
 )
 def products(
     context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline

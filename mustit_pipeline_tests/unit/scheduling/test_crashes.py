@@ -52,3 +52,11 @@ def test_crashes_before_anything_moved_do_not_count() -> None:
     moved = NOW - timedelta(seconds=30)
     assert judge(ended(10), ended(40), ended(50), moved_at=moved) == CrashVerdict(1)
     assert judge(ended(40), ended(50), *[ended(60)] * 9, moved_at=moved) == CrashVerdict(0)
+
+
+def test_runs_that_never_started_rest_the_crawl_but_never_give_it_up() -> None:
+    """With every run worker away for an hour, no crawl may be failed for it."""
+    unstarted = EndedSlice("run", True, NOW, started=False)
+    assert judge(*[unstarted] * 50) == CrashVerdict(50, wait_seconds=LONGEST_BACKOFF_SECONDS)
+    assert not judge(*[unstarted] * 9, *[ended(0)] * 4).give_up
+    assert judge(unstarted, *[ended(0)] * 5).give_up

@@ -1,0 +1,54 @@
+"""`mustit run-worker`: do Dagster runs on this host, warm, beside any number of others."""
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.runtime import dagster_instance, runtime
+from mustit_pipeline.settings import Settings, SettingsError, load_settings
+
+
+def run_worker(
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Runs at once; MUSTIT_RUN_WORKER_SLOTS without it.")
+    ] = None,
+) -> None:
+    """Take runs from the broker until SIGTERM, which lets the runs in hand end, or SIGQUIT, which stops them in the
+    grace time; their crawls go on elsewhere.
+
+    Needs MUSTIT_RUN_LAUNCHER=celery and the databases, Redis and secrets of the host where `mustit up` runs.
+
+    Example: `mustit run-worker --slots 8`
+    """
+    settings = load_settings()
+    if settings.run_launcher != "celery":
+        raise SettingsError(
+            "runs happen beside the Dagster daemon and never reach a run worker: set MUSTIT_RUN_LAUNCHER=celery, "
+            "here and where `mustit up` runs"
+        )
+    app = _celery_app(settings)
+    count = slots or settings.run_worker_slots
+    err.print(f"waiting for runs, {count} at once; SIGTERM stops", highlight=False)
+    name = f"mustit-{uuid4().hex[:8]}@%h"
+    alone = ["--without-gossip", "--without-mingle"]
+    app.worker_main(["worker", f"--concurrency={count}", f"--hostname={name}", "--loglevel=INFO", *alone])
+
+
+def _celery_app(settings: Settings) -> Any:
+    """The app that dagster.yaml describes, for the side that works; nothing is open any more when it forks."""
+    from dagster_celery.tasks import create_execute_job_task
+
+    from mustit_pipeline.defs.celery_runs import CeleryRuns
+
+    with runtime(), dagster_instance(settings) as instance:
+        launcher = instance.run_launcher
+    if not isinstance(launcher, CeleryRuns):
+        raise SettingsError(
+            f"the dagster.yaml in DAGSTER_HOME launches runs with {type(launcher).__name__}: "
+            "unset DAGSTER_HOME, or add deploy/celery/run_launcher.yaml to it"
+        )
+    create_execute_job_task(launcher.celery)
+    launcher.celery.conf.worker_soft_shutdown_timeout = settings.grace_seconds
+    return launcher.celery

@@ -1,0 +1,28 @@
+"""The settings of where runs happen: in processes beside the daemon, or in warm workers on any host."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings
+
+
+class DeploymentSettings(BaseSettings):
+    """The part of the settings that spreads the pipeline over hosts."""
+
+    run_launcher: Literal["process", "celery"] = Field(
+        "process", description="Where runs happen: a new process of the code server each, or `mustit run-worker`s"
+    )
+    broker_url: str | None = Field(
+        None, description="Redis through which runs reach the run workers; REDIS_URL without it"
+    )
+    run_worker_slots: int = Field(4, ge=1, le=100, description="Runs that one run worker does at once")
+    run_grace_seconds: float = Field(
+        60, gt=0, le=600, description="How old a run is before no sign of life means that its process is gone"
+    )
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("takes redis://host:6379/1, rediss://… or unix:///path")
+        return value
