@@ -53,7 +53,7 @@ chaos: setup ## the long fault-injection suite: a table and JSON
 	$(BIN)/python -m mustit_pipeline_tests.faults
 
 lock: ## refresh the lock files from pyproject.toml (needs uv)
-	$(COMPILE) -o requirements.lock pyproject.toml
+	$(COMPILE) --all-extras -o requirements.lock pyproject.toml
 	$(COMPILE) --group dev -o requirements-dev.lock pyproject.toml
 	$(COMPILE) -o requirements-bench.lock benchmarks/requirements.in
 
