@@ -28,7 +28,7 @@ READY = "Ctrl-C stops everything"
 # So long may a run that lost its process keep its seller waiting.
 STUCK_SECONDS = 120.0
 # Hosts take seconds for what they do: whoever looks all the time only slows them down.
-wait_for_hosts = partial(wait_until, every=0.2, patience=5 * PATIENCE_SECONDS)
+wait_for_hosts = partial(wait_until, every=0.2, patience=15 * PATIENCE_SECONDS)
 
 
 def run_worker_killed_on_its_host(world: World, size: Size) -> Numbers:
