@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustit_pipeline.agent_settings import AgentSettings
+from mustit_pipeline.check_settings import CheckSettings
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.made_secrets import TokenKey, made_once
 from mustit_pipeline.simulated_world import SimulatedWorldSource, simulated_world_file
@@ -53,7 +54,7 @@ def _http_url(value: object) -> str:
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 
 
-class Settings(AgentSettings, UpkeepSettings):
+class Settings(AgentSettings, UpkeepSettings, CheckSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
