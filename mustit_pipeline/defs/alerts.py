@@ -81,6 +81,8 @@ def _reason(instance: dg.DagsterInstance, run_id: str) -> str:
 
 def failed_ticks(instance: dg.DagsterInstance) -> Iterable[Condition]:
     """Schedules and sensors whose newest tick failed."""
+    if instance.schedule_storage is None:
+        return
     for state in instance.all_instigator_state():
         if state.status.value == "STOPPED":
             continue

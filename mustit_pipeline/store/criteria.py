@@ -182,13 +182,13 @@ _VERDICTS = text("""
 
 def task_outcomes(connection: Connection, since: datetime) -> TaskOutcomes:
     """How the tasks of the window's crawls ended."""
-    return TaskOutcomes(*connection.execute(_TASKS, {"since": since}).one())
+    return TaskOutcomes(*map(int, connection.execute(_TASKS, {"since": since}).one()))
 
 
 def completeness(connection: Connection, before: datetime) -> Completeness:
     """What active sellers list, and what has been known for long and is still not complete."""
     row = connection.execute(_COMPLETENESS, {"before": before}).one()
-    return Completeness(row.listed, row.incomplete, tuple(row.sellers or ()))
+    return Completeness(row.listed, int(row.incomplete), tuple(row.sellers or ()))
 
 
 def deliveries(connection: Connection, since: datetime, now: datetime, hours: float) -> Deliveries:
@@ -199,7 +199,7 @@ def deliveries(connection: Connection, since: datetime, now: datetime, hours: fl
 
 def throughput(connection: Connection, since: datetime) -> Throughput:
     """How much was fetched, and whether anything has been waiting for all that time."""
-    return Throughput(*connection.execute(_THROUGHPUT, {"since": since}).one())
+    return Throughput(*map(int, connection.execute(_THROUGHPUT, {"since": since}).one()))
 
 
 def jumps(connection: Connection, since: datetime, factor: float) -> list[Jumps]:

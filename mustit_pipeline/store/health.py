@@ -76,8 +76,8 @@ _HELD_CHANGES = text(f"""
 _SWEEPS = text(f"""
     SELECT s.seller_id, e.sweep_status = '{SweepStatus.COMPLETE.value}' AS complete, e.listed_count AS listed,
            CASE WHEN e.sweep_status = '{SweepStatus.COMPLETE.value}' THEN e.listed_count
-                ELSE (SELECT count(*) FROM products p
-                      WHERE p.seller_id = s.seller_id AND p.last_seen_execution_id = e.execution_id) END AS seen
+                WHEN :counted THEN (SELECT count(*) FROM products p
+                      WHERE p.seller_id = s.seller_id AND p.last_seen_execution_id = e.execution_id) ELSE 0 END AS seen
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT execution_id, sweep_status, listed_count FROM crawling_schedule_executions
@@ -158,12 +158,13 @@ def held_changes(connection: Connection) -> list[Held]:
 
 def sweeps(connection: Connection, since: datetime) -> list[Sweep]:
     """The newest sweep of each active seller that has had one since."""
-    return [Sweep(*row) for row in connection.execute(_SWEEPS, {"since": since})]
+    return [Sweep(*row) for row in connection.execute(_SWEEPS, {"since": since, "counted": True})]
 
 
-def incomplete_sweeps(connection: Connection, since: datetime) -> list[Sweep]:
+def incomplete_sweeps(connection: Connection, since: datetime) -> list[str]:
     """Sellers whose newest sweep did not see the whole listing."""
-    return [one for one in sweeps(connection, since) if not one.complete]
+    rows = connection.execute(_SWEEPS, {"since": since, "counted": False})
+    return [row.seller_id for row in rows if not row.complete]
 
 
 def failed_events(connection: Connection) -> Backlog:

@@ -54,23 +54,28 @@ class Sample:
     difference: str | None = None
 
 
-# By random ids through the primary key: every product has about the same chance, however large the table is.
+# One of the next few after a random id, through the primary key: cheap however large the table is, and of the few so
+# that no product has better chances only because of the gap before it.
+NEXT_FEW = 20
 _CANDIDATE = f"""
     SELECT p.product_id, p.seller_id, p.item_no FROM products p
     WHERE p.complete AND p.deleted_at IS NULL AND p.version > 0 AND {{after}}
       AND EXISTS (SELECT FROM sellers s WHERE s.seller_id = p.seller_id AND s.status = '{SellerStatus.ACTIVE.value}')
       AND NOT EXISTS (SELECT FROM truth_samples t WHERE t.seller_id = p.seller_id AND t.item_no = p.item_no
                       AND t.verdict = '{TruthVerdict.OPEN.value}')
-    ORDER BY p.product_id LIMIT 1
+    ORDER BY p.product_id LIMIT {NEXT_FEW}
 """
 _DRAW = text(f"""
     SELECT DISTINCT d.product_id, d.seller_id, d.item_no
     FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, :number)) AS r
     CROSS JOIN LATERAL (
-        ({_CANDIDATE.format(after="p.product_id >= r.id")})
-        UNION ALL
-        ({_CANDIDATE.format(after="true")})
-        LIMIT 1
+        SELECT * FROM (
+            ({_CANDIDATE.format(after="p.product_id >= r.id")})
+            UNION ALL
+            ({_CANDIDATE.format(after="true")})
+            LIMIT {NEXT_FEW}
+        ) AS few
+        ORDER BY random() LIMIT 1
     ) AS d
 """)
 

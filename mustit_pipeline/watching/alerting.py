@@ -89,11 +89,11 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             f"{hold.number} of {hold.of} products look wrong at once: `mustit holds list`, then look at some of them; "
             f"`mustit holds release {hold.seller_id}` lets them through.",
         )
-    for sweep in health.incomplete_sweeps(connection, now - SWEEP_MEMORY):
+    for seller_id in health.incomplete_sweeps(connection, now - SWEEP_MEMORY):
         yield Condition(
-            f"incomplete sweep of {sweep.seller_id}",
+            f"incomplete sweep of {seller_id}",
             INCOMPLETE_SWEEP,
-            f"The listing of {sweep.seller_id} was seen in part",
+            f"The listing of {seller_id} was seen in part",
             "Nothing is deleted by such a sweep; the next one decides. `mustit execution list` tells of failed pages.",
         )
     yield from _throttling(connection, now)
