@@ -21,21 +21,21 @@ def belief_rules(settings: Settings) -> BeliefRules:
 
 def judge_changes(connection: Connection, seller_id: SellerId, rules: BeliefRules, at: datetime) -> Suspicion | None:
     """Look at all that is ready to be published; what cannot be believed is held, and what was held may be fine now."""
-    found = change_holds.suspicious(connection, seller_id.value, rules.jump_factor)
-    if rules.may_be_many(found.suspicious):
-        found = change_holds.among_all(connection, seller_id.value, found)
-    if found.is_believable(rules):
+    suspicion = change_holds.suspicious(connection, seller_id.value, rules.jump_factor)
+    if rules.may_be_many(suspicion.suspicious):
+        suspicion = change_holds.among_all(connection, seller_id.value, suspicion)
+    if suspicion.is_believable(rules):
         change_holds.close(connection, seller_id.value, at)
         return None
-    change_holds.hold(connection, seller_id.value, found)
+    change_holds.hold(connection, seller_id.value, suspicion)
     log.warning(
         "changes held back",
         seller_id=seller_id.value,
-        jumped=found.jumped,
-        emptied=found.emptied,
-        looked_at=found.looked_at,
+        jumped=suspicion.jumped,
+        emptied=suspicion.emptied,
+        looked_at=suspicion.looked_at,
     )
-    return found
+    return suspicion
 
 
 def open_hold(database: Database, seller_id: SellerId) -> ChangeHold:

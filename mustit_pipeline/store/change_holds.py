@@ -134,6 +134,11 @@ def newest(connection: Connection, *, status: ChangeHoldStatus | None, limit: in
     return page(map(_hold, connection.execute(_LIST, values)), limit)
 
 
+def is_open(connection: Connection, seller_id: SellerId) -> bool:
+    """Whether changes of the seller are held back."""
+    return connection.execute(_FIND, {"seller_id": seller_id.value}).one_or_none() is not None
+
+
 def find_open(connection: Connection, seller_id: SellerId) -> ChangeHold:
     """The seller's open hold."""
     row = connection.execute(_FIND, {"seller_id": seller_id.value}).one_or_none()
