@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustit_pipeline.agent_settings import AgentSettings
+from mustit_pipeline.check_settings import CheckSettings
 from mustit_pipeline.deployment_settings import DeploymentSettings
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.made_secrets import TokenKey, made_once
@@ -59,7 +60,7 @@ def _same_database(one: str, other: str | None) -> bool:
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 
 
-class Settings(AgentSettings, UpkeepSettings, DeploymentSettings):
+class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
@@ -317,7 +318,8 @@ def settings_page() -> str:
         "|---|---|---|",
     ]
     # A base class's fields come first, but people look for the servers first.
-    later = (*UpkeepSettings.model_fields, *AgentSettings.model_fields, *DeploymentSettings.model_fields)
+    parts = (AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
+    later = {name for part in parts for name in part.model_fields}
     fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in later)
     for name, field in fields:
         default = "" if field.default in (None, "") else f"`{field.default}`"

@@ -11,7 +11,9 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.absorbing import absorb
 from mustit_pipeline.catalog.diff import diff
+from mustit_pipeline.catalog.guard import judge_changes
 from mustit_pipeline.catalog.reading import Reading, read
+from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
 from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -43,6 +45,11 @@ class ProcessingReport:
     failed_bodies: int = 0
     versions: Counter[LifeCycle] = field(default_factory=Counter[LifeCycle])
     changes: Counter[str] = field(default_factory=Counter[str])
+    # Why nothing was published, where too much of it looked wrong.
+    held: Suspicion | None = None
+
+
+USUAL_RULES = BeliefRules()
 
 
 def process(
@@ -52,10 +59,15 @@ def process(
     now: Callable[[], datetime],
     batch: BatchSize = USUAL_BATCH,
     raw_attempts: int = RAW_MAX_ATTEMPTS,
+    rules: BeliefRules | None = USUAL_RULES,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
-    """Process everything that waits for a seller, batch by batch, each in one transaction."""
+    """Process everything that waits for a seller, batch by batch, each in one transaction.
+
+    What too many suspicious changes are among is absorbed but not published; without rules everything is believed.
+    """
     report = ProcessingReport()
+    judged = rules is None
     with database.transaction() as connection:
         raw.take_turns(connection, seller_id.value)
         raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
@@ -70,7 +82,11 @@ def process(
             with database.transaction() as connection:
                 raw.take_turns(connection, seller_id.value)
                 _absorb_batch(connection, seller_id, reading, report)
-                versions = _publish_batch(connection, seller_id, batch.versions, now(), report)
+                # Changes are judged together, so that the first of them do not slip out before the last are known.
+                if not judged and rules is not None and not reading.raw_ids:
+                    report.held, judged = judge_changes(connection, seller_id, rules, now()), True
+                wanted = 0 if reading.raw_ids or report.held is not None else batch.versions
+                versions = _publish_batch(connection, seller_id, wanted, now(), report)
             if progress is not None:
                 progress(report)
             if not reading.raw_ids and not versions:
@@ -107,7 +123,7 @@ def _absorb_batch(connection: Connection, seller_id: SellerId, reading: Reading,
 def _publish_batch(
     connection: Connection, seller_id: SellerId, limit: int, now: datetime, report: ProcessingReport
 ) -> int:
-    ready = products.unpublished(connection, seller_id.value, limit)
+    ready = products.unpublished(connection, seller_id.value, limit) if limit else []
     if not ready:
         return 0
     current = executions.find_open(connection, seller_id) or executions.find_latest(connection, seller_id)

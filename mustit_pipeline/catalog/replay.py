@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mustit_pipeline.catalog.processing import ProcessingReport, process
+from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
+from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import raw, raw_listing
 from mustit_pipeline.store.database import Database
@@ -33,6 +34,7 @@ def replay_failed(
     seller_id: SellerId | None,
     since: datetime | None,
     now: Callable[[], datetime],
+    rules: BeliefRules = USUAL_RULES,
     progress: Callable[[Replaying], None] | None = None,
 ) -> Replay:
     """Process the failed bodies of one seller or of all, however often they have been tried."""
@@ -51,6 +53,6 @@ def replay_failed(
             progress(Replaying(bodies, max(reopened, bodies)))
 
     for seller in sorted(sellers):
-        reports[seller] = process(database, SellerId(seller), now=now, progress=tell)
+        reports[seller] = process(database, SellerId(seller), now=now, rules=rules, progress=tell)
         done += reports[seller].bodies
     return Replay(reports, reopened, outdated)

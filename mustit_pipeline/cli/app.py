@@ -29,6 +29,8 @@ COMMANDS = {
     "changes": ("changes", "changes", "What changed on the marketplace, newest first."),
     "raw": ("raw", "app", "Fetched bodies: what became of them, and failed ones processed again."),
     "deletions": ("deletions", "app", "Deletions held back because they were too many: approve or reject them."),
+    "holds": ("holds", "app", "Changes held back because too many looked wrong at once: let them through."),
+    "alerts": ("alerts", "app", "What somebody should look at, who was told, and a test message."),
     "drift": ("drift", "app", "Fields of the marketplace's bodies that changed: look at them, accept them."),
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
     "agents": ("agents", "app", "The pool of user agents."),

@@ -22,11 +22,13 @@ from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions
+from mustit_pipeline.store import change_holds, executions
 from mustit_pipeline.store.executions import StoredExecution
 
 if TYPE_CHECKING:
     import dagster as dg
+
+HELD = "Too many products look wrong at once, so nothing was published: see `mustit holds list`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,13 @@ class CrawlSummary:
     stored: StoredExecution
     changes: dict[str, int] = field(default_factory=dict[str, int])
     problem: str | None = None
+    held: bool = False
 
     @property
     def is_good(self) -> bool:
-        """Whether it is COMPLETED and no task failed."""
+        """Whether it is COMPLETED, no task failed and what it found is published."""
         execution = self.stored.execution
-        return execution.status is ExecutionStatus.COMPLETED and not execution.failed_tasks
+        return execution.status is ExecutionStatus.COMPLETED and not execution.failed_tasks and not self.held
 
     def document(self) -> dict[str, Any]:
         """What `crawl --json` prints."""
@@ -124,7 +127,8 @@ def run_crawl(
             stored = find(ground.database, execution_id)
     with ground.database.reading() as connection:
         changes = executions.changes_by_type(connection, execution_id.value)
-    return CrawlSummary(stored, changes, _halted(stored) or problem)
+        held = change_holds.is_open(connection, seller_id)
+    return CrawlSummary(stored, changes, _halted(stored) or problem or (HELD if held else None), held)
 
 
 def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str | None:

@@ -1,8 +1,6 @@
 """`mustit doctor`: what is wrong, and how to mend it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 import httpx
 import redis
@@ -11,6 +9,7 @@ from rich.text import Text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
+from mustit_pipeline.cli.findings import Finding, Health, watched
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.clock import utc_now
@@ -22,22 +21,6 @@ from mustit_pipeline.store.database import Database, DatabaseUnreachable, addres
 
 KEY_SAMPLE = 200
 TIMEOUT_SECONDS = 5.0
-
-
-class Health(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at; what is wrong comes with its remedy."""
-
-    subject: str
-    health: Health
-    detail: str
-    remedy: str = ""
 
 
 def doctor(as_json: Json = False) -> None:
@@ -102,6 +85,7 @@ def _database(settings: Settings, database: Database) -> Iterator[Finding]:
         yield _outbox(database)
         yield _held_deletions(database)
         yield _drift(database)
+        yield from watched(settings, database)
     yield _redis(settings)
     yield _daemon(settings)
 

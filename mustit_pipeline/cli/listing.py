@@ -32,6 +32,9 @@ STATUS_STYLES = {
     "COMPLETED": "green",
     "PROCESSED": "green",
     "APPROVED": "green",
+    "RELEASED": "green",
+    "CLOSED": "green",
+    "ENDED": "green",
     "CREATED": "green",
     "RESTORED": "green",
 }

@@ -41,6 +41,19 @@ class AgentStatus(StrEnum):
     BLOCKED = "BLOCKED"
 
 
+class ChangeHoldStatus(StrEnum):
+    OPEN = "OPEN"
+    RELEASED = "RELEASED"
+    CLOSED = "CLOSED"
+
+
+class TruthVerdict(StrEnum):
+    EQUAL = "EQUAL"
+    OPEN = "OPEN"
+    EXPLAINED = "EXPLAINED"
+    WRONG = "WRONG"
+
+
 class RawStatus(StrEnum):
     PENDING = "PENDING"
     PROCESSED = "PROCESSED"
@@ -280,5 +293,26 @@ DELETION_HOLD = StateMachine(
         "reject": _decide(HoldStatus.REJECTED),
         # A later sweep under the share: what is absent goes the normal way.
         "close": _decide(HoldStatus.CLOSED),
+    },
+)
+
+
+def _end_hold(target: ChangeHoldStatus) -> Move[ChangeHoldStatus]:
+    return Move(
+        frozenset({ChangeHoldStatus.OPEN}),
+        target,
+        "CONFLICT_CHANGE_HOLD_ENDED",
+        "이미 처리된 변경 보류입니다",
+        "These changes are held back no longer; `mustit holds list` tells how that ended",
+        Conflict,
+    )
+
+
+CHANGE_HOLD = StateMachine(
+    ChangeHoldStatus,
+    {
+        "release": _end_hold(ChangeHoldStatus.RELEASED),
+        # A later look found little enough to believe it.
+        "close": _end_hold(ChangeHoldStatus.CLOSED),
     },
 )

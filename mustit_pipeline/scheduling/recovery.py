@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.crawling.recovery import release_expired
@@ -73,7 +74,13 @@ def _end_crawls(
         left = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
     completed = 0
     for one in left:
-        process(database, SellerId(one.seller_id), now=clock, raw_attempts=settings.raw_max_attempts)
+        process(
+            database,
+            SellerId(one.seller_id),
+            now=clock,
+            raw_attempts=settings.raw_max_attempts,
+            rules=belief_rules(settings),
+        )
         ended = complete_if_done(database, ExecutionId(one.execution_id), clock())
         completed += ended.execution.status is ExecutionStatus.COMPLETED
     return completed

@@ -105,6 +105,12 @@ products = Table(
     Index(None, "item_no"),
     Index(None, "seller_id", "complete"),
     Index("ix_products_unpublished", "seller_id", "item_no", postgresql_where=text(UNPUBLISHED_PRODUCT)),
+    Index(
+        "ix_products_incomplete",
+        "seller_id",
+        "created_at",
+        postgresql_where=text("NOT complete AND deleted_at IS NULL"),
+    ),
 )
 
 product_change_sets = Table(

@@ -90,13 +90,8 @@ _ABSORB = text("""
 # version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product that
 # has been seen since is back. What waits is looked up one by one: of freshly stored bodies the planner knows nothing,
 # and joining them would go through all of them for each product.
-_UNPUBLISHED = text("""
-    SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
-           p.version, p.absent_sweeps, p.deleted_at, p.data, p.data_hash, c.product_data AS published_data
-    FROM products p
-    LEFT JOIN product_change_sets c
-           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
-    WHERE p.seller_id = :seller_id AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
+READY = """
+    p.seller_id = :seller_id AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
       AND (p.deleted_at IS NULL OR p.last_seen_execution_id IS NOT NULL)
       AND NOT EXISTS (
           SELECT FROM crawling_schedule_executions e
@@ -112,6 +107,15 @@ _UNPUBLISHED = text("""
       AND (SELECT r.raw_id FROM product_raw_data r
            WHERE r.seller_id = :seller_id AND r.source = 'MINISHOP' AND r.status = 'PENDING'
            ORDER BY r.raw_id LIMIT 1) IS NULL
+"""
+
+_UNPUBLISHED = text(f"""
+    SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
+           p.version, p.absent_sweeps, p.deleted_at, p.data, p.data_hash, c.product_data AS published_data
+    FROM products p
+    LEFT JOIN product_change_sets c
+           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
+    WHERE {READY}
     ORDER BY p.item_no LIMIT :limit
     FOR NO KEY UPDATE OF p
 """)

@@ -7,9 +7,9 @@ import mustit_pipeline
 from mustit_pipeline.settings import Settings
 
 PACKAGE = Path(mustit_pipeline.__file__).parent
-OWN = {"settings.py", "agent_settings.py", "upkeep_settings.py", "deployment_settings.py"}
+OWN = {"settings.py", "agent_settings.py", "upkeep_settings.py", "deployment_settings.py", "check_settings.py"}
 # Read through the settings' own methods.
-SECRETS = {"token_key", "jwt_secret"}
+SECRETS = {"token_key", "jwt_secret", "alert_urls"}
 # Names that others rely on, of parts that are off: they have one value each, or nobody to read them.
 OFF = {"api_port", "recrawl", "trigger", "task_transport", "aws_endpoint_url"}
 

@@ -97,15 +97,30 @@ def test_only_our_own_assets_can_be_materialized() -> None:
     assert {key.to_user_string() for key in graph.materializable_asset_keys} == ASSETS.keys() - EXTERNAL
 
 
-def test_only_failed_tasks_block_and_the_other_checks_warn() -> None:
+def test_failed_tasks_and_unbelievable_changes_block_and_no_other_check_does() -> None:
     graph = defs.resolve_asset_graph()
     checks = [graph.get_check_spec(key) for key in graph.asset_check_keys]
     assert {(check.name, check.asset_key.to_user_string(), check.blocking) for check in checks} == {
         ("no_failed_tasks", "product_change_sets", True),
+        ("believable_changes", "product_change_sets", True),
         ("sweep_complete", "minishop_listings", False),
         ("no_held_deletions", "minishop_listings", False),
         ("known_shape", "minishop_listings", False),
+        ("crawl_success", "product_details", False),
+        ("listing_coverage", "minishop_listings", False),
+        ("completeness", "product_change_sets", False),
+        ("delivered_in_time", "product_server", False),
+        ("products_a_day", "product_details", False),
+        ("sampled_truth", "product_change_sets", False),
+        ("sellers_succeeding", "minishop_listings", False),
+        ("sellers_on_time", "minishop_listings", False),
+        ("no_failed_events", "product_server", False),
+        ("outbox_age", "product_server", False),
+        ("price_jumps", "product_change_sets", False),
+        ("null_share", "product_change_sets", False),
+        ("schema_drift", "mustit_marketplace", False),
     }
+    assert all(check.partitions_def is None for check in checks)
 
 
 def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
@@ -121,11 +136,19 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
         for schedule in repository.schedule_defs
     }
 
-    assert jobs == {"crawl_seller", "relay_product_outbox", "recover_stuck_work", "maintain_storage", "measure_days"}
+    assert jobs == {
+        "crawl_seller",
+        "relay_product_outbox",
+        "recover_stuck_work",
+        "maintain_storage",
+        "measure_days",
+        "check_criteria",
+    }
     assert sensors == {
         "seller_partitions": ("RUNNING", 30),
         "due_crawls": ("RUNNING", 5),
         "waiting_outbox": ("RUNNING", 15),
+        "run_failures": ("RUNNING", 30),
     }
     assert schedules == {
         "relay_every_5_minutes": ("RUNNING", "*/5 * * * *", "Asia/Seoul"),
@@ -133,6 +156,7 @@ def test_jobs_sensors_and_schedules_carry_the_agreed_names_and_are_on() -> None:
         "daily_metrics": ("RUNNING", "10 0 * * *", "Asia/Seoul"),
         "nightly_maintenance": ("RUNNING", "30 3 * * *", "Asia/Seoul"),
         "weekly_full_refresh": ("RUNNING", "0 * * * *", "Asia/Seoul"),
+        "check_every_hour": ("RUNNING", "25 * * * *", "Asia/Seoul"),
     }
 
 

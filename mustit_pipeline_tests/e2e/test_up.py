@@ -98,7 +98,7 @@ def _check_overview(url: str) -> None:
     assert set(shown["assetNodeOrError"]["partitionKeys"]) == DEMO_SELLERS
     repository = shown["repositoryOrError"]
     sensors = {one["name"]: one["sensorState"]["status"] for one in repository["sensors"]}
-    assert {"seller_partitions", "due_crawls", "waiting_outbox"} <= sensors.keys()
+    assert {"seller_partitions", "due_crawls", "waiting_outbox", "run_failures"} <= sensors.keys()
     assert set(sensors.values()) == {"RUNNING"}
     assert {one["scheduleState"]["status"] for one in repository["schedules"]} == {"RUNNING"}
 

@@ -121,6 +121,27 @@ WRONG = [
     ("broker_url", "amqp://:hunter2@h", "redis://host:6379/1"),
     ("run_worker_slots", "0", "greater than or equal to 1"),
     ("run_grace_seconds", "0", "greater than 0"),
+    ("check_window_hours", "0", "greater than 0"),
+    ("crawl_success_percent", "101", "less than or equal to 100"),
+    ("coverage_percent", "-1", "greater than or equal to 0"),
+    ("completeness_percent", "101", "less than or equal to 100"),
+    ("correct_percent", "most", "valid number"),
+    ("products_per_day", "-1", "greater than or equal to 0"),
+    ("delivery_hours", "0", "greater than 0"),
+    ("outbox_age_hours", "0", "greater than 0"),
+    ("overdue_intervals", "0.5", "greater than or equal to 1"),
+    ("null_share", "1.1", "less than or equal to 1"),
+    ("price_jump_factor", "1", "greater than 1"),
+    ("suspicious_share", "20%", "valid number"),
+    ("suspicious_least", "0", "greater than or equal to 1"),
+    ("truth_sample", "-1", "greater than or equal to 0"),
+    ("truth_seconds", "0", "greater than 0"),
+    ("truth_window_days", "0", "greater than 0"),
+    ("alert_urls", "hunter2", "takes addresses like json://host/path"),
+    ("alert_urls", "json://host/hunter2 and hunter2", "separated by blanks or commas"),
+    ("alert_repeat_hours", "0", "greater than 0"),
+    ("alert_calm_seconds", "-1", "greater than or equal to 0"),
+    ("alert_lease_seconds", "0", "greater than 0"),
 ]
 
 
@@ -223,6 +244,14 @@ def test_with_a_database_of_its_own_nothing_is_embedded_or_made(
     assert not found.embedded_redis
     assert found.token_keys().keys == {"k0": b"k" * 32}
     assert not (tmp_path / ".mustit").exists()
+
+
+def test_several_addresses_of_alerts_are_told_apart_and_never_shown(environment: pytest.MonkeyPatch) -> None:
+    settings = load(environment, ALERT_URLS=" slack://hunter2/b/c,json://h/?a=1,2\n  mailto://u:hunter2@h ")
+
+    assert settings.alert_addresses() == ["slack://hunter2/b/c", "json://h/?a=1,2", "mailto://u:hunter2@h"]
+    assert "hunter2" not in f"{settings!r}{settings}"
+    assert load(environment, ALERT_URLS="").alert_addresses() == []
 
 
 def test_a_dagster_database_alone_is_refused(environment: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.catalog.guard import belief_rules
+from mustit_pipeline.catalog.processing import ProcessingReport, process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.defs.failures import readable_failures
@@ -10,6 +11,7 @@ from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, 
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, bound_execution
+from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.largest_changes import price_moves
@@ -31,6 +33,13 @@ NO_FAILED_TASKS = dg.AssetCheckSpec(
     blocking=True,
     description="Every task of the crawl succeeded; otherwise the run turns red after the change sets are written.",
 )
+BELIEVABLE_CHANGES = dg.AssetCheckSpec(
+    "believable_changes",
+    asset="product_change_sets",
+    blocking=True,
+    description="Not too many of the seller's products jump in price or lose fields at once; otherwise none of its "
+    "changes is published until they look right again, or until `mustit holds release` lets them through.",
+)
 
 
 @dg.asset(
@@ -40,7 +49,7 @@ NO_FAILED_TASKS = dg.AssetCheckSpec(
     owners=OWNERS,
     kinds={"python", "postgres"},
     code_version="1",
-    check_specs=[NO_FAILED_TASKS],
+    check_specs=[NO_FAILED_TASKS, BELIEVABLE_CHANGES],
     metadata=columns(
         seller_id=("text", "The seller"),
         item_no=("bigint", "The product"),
@@ -55,8 +64,8 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
     seller_id = SellerId(context.partition_key)
     with readable_failures():
-        attempts = pipeline.settings.raw_max_attempts
-        report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts)
+        attempts, rules = pipeline.settings.raw_max_attempts, belief_rules(pipeline.settings)
+        report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts, rules=rules)
         stored = bound_execution(context, pipeline)
         if stored is None:
             with pipeline.database.reading() as connection:
@@ -68,7 +77,7 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
     content = content_of(pipeline.database, seller_id.value)
     with pipeline.database.reading() as connection:
         moves = price_moves(connection, execution.id.value, LARGEST)
-    if execution.failed_tasks:
+    if execution.failed_tasks or report.held is not None:
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
     return dg.MaterializeResult(
         metadata={
@@ -85,15 +94,27 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             **({"largest price changes": moves_table(moves)} if moves else {}),
         },
         data_version=dg.DataVersion(content.versions),
-        check_results=[
-            dg.AssetCheckResult(
-                check_name=NO_FAILED_TASKS.name,
-                passed=execution.failed_tasks == 0,
-                metadata={
-                    "failed": execution.failed_tasks,
-                    "total": execution.total_tasks,
-                    "success_percent": round(execution.success_rate, 2),
-                },
-            )
-        ],
+        check_results=_checks(execution, report),
     )
+
+
+def _checks(execution: CrawlingScheduleExecution, report: ProcessingReport) -> list[dg.AssetCheckResult]:
+    held = report.held
+    suspicion = {} if held is None else {"jumped_prices": held.jumped, "emptied": held.emptied}
+    examples = {} if held is None else {"looked_at": held.looked_at, "examples": ", ".join(map(str, held.examples))}
+    return [
+        dg.AssetCheckResult(
+            check_name=NO_FAILED_TASKS.name,
+            passed=execution.failed_tasks == 0,
+            metadata={
+                "failed": execution.failed_tasks,
+                "total": execution.total_tasks,
+                "success_percent": round(execution.success_rate, 2),
+            },
+        ),
+        dg.AssetCheckResult(
+            check_name=BELIEVABLE_CHANGES.name,
+            passed=held is None,
+            metadata={"held": 0 if held is None else held.suspicious, **suspicion, **examples},
+        ),
+    ]

@@ -247,14 +247,13 @@ def test_two_processors_of_one_seller_at_once_make_nothing_twice(shelf: Shelf) -
     assert_whole(shelf.database)
 
 
-def test_a_refused_outbox_row_leaves_no_version_and_no_processed_body(shelf: Shelf) -> None:
+def test_a_refused_outbox_row_leaves_no_version_and_what_was_read_is_published_later(shelf: Shelf) -> None:
     shelf.change("ALTER TABLE product_outbox ADD CONSTRAINT refused CHECK (item_no <> 2)")
     with pytest.raises(DBAPIError, match="refused"):
         shelf.crawl(1, 2)
 
-    assert shelf.rows("SELECT DISTINCT status FROM product_raw_data WHERE item_no IS NOT NULL") == [
-        {"status": "PENDING"}
-    ]
+    assert shelf.rows("SELECT DISTINCT status FROM product_raw_data") == [{"status": "PROCESSED"}]
+    assert shelf.rows("SELECT DISTINCT version FROM products") == [{"version": 0}]
     assert (shelf.versions(1), shelf.outbox(1)) == ([], [])
     assert_whole(shelf.database)
 

@@ -16,7 +16,8 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import IntegrityError
 
 import mustit_pipeline.store.agent_tables
-import mustit_pipeline.store.catalog_tables  # noqa: F401  (both complete the metadata)
+import mustit_pipeline.store.catalog_tables
+import mustit_pipeline.store.watch_tables  # noqa: F401  (all complete the metadata)
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine, open_database

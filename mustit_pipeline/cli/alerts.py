@@ -1,0 +1,77 @@
+"""`mustit alerts`: what somebody should look at, and whether they can be told."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, show_page, status
+from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.settings import SettingsError, load_settings
+from mustit_pipeline.store import alerts
+from mustit_pipeline.store.alerts import Alert
+from mustit_pipeline.watching.channels import Message, channels
+
+app = typer.Typer(help="What somebody should look at, who was told, and a test message.", no_args_is_help=True)
+
+
+@app.command("list", epilog="Example: `mustit alerts list --all --json`")
+def show_all(
+    everything: Annotated[bool, typer.Option("--all", help="Those that are over too.")] = False,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List open alerts, newest first; they are kept whether or not MUSTIT_ALERT_URLS says whom to tell."""
+    with runtime() as ground, ground.database.reading() as connection:
+        found = alerts.newest(connection, everything=everything, limit=limit)
+    show_page(found, as_json=as_json, document=_document, table=_table, empty="Nothing needs anybody.")
+
+
+@app.command("test", epilog="Example: `MUSTIT_ALERT_URLS=json://127.0.0.1:9000/ mustit alerts test`")
+def send_test(as_json: Json = False) -> None:
+    """Send a test message to every address of MUSTIT_ALERT_URLS; exit 1 where one does not take it."""
+    targets = channels(load_settings().alert_addresses())
+    if not targets:
+        raise SettingsError("MUSTIT_ALERT_URLS is not set: alerts are kept (`mustit alerts list`), and nobody is told")
+    message = Message("[mustit] Test", "This is a test of `mustit alerts test`. Nothing is wrong.", good_news=True)
+    errors = {channel.name: channel.send(message) for channel in targets}
+    if as_json:
+        print_json([{"address": name, "sent": error is None, "error": error} for name, error in errors.items()])
+    else:
+        for name, error in errors.items():
+            out.print(error or f"{name}: sent", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(1 if any(errors.values()) else 0)
+
+
+def _table(found: list[Alert]) -> Table:
+    return make_table(
+        ["status", "since", "ended", "told"],
+        ["alert", "detail"],
+        [
+            (
+                status("OPEN" if alert.ended_at is None else "ENDED"),
+                minute(alert.opened_at),
+                minute(alert.ended_at),
+                "failed" if alert.last_error else alert.notices,
+                alert.title,
+                cut(alert.detail),
+            )
+            for alert in found
+        ],
+    )
+
+
+def _document(alert: Alert) -> dict[str, Any]:
+    return {
+        "alertId": str(alert.id),
+        "subject": alert.subject,
+        "kind": alert.kind,
+        "title": alert.title,
+        "detail": alert.detail,
+        "openedAt": iso(alert.opened_at),
+        "lastSeenAt": iso(alert.last_seen_at),
+        "endedAt": iso(alert.ended_at),
+        "notices": alert.notices,
+        "lastError": alert.last_error,
+    }

@@ -1,0 +1,80 @@
+"""What `mustit doctor` says of each thing, and what checks, holds and alerts have to say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import alerts, health
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.watching.criteria import CRITERIA
+
+SHOWN = 5
+# These have a line of their own in what doctor says.
+SAID_ALREADY = {"schema_drift", "no_failed_events"}
+
+
+class Health(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; what is wrong comes with its remedy."""
+
+    subject: str
+    health: Health
+    detail: str
+    remedy: str = ""
+
+
+def watched(settings: Settings, database: Database) -> Iterator[Finding]:
+    """What watches over the pipeline, asked here and now."""
+    yield _held_changes(database)
+    yield from _checks(settings, database)
+    yield _alerts(settings, database)
+
+
+def _held_changes(database: Database) -> Finding:
+    with database.reading() as connection:
+        held = health.held_changes(connection)
+    if not held:
+        return Finding("held changes", Health.OK, "none")
+    of = ", ".join(f"{one.number} of {one.of} of {one.seller_id}" for one in held[:SHOWN])
+    more = f" and {len(held) - SHOWN} sellers more" if len(held) > SHOWN else ""
+    remedy = "See `mustit holds list`, then `mustit holds release SELLER` if it is really so."
+    return Finding("held changes", Health.WARNING, f"products that look wrong: {of}{more}", remedy)
+
+
+def _checks(settings: Settings, database: Database) -> Iterator[Finding]:
+    """The rules of the hourly checks; what they sample from the marketplace is not asked again."""
+    now = utc_now()
+    with database.reading() as connection:
+        judged = [(one, one.judge(connection, settings, now)) for one in CRITERIA]
+    failed = [(one, found) for one, found in judged if not found.passed and one.name not in SAID_ALREADY]
+    if not failed:
+        yield Finding("checks", Health.OK, f"{len(judged)} rules hold")
+    for one, found in failed:
+        named = str(found.metadata.get("sellers", "none"))
+        detail = found.summary if named == "none" else f"{found.summary}: {named}"
+        yield Finding(f"check {one.name}", Health.WARNING, detail, one.remedy)
+
+
+def _alerts(settings: Settings, database: Database) -> Finding:
+    with database.reading() as connection:
+        number, unheard, why = alerts.open_alerts(connection)
+    addresses = len(settings.alert_addresses())
+    told = f"{addresses} addresses are told" if addresses else "nobody is told, MUSTIT_ALERT_URLS is not set"
+    if unheard:
+        return Finding(
+            "alerts",
+            Health.WARNING,
+            f"{number} open, {unheard} of them not told: {why}",
+            "Run `mustit alerts test`, and correct MUSTIT_ALERT_URLS.",
+        )
+    if number:
+        return Finding("alerts", Health.WARNING, f"{number} open; {told}", "See `mustit alerts list`.")
+    return Finding("alerts", Health.OK, f"none open; {told}")

@@ -1,0 +1,96 @@
+"""`mustit holds`: changes held back because too many of a seller's products looked wrong at once."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from mustit_pipeline.catalog.releasing import release as let_through
+from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page, status
+from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.change_hold import ChangeHold
+from mustit_pipeline.domain.states import ChangeHoldStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import change_holds
+
+app = typer.Typer(
+    help="Changes held back because too many looked wrong at once: let them through.", no_args_is_help=True
+)
+
+
+@app.command("list", epilog="Example: `mustit holds list --status OPEN`")
+def show_all(
+    wanted: Annotated[
+        ChangeHoldStatus | None,
+        typer.Option("--status", case_sensitive=False, metavar="STATUS", help="OPEN, RELEASED or CLOSED."),
+    ] = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List held changes, those that still wait first: prices that jumped, products that lost fields, and of how many.
+
+    A hold closes by itself when a later crawl finds little enough to believe it.
+    """
+    with runtime() as ground, ground.database.reading() as connection:
+        found = change_holds.newest(connection, status=wanted, limit=limit)
+    empty = "No changes are held back." if wanted in (None, ChangeHoldStatus.OPEN) else f"No hold is {wanted}."
+    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+
+
+@app.command("release", epilog="Example: `mustit holds release dmont`")
+def release(
+    seller: Annotated[str, typer.Argument(metavar="SELLER", help="The seller whose changes are really so.")],
+    as_json: Json = False,
+) -> None:
+    """Publish what a seller's hold keeps back, after you have looked at some of it on the marketplace."""
+    with runtime() as ground:
+        report = let_through(ground.database, SellerId(seller), now=utc_now)
+    published = sum(report.versions.values())
+    if as_json:
+        print_json({"sellerId": seller, "published": published, "changes": dict(report.changes)})
+        return
+    out.print(
+        f"Published {published} changes of {seller}. The next relay tells the product server.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _table(found: list[ChangeHold]) -> Table:
+    return make_table(
+        ["id", "status", "opened", "jumped", "emptied", "of", "share"],
+        ["seller", "examples"],
+        [
+            (
+                short(hold.id),
+                status(hold.status),
+                minute(hold.opened_at),
+                hold.suspicion.jumped,
+                hold.suspicion.emptied,
+                hold.suspicion.looked_at,
+                f"{hold.suspicion.share:.0f} %",
+                cut(hold.seller_id.value),
+                cut(", ".join(map(str, hold.suspicion.examples))),
+            )
+            for hold in found
+        ],
+    )
+
+
+def _document(hold: ChangeHold) -> dict[str, Any]:
+    return {
+        "holdId": str(hold.id),
+        "sellerId": hold.seller_id.value,
+        "status": hold.status.value,
+        "jumped": hold.suspicion.jumped,
+        "emptied": hold.suspicion.emptied,
+        "suspicious": hold.suspicion.suspicious,
+        "lookedAt": hold.suspicion.looked_at,
+        "share": round(hold.suspicion.share, 2),
+        "examples": list(hold.suspicion.examples),
+        "openedAt": iso(hold.opened_at),
+        "closedAt": iso(hold.closed_at),
+    }

@@ -1,0 +1,74 @@
+"""The hourly checks: success criteria and quality of the data, over all sellers."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.presence import PARTITION_TAG
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.scheduling.metrics import SEOUL
+from mustit_pipeline.store.alerts import Condition, Outcome
+from mustit_pipeline.watching.alerting import CHECK_FAILED, record
+from mustit_pipeline.watching.criteria import CRITERIA, Criterion, Judgement
+from mustit_pipeline.watching.truth import sample_truth
+
+TRUTH = "sampled_truth"
+BY_NAME = {criterion.name: criterion for criterion in CRITERIA}
+
+
+@dg.multi_asset_check(
+    specs=[dg.AssetCheckSpec(one.name, asset=one.asset, description=one.description) for one in CRITERIA],
+    can_subset=True,
+    name="criteria",
+)
+def criteria(context: dg.AssetCheckExecutionContext, pipeline: Pipeline) -> Iterator[dg.AssetCheckResult]:
+    """Judge what was asked for, each by its own rule; what fails becomes an alert, what passes ends it."""
+    wanted = sorted((key.name for key in context.selected_asset_check_keys), key=list(BY_NAME).index)
+    extra: dict[str, int] = {}
+    with readable_failures():
+        # Whoever materializes a seller in the UI runs these too; the marketplace is asked by the schedule alone.
+        if TRUTH in wanted and PARTITION_TAG not in context.run.tags:
+            sampled = sample_truth(pipeline.database, pipeline.settings)
+            extra = {"compared_now": sampled.compared, "unanswered": sampled.unanswered, "requests": sampled.requests}
+        now = utc_now()
+        with pipeline.database.reading() as connection:
+            found = [(BY_NAME[name], BY_NAME[name].judge(connection, pipeline.settings, now)) for name in wanted]
+        record(pipeline.database, [outcome(one, judged) for one, judged in found if one.error], utc_now())
+    for one, judged in found:
+        yield dg.AssetCheckResult(
+            check_name=one.name,
+            asset_key=one.asset,
+            passed=judged.passed,
+            severity=dg.AssetCheckSeverity.ERROR if one.error else dg.AssetCheckSeverity.WARN,
+            description=judged.summary,
+            metadata={**judged.metadata, **(extra if one.name == TRUTH else {})},
+        )
+
+
+def outcome(criterion: Criterion, judged: Judgement) -> Outcome:
+    """What a check found, as alerts know it."""
+    subject = f"check {criterion.name}"
+    title = f"The check {criterion.name} fails"
+    names = str(judged.metadata.get("sellers", "none"))
+    detail = f"{judged.summary}{'' if names == 'none' else f': {names}'}. {criterion.remedy}"
+    failure = None if judged.passed else Condition(subject, CHECK_FAILED, title, detail)
+    return Outcome(subject, CHECK_FAILED, utc_now(), failure)
+
+
+check_criteria = dg.define_asset_job(
+    "check_criteria",
+    selection=dg.AssetSelection.checks(criteria),
+    description="Success criteria and data quality over all sellers; a few products are compared with the marketplace.",
+    executor_def=dg.in_process_executor,
+)
+
+check_every_hour = dg.ScheduleDefinition(
+    name="check_every_hour",
+    job=check_criteria,
+    cron_schedule="25 * * * *",
+    execution_timezone=SEOUL,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Judges the success criteria and the quality of the data.",
+)

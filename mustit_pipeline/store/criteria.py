@@ -1,0 +1,219 @@
+"""The numbers behind the success criteria and the quality of the data, over a window and seller by seller."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.states import (
+    ChangeType,
+    ExecutionStatus,
+    LifeCycle,
+    OutboxStatus,
+    SellerStatus,
+    TaskType,
+    TruthVerdict,
+)
+
+# Versions of a seller that are looked into: enough to see a field vanish, few enough for any number of sellers.
+VERSIONS_OF_A_SELLER = 20
+# Where each field is that a product lives by.
+LIVED_BY = {
+    "name": "name",
+    "brandName": "brandName",
+    "category": "category,header",
+    "normalPrice": "normalPrice",
+    "sellingPrice": "sellingPrice",
+    "discountPrice": "discountPrice",
+    "stock": "stock",
+    "images": "images",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcomes:
+    """Crawls of a window and how their tasks ended."""
+
+    crawls: int
+    failed_crawls: int
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """Products that active sellers list, and those of which something has been missing for too long."""
+
+    listed: int
+    incomplete: int
+    sellers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Events delivered in a window, those of them that were late, and those that are late and still on their way."""
+
+    delivered: int
+    late: int
+    overdue: int
+    longest_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Products fetched in a window, and tasks that have been waiting for all of it."""
+
+    fetched: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """A seller's published price jumps."""
+
+    seller_id: str
+    jumped: int
+    products: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Versions that were looked into, and how many lack each field."""
+
+    versions: int
+    missing: dict[str, int]
+
+
+_ACTIVE = f"s.status = '{SellerStatus.ACTIVE.value}'"
+
+# Seller by seller through the index on (seller, time): a window is a sliver of a table that only grows.
+_TASKS = text(f"""
+    SELECT coalesce(sum(e.crawls), 0) AS crawls, coalesce(sum(e.lost), 0) AS failed_crawls,
+           coalesce(sum(e.completed), 0) AS completed, coalesce(sum(e.failed), 0) AS failed
+    FROM sellers s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS crawls, count(*) FILTER (WHERE status = '{ExecutionStatus.FAILED.value}') AS lost,
+               sum(completed_tasks) AS completed, sum(failed_tasks) AS failed
+        FROM crawling_schedule_executions
+        WHERE seller_id = s.seller_id AND started_at >= :since AND status <> '{ExecutionStatus.CANCELLED.value}'
+    ) AS e
+""")
+
+_COMPLETENESS = text(f"""
+    SELECT coalesce(sum(s.total_product_count), 0) AS listed, coalesce(sum(p.incomplete), 0) AS incomplete,
+           (array_agg(s.seller_id || ' (' || p.incomplete || ')' ORDER BY p.incomplete DESC, s.seller_id)
+            FILTER (WHERE p.incomplete > 0))[1:20] AS sellers
+    FROM sellers s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS incomplete FROM products
+        WHERE seller_id = s.seller_id AND NOT complete AND deleted_at IS NULL AND created_at < :before
+    ) AS p
+    WHERE {_ACTIVE}
+""")
+
+# An event is written together with the change that it tells of.
+_DELIVERIES = text(f"""
+    WITH sent AS (
+        SELECT completed_at - created_at AS took FROM product_outbox
+        WHERE status = '{OutboxStatus.COMPLETED.value}' AND superseded_by IS NULL AND completed_at >= :since
+    )
+    SELECT (SELECT count(*) FROM sent) AS delivered,
+           (SELECT count(*) FROM sent WHERE took > make_interval(secs => :seconds)) AS late,
+           (SELECT count(*) FROM product_outbox
+            WHERE status IN ('{OutboxStatus.WAITING.value}', '{OutboxStatus.SENDING.value}',
+                             '{OutboxStatus.FAILED.value}')
+              AND created_at < :now - make_interval(secs => :seconds)) AS overdue,
+           coalesce((SELECT extract(epoch FROM max(took)) / 3600 FROM sent), 0) AS longest
+""")
+
+_THROUGHPUT = text(f"""
+    SELECT coalesce(sum(r.fetched), 0) AS fetched, coalesce(sum(e.waiting), 0) AS waiting
+    FROM sellers s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS fetched FROM product_raw_data
+        WHERE seller_id = s.seller_id AND fetched_at >= :since AND source = '{TaskType.PRODUCT_DETAIL.value}'
+    ) AS r
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(total_tasks - completed_tasks - failed_tasks), 0) AS waiting
+        FROM crawling_schedule_executions
+        WHERE seller_id = s.seller_id AND created_at < :since
+          AND status IN ('{ExecutionStatus.PENDING.value}', '{ExecutionStatus.RUNNING.value}')
+    ) AS e
+""")
+
+_JUMPS = text(f"""
+    SELECT s.seller_id, c.jumped, s.total_product_count AS products
+    FROM sellers s
+    CROSS JOIN LATERAL (
+        SELECT count(DISTINCT v.item_no) AS jumped
+        FROM product_change_sets v CROSS JOIN LATERAL jsonb_array_elements(v.changes) AS one
+        WHERE v.seller_id = s.seller_id AND v.detected_at >= :since AND v.life_cycle = '{LifeCycle.UPDATED.value}'
+          AND '{ChangeType.PRICE.value}' = ANY(v.change_types)
+          AND one.value ->> 'type' = '{ChangeType.PRICE.value}' AND one.value ->> 'field' <> 'discountRate'
+          AND jsonb_typeof(one.value -> 'old') = 'number' AND jsonb_typeof(one.value -> 'new') = 'number'
+          AND CAST(one.value ->> 'old' AS numeric) > 0
+          AND (CAST(one.value ->> 'new' AS numeric) * :factor < CAST(one.value ->> 'old' AS numeric)
+               OR CAST(one.value ->> 'new' AS numeric) > CAST(one.value ->> 'old' AS numeric) * :factor)
+    ) AS c
+    WHERE c.jumped > 0 ORDER BY c.jumped DESC, s.seller_id
+""")
+
+_MISSING = ",\n           ".join(
+    f"count(*) FILTER (WHERE coalesce(d.data #> '{{{path}}}', 'null') IN ('null', '\"\"', '[]', '{{}}')) AS \"{name}\""
+    for name, path in LIVED_BY.items()
+)
+
+_GAPS = text(f"""
+    SELECT count(*) AS versions, {_MISSING}
+    FROM sellers s
+    CROSS JOIN LATERAL (
+        SELECT product_data FROM product_change_sets
+        WHERE seller_id = s.seller_id AND detected_at >= :since AND product_data IS NOT NULL
+        ORDER BY detected_at DESC LIMIT {VERSIONS_OF_A_SELLER}
+    ) AS v
+    CROSS JOIN LATERAL (SELECT CAST(v.product_data AS jsonb) AS data OFFSET 0) AS d
+""")
+
+_VERDICTS = text("""
+    SELECT verdict, count(*) AS number FROM truth_samples
+    WHERE judged_at >= :since OR verdict = :open GROUP BY verdict
+""")
+
+
+def task_outcomes(connection: Connection, since: datetime) -> TaskOutcomes:
+    """How the tasks of the window's crawls ended."""
+    return TaskOutcomes(*map(int, connection.execute(_TASKS, {"since": since}).one()))
+
+
+def completeness(connection: Connection, before: datetime) -> Completeness:
+    """What active sellers list, and what has been known for long and is still not complete."""
+    row = connection.execute(_COMPLETENESS, {"before": before}).one()
+    return Completeness(row.listed, int(row.incomplete), tuple(row.sellers or ()))
+
+
+def deliveries(connection: Connection, since: datetime, now: datetime, hours: float) -> Deliveries:
+    """How long changes took to the product server."""
+    row = connection.execute(_DELIVERIES, {"since": since, "now": now, "seconds": hours * 3600}).one()
+    return Deliveries(row.delivered, row.late, row.overdue, float(row.longest))
+
+
+def throughput(connection: Connection, since: datetime) -> Throughput:
+    """How much was fetched, and whether anything has been waiting for all that time."""
+    return Throughput(*map(int, connection.execute(_THROUGHPUT, {"since": since}).one()))
+
+
+def jumps(connection: Connection, since: datetime, factor: float) -> list[Jumps]:
+    """Sellers whose published prices jumped, most of them first."""
+    return [Jumps(*row) for row in connection.execute(_JUMPS, {"since": since, "factor": factor})]
+
+
+def gaps(connection: Connection, since: datetime) -> Gaps:
+    """What the newest versions of each seller lack."""
+    row = connection.execute(_GAPS, {"since": since}).one()
+    return Gaps(row.versions, {name: getattr(row, name) for name in LIVED_BY})
+
+
+def verdicts(connection: Connection, since: datetime) -> dict[TruthVerdict, int]:
+    """How products compared with the marketplace were judged."""
+    rows = connection.execute(_VERDICTS, {"since": since, "open": TruthVerdict.OPEN.value})
+    return {TruthVerdict(row.verdict): row.number for row in rows}

@@ -1,0 +1,139 @@
+"""What is wrong right now, written down as alerts; those of what is well again end."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from mustit_pipeline.delivery.relay import BREAKER
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import alerts, breakers, health
+from mustit_pipeline.store.alerts import Condition, Outcome
+from mustit_pipeline.store.database import Database
+
+RUN_FAILED = "RUN_FAILED"
+CHECK_FAILED = "CHECK_FAILED"
+TICK_FAILED = "TICK_FAILED"
+HELD_DELETIONS = "HELD_DELETIONS"
+HELD_CHANGES = "HELD_CHANGES"
+INCOMPLETE_SWEEP = "INCOMPLETE_SWEEP"
+BREAKER_OPEN = "BREAKER_OPEN"
+THROTTLED = "THROTTLED"
+FAILED_EVENTS = "FAILED_EVENTS"
+SCHEDULE_FAILED = "SCHEDULE_FAILED"
+# Kinds that are looked for as a whole: of these, what is not found is over.
+STATES = (
+    HELD_DELETIONS,
+    HELD_CHANGES,
+    INCOMPLETE_SWEEP,
+    BREAKER_OPEN,
+    THROTTLED,
+    FAILED_EVENTS,
+    SCHEDULE_FAILED,
+    TICK_FAILED,
+)
+STORM_MEMORY = timedelta(minutes=5)
+# A sweep that was incomplete a week ago has been followed by none: that is another alert.
+SWEEP_MEMORY = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Alerted:
+    """Alerts that were opened, and those that ended."""
+
+    opened: int = 0
+    ended: int = 0
+
+
+def observe(database: Database, settings: Settings, now: datetime, *, others: Sequence[Condition] = ()) -> Alerted:
+    """Look at every state that somebody should know of, with what the caller has seen elsewhere, and write it down."""
+    with database.reading() as connection:
+        found = [*_found(connection, now), *others]
+    subjects = [one.subject for one in found]
+    unseen_since = now - timedelta(seconds=settings.alert_calm_seconds)
+    with database.transaction() as connection:
+        opened = alerts.see(connection, [(one, now) for one in found], now)
+        ended = alerts.end_unseen(connection, STATES, subjects, now, unseen_since)
+    return Alerted(opened, ended)
+
+
+def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Alerted:
+    """Write down what failed and what succeeded, of each subject the newest of both."""
+    failed: dict[str, tuple[Condition, datetime]] = {}
+    healed: dict[str, Outcome] = {}
+    for one in sorted(outcomes, key=lambda outcome: outcome.at):
+        if one.failure is None:
+            healed[one.subject] = one
+        else:
+            failed[one.subject] = one.failure, one.at
+    with database.transaction() as connection:
+        opened = alerts.see(connection, list(failed.values()), now)
+        ended = alerts.end_healed(connection, list(healed.values()), now)
+    return Alerted(opened, ended)
+
+
+def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
+    for hold in health.held_deletions(connection):
+        yield Condition(
+            f"held deletions of {hold.seller_id}",
+            HELD_DELETIONS,
+            f"{hold.number} deletions of {hold.seller_id} are held back",
+            f"A sweep misses {hold.number} of {hold.of} products: `mustit deletions list`, then approve or reject.",
+        )
+    for hold in health.held_changes(connection):
+        yield Condition(
+            f"held changes of {hold.seller_id}",
+            HELD_CHANGES,
+            f"Changes of {hold.seller_id} are held back",
+            f"{hold.number} of {hold.of} products look wrong at once: `mustit holds list`, then look at some of them; "
+            f"`mustit holds release {hold.seller_id}` lets them through.",
+        )
+    for seller_id in health.incomplete_sweeps(connection, now - SWEEP_MEMORY):
+        yield Condition(
+            f"incomplete sweep of {seller_id}",
+            INCOMPLETE_SWEEP,
+            f"The listing of {seller_id} was seen in part",
+            "Nothing is deleted by such a sweep; the next one decides. `mustit execution list` tells of failed pages.",
+        )
+    yield from _throttling(connection, now)
+    failed = health.failed_events(connection)
+    if failed.number:
+        yield Condition(
+            "failed events",
+            FAILED_EVENTS,
+            f"{failed.number} product events are FAILED",
+            "`mustit outbox list --status FAILED` says why; mend it, then `mustit outbox retry --status FAILED`.",
+        )
+    for seller_id in health.failed_schedules(connection):
+        yield Condition(
+            f"schedule of {seller_id}",
+            SCHEDULE_FAILED,
+            f"The schedule of {seller_id} is FAILED",
+            "The outside scheduler did not take it; the seller is not crawled by itself until that is mended.",
+        )
+
+
+def _throttling(connection: Connection, now: datetime) -> Iterable[Condition]:
+    pool = health.pool(connection)
+    if pool.breaker_open_until is not None:
+        yield Condition(
+            "breaker of the marketplace",
+            BREAKER_OPEN,
+            "Too few user agents are left: calls to the marketplace have stopped",
+            "Work waits, nothing is lost; one request tries again by itself. `mustit agents status` says why.",
+        )
+    if pool.paused_until is not None and pool.paused_until > now - STORM_MEMORY:
+        yield Condition(
+            "storm of the marketplace",
+            THROTTLED,
+            "The marketplace throttles us as a whole (429)",
+            "All calls pause and go on by themselves; nothing is lost.",
+        )
+    if breakers.open_for(connection, BREAKER) is not None:
+        yield Condition(
+            "breaker of the product server",
+            BREAKER_OPEN,
+            "The product server cannot be reached",
+            "Events wait and lose no attempt; `mustit doctor` says whether it answers.",
+        )

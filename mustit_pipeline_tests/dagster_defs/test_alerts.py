@@ -1,0 +1,211 @@
+"""The sensor run_failures and the checks, on a real instance, a real database and a real receiver."""
+
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.definitions import defs
+from mustit_pipeline.defs.alerts import ended_runs, run_failures
+from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
+from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
+
+SELLER = "한글 & a/b 50%"
+SECRET = "hunter2"
+Look = Callable[[], str]
+Ended = dg.DagsterRunStatus
+
+
+@pytest.fixture
+def inbox() -> Generator[Inbox]:
+    with opened_inbox() as opened:
+        yield opened
+
+
+@pytest.fixture
+def look(instance: dg.DagsterInstance, set_environment: SetEnvironment, inbox: Inbox) -> Look:
+    """Evaluate the sensor as one daemon after another does: each has only what the last one's cursor says."""
+    set_environment(alert_urls=inbox.url, alert_calm_seconds=0)
+    cursors: list[str | None] = [None]
+
+    def evaluate() -> str:
+        with dg.build_sensor_context(
+            instance=instance, cursor=cursors[-1], resources={"pipeline": Pipeline()}
+        ) as context:
+            skipped = run_failures(context)
+            cursors.append(context.cursor)
+        assert isinstance(skipped, dg.SkipReason)
+        return str(skipped.skip_message)
+
+    return evaluate
+
+
+def run(instance: dg.DagsterInstance, *, fails: bool, seller: str | None = SELLER) -> str:
+    """A run that ends with words of ours, or with an error of which nobody knows what it holds."""
+
+    @dg.op
+    def work() -> None:
+        if fails and seller is None:
+            raise RuntimeError(f"cannot reach http://user:{SECRET}@host")
+        if fails:
+            raise dg.Failure("The marketplace is closed", allow_retries=False)
+
+    @dg.job(name="crawl_seller" if seller else "maintain_storage")
+    def job() -> None:
+        work()
+
+    tags = {} if seller is None else {"dagster/partition": seller}
+    return job.execute_in_process(instance=instance, raise_on_error=False, tags=tags).run_id
+
+
+def stored(database: Database) -> list[Any]:
+    with database.reading() as connection:
+        return list(connection.execute(text("SELECT * FROM alerts ORDER BY opened_at, subject")))
+
+
+def test_a_failed_run_is_told_once_and_the_next_good_one_ends_it(
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
+) -> None:
+    run_id = run(instance, fails=True)
+    assert look() == "1 alerts opened, 0 ended; 1 told, 0 still to be told"
+    assert look() == "0 alerts opened, 0 ended; 0 told, 0 still to be told"
+    [message] = inbox.messages
+    assert message["title"] == f"[mustit] crawl_seller of {SELLER} failed"
+    assert message["message"].startswith(f"work: The marketplace is closed. Run {run_id}.")
+
+    run(instance, fails=True)
+    run(instance, fails=False, seller="another")
+    assert look().startswith("0 alerts opened, 0 ended")
+
+    run(instance, fails=False)
+    assert look() == "0 alerts opened, 1 ended; 1 told, 0 still to be told"
+    assert look().startswith("0 alerts opened, 0 ended; 0 told")
+    assert inbox.titles[1:] == [f"[mustit] Over: crawl_seller of {SELLER} failed"]
+    assert [row.ended_at is None for row in stored(database)] == [False]
+
+
+def test_a_daemon_that_forgot_how_far_it_came_tells_nothing_twice(
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
+) -> None:
+    run(instance, fails=True)
+    run(instance, fails=False)
+    run(instance, fails=True, seller="another")
+    look()
+    told = len(inbox.messages)
+
+    with dg.build_sensor_context(instance=instance, resources={"pipeline": Pipeline()}) as context:
+        forgetful = run_failures(context)
+
+    assert isinstance(forgetful, dg.SkipReason)
+    assert str(forgetful.skip_message).startswith("0 alerts opened, 0 ended; 0 told")
+    assert (len(inbox.messages), len(stored(database))) == (told, 2)
+
+
+def test_an_error_whose_text_is_not_ours_stays_in_the_run(
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
+) -> None:
+    run(instance, fails=True, seller=None)
+    look()
+
+    assert SECRET not in f"{inbox.messages}{stored(database)}"
+    assert inbox.messages[0]["message"].startswith("work: RuntimeError. Run ")
+
+
+def test_a_look_begins_where_the_last_one_ended_and_a_little_before(instance: dg.DagsterInstance) -> None:
+    now = datetime.now(UTC)
+    run(instance, fails=True)
+    first = ended_runs(instance, None, now)
+    again = ended_runs(instance, first.until.isoformat(), now)
+    later = ended_runs(instance, (now + timedelta(hours=1)).isoformat(), now)
+
+    assert [one.failure is not None for one in first.outcomes] == [True]
+    assert len(again.outcomes) == 1
+    assert (later.outcomes, later.until) == ([], now + timedelta(hours=1))
+
+
+def check(instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
+    result = defs.resolve_job_def("check_criteria").execute_in_process(instance=instance)
+    return {one.check_name: one for one in result.get_asset_check_evaluations()}
+
+
+def test_the_hourly_checks_run_without_a_partition_and_failing_ones_become_alerts(
+    database: Database,
+    instance: dg.DagsterInstance,
+    look: Look,
+    inbox: Inbox,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    set_environment(base_url=marketplace.url, truth_sample=50)
+    market.add_seller(SELLER, 4)
+    register(database, SELLER)
+    instance.add_dynamic_partitions("sellers", [SELLER])
+    crawled = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
+    assert crawled.success
+
+    first = check(instance)
+    assert [name for name, one in first.items() if not one.passed] == []
+    assert len(first) == 13
+    assert first["sampled_truth"].metadata["compared_now"].value == 4
+    assert {one.partition for one in first.values()} == {None}
+
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET ended_at = ended_at - interval '3 days'"))
+        connection.execute(text("UPDATE product_outbox SET created_at = created_at - interval '3 hours'"))
+    second = check(instance)
+    assert {name: one.severity for name, one in second.items() if not one.passed} == {
+        "sellers_on_time": dg.AssetCheckSeverity.ERROR,
+        "outbox_age": dg.AssetCheckSeverity.WARN,
+    }
+    assert SELLER in str(second["sellers_on_time"].metadata["sellers"].value)
+
+    look()
+    assert inbox.titles == ["[mustit] The check sellers_on_time fails"]
+    assert SELLER in inbox.messages[0]["message"]
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET ended_at = now()"))
+    check(instance)
+    look()
+    assert inbox.titles[1:] == ["[mustit] Over: The check sellers_on_time fails"]
+
+
+def test_unbelievable_changes_turn_the_run_red_and_are_told(
+    database: Database,
+    instance: dg.DagsterInstance,
+    look: Look,
+    inbox: Inbox,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    set_environment(base_url=marketplace.url, suspicious_least=2)
+    market.add_seller(SELLER, 4)
+    register(database, SELLER)
+    instance.add_dynamic_partitions("sellers", [SELLER])
+    crawl = defs.resolve_job_def("crawl_seller")
+    assert crawl.execute_in_process(instance=instance, partition_key=SELLER).success
+    for product in market.products(SELLER):
+        market.set_fields(SELLER, product["itemNo"], sellingPrice=product["sellingPrice"] * 10)
+
+    result = crawl.execute_in_process(instance=instance, partition_key=SELLER, raise_on_error=False)
+
+    assert not result.success
+    [failed] = [one for one in result.get_asset_check_evaluations() if not one.passed]
+    assert (failed.check_name, failed.blocking, failed.metadata["held"].value) == ("believable_changes", True, 4)
+    stored_run = instance.get_run_by_id(result.run_id)
+    assert stored_run is not None
+    assert stored_run.tags["mustit/worked_through"] == "true"
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT max(version) FROM products")).scalar_one() == 1
+    look()
+    assert {row.kind for row in stored(database)} == {"RUN_FAILED", "HELD_CHANGES"}
+    assert "`mustit holds release" in inbox.messages[0]["message"]

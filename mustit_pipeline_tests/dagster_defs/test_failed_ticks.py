@@ -1,0 +1,72 @@
+"""Ticks as a real daemon writes them: a sensor that fails is a condition until it ticks well again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from mustit_pipeline.defs.alerts import failed_ticks
+
+DAEMON = str(Path(sys.executable).parent / "dagster-daemon")
+PATIENCE_SECONDS = 120.0
+SENSORS = """
+import os
+from pathlib import Path
+
+import dagster as dg
+
+def look(context):
+    if context.sensor_name == "broken" and not Path(os.environ["DAGSTER_HOME"], "mended").exists():
+        raise RuntimeError("hunter2")
+    return dg.SkipReason("nothing to do")
+
+running = {"minimum_interval_seconds": 1, "default_status": dg.DefaultSensorStatus.RUNNING}
+defs = dg.Definitions(sensors=[dg.SensorDefinition(name, evaluation_fn=look, **running) for name in ("broken", "well")])
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """A daemon's home, with a daemon in it that runs one good and one bad sensor."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "yes")
+    (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (tmp_path / "sensors.py").write_text(SENSORS)
+    with (tmp_path / "daemon.log").open("w") as log:
+        command = [DAEMON, "run", "-f", str(tmp_path / "sensors.py")]
+        daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield tmp_path
+        finally:
+            os.killpg(daemon.pid, signal.SIGTERM)
+            try:
+                daemon.wait(20)
+            finally:
+                if daemon.poll() is None:
+                    os.killpg(daemon.pid, signal.SIGKILL)
+
+
+def until(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.5)
+
+
+def test_a_sensor_whose_last_tick_failed_is_named_until_it_ticks_well(home: Path) -> None:
+    with dg.DagsterInstance.get() as instance:
+        until(lambda: bool(list(failed_ticks(instance))))
+        [found] = failed_ticks(instance)
+        assert (found.subject, found.kind, found.title) == ("tick broken", "TICK_FAILED", "The sensor broken fails")
+        assert "hunter2" not in str(found)
+
+        (home / "mended").touch()
+        until(lambda: not list(failed_ticks(instance)))
+        ticked = [state for state in instance.all_instigator_state() if state.instigator_name == "well"]
+        assert len(ticked) == 1

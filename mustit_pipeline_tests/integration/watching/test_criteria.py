@@ -1,0 +1,225 @@
+"""Each criterion at its edge: what just passes, what just fails, and what does not count."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.watching.criteria import CRITERIA
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.watching.standing import DAY, HOUR, NOW, Standing
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def standing(database: Database, make_settings: MakeSettings) -> Standing:
+    made = Standing(database, make_settings(suspicious_least=3))
+    made.sellers("dmont", "한글 & a/b")
+    return made
+
+
+def test_an_empty_pipeline_fails_nothing(database: Database, make_settings: MakeSettings) -> None:
+    empty = Standing(database, make_settings())
+
+    assert [one.name for one in CRITERIA if not empty.judge(one.name).passed] == []
+
+
+@pytest.mark.parametrize(("completed", "passed"), [(95, True), (94, False)])
+def test_95_of_100_tasks_must_succeed(standing: Standing, completed: int, passed: bool) -> None:
+    standing.crawl("dmont", HOUR, total_tasks=100, completed_tasks=completed, failed_tasks=100 - completed)
+    # Not of this window, and ended by somebody.
+    standing.crawl("dmont", DAY + SECOND, total_tasks=100, completed_tasks=0, failed_tasks=100)
+    standing.crawl("한글 & a/b", HOUR, status="CANCELLED", total_tasks=100, completed_tasks=0, failed_tasks=100)
+
+    found = standing.judge("crawl_success")
+
+    assert (found.passed, found.metadata["success_percent"], found.metadata["crawls"]) == (passed, completed, 1)
+
+
+@pytest.mark.parametrize(("seen", "passed"), [(98, True), (97, False)])
+def test_the_last_sweeps_together_see_99_of_100_products(standing: Standing, seen: int, passed: bool) -> None:
+    standing.crawl("dmont", DAY, sweep_status="INCOMPLETE")
+    sweep = standing.crawl("dmont", HOUR, sweep_status="INCOMPLETE")
+    standing.crawl("dmont", HOUR / 2, sweep_status="INCOMPLETE", product_limit=5)
+    standing.crawl("dmont", HOUR / 3, sweep_status="INCOMPLETE", listed_count=None)
+    standing.crawl("한글 & a/b", HOUR)
+    standing.products("dmont", range(1, seen + 1))
+    standing.write("UPDATE products SET last_seen_execution_id = :e", e=sweep)
+
+    found = standing.judge("listing_coverage")
+
+    assert (found.passed, found.metadata["listed"], found.metadata["seen"]) == (passed, 200, 100 + seen)
+    assert found.metadata["sellers"] == f"dmont ({seen} of 100)"
+
+
+@pytest.mark.parametrize(("incomplete", "passed"), [(2, True), (3, False)])
+def test_99_of_100_listed_products_are_complete_after_a_day(standing: Standing, incomplete: int, passed: bool) -> None:
+    standing.products("dmont", range(1, incomplete + 1), complete=False)
+    standing.products("dmont", range(10, 40), complete=False, age=HOUR)
+    standing.products("dmont", range(50, 90), complete=False)
+    standing.write("UPDATE products SET deleted_at = now() WHERE item_no >= 50")
+
+    found = standing.judge("completeness")
+
+    assert (found.passed, found.metadata["incomplete"], found.metadata["listed"]) == (passed, incomplete, 200)
+    assert found.metadata["sellers"] == f"dmont ({incomplete})"
+
+
+@pytest.mark.parametrize(
+    ("events", "late", "overdue"),
+    [
+        ([("COMPLETED", DAY + HOUR, HOUR)], 0, 0),
+        ([("COMPLETED", DAY + HOUR + SECOND, HOUR)], 1, 0),
+        ([("COMPLETED", 3 * DAY, DAY + HOUR)], 0, 0),
+        ([("WAITING", DAY, None), ("SENDING", DAY, None), ("FAILED", DAY, None)], 0, 0),
+        ([("WAITING", DAY + SECOND, None), ("SENDING", DAY + SECOND, None), ("FAILED", DAY + SECOND, None)], 0, 3),
+    ],
+    ids=["in time", "late", "late long ago", "on their way", "late and still here"],
+)
+def test_a_change_is_delivered_within_24_hours(
+    standing: Standing, events: list[tuple[str, Any, Any]], late: int, overdue: int
+) -> None:
+    for item, (status, made, done) in enumerate(events, start=1):
+        standing.event(item, status, made, done)
+
+    found = standing.judge("delivered_in_time")
+
+    assert (found.metadata["late"], found.metadata["overdue"]) == (late, overdue)
+    assert found.passed is (not late and not overdue)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "opened", "passed"),
+    [(5, DAY + SECOND, False), (6, DAY + SECOND, True), (0, HOUR, True)],
+    ids=["too few while some wait", "enough", "nothing has waited for a day"],
+)
+def test_so_many_products_a_day_while_some_wait(
+    database: Database, make_settings: MakeSettings, fetched: int, opened: timedelta, passed: bool
+) -> None:
+    standing = Standing(database, make_settings(products_per_day=6))
+    standing.sellers("dmont")
+    standing.crawl("dmont", opened, status="RUNNING", ended_at=None, total_tasks=100, completed_tasks=40)
+    standing.write(
+        """INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, body, status, fetched_at)
+           SELECT 'dmont', gen_random_uuid(), gen_random_uuid(), s, n, '{}', 'PROCESSED', :at
+           FROM generate_series(1, :n) n, unnest(ARRAY['PRODUCT_DETAIL', 'PRODUCT_OPTION']) s""",
+        n=fetched,
+        at=NOW - HOUR,
+    )
+
+    found = standing.judge("products_a_day")
+
+    assert (found.passed, found.metadata["fetched"]) == (passed, fetched)
+
+
+def test_events_that_wait_or_failed_are_counted_with_the_age_of_the_oldest(standing: Standing) -> None:
+    standing.event(1, "WAITING", 2 * HOUR)
+    assert standing.judge("outbox_age").passed
+    standing.event(2, "SENDING", 2 * HOUR + SECOND)
+    standing.event(3, "FAILED", HOUR)
+
+    assert standing.judge("outbox_age").metadata == {"unsent": 2, "oldest_hours": 2.0, "wanted_hours": 2}
+    assert not standing.judge("outbox_age").passed
+    assert standing.judge("no_failed_events").metadata == {"failed": 1}
+
+
+def test_a_seller_is_failing_while_its_last_crawl_is_a_failure(standing: Standing) -> None:
+    standing.crawl("dmont", 2 * HOUR)
+    standing.crawl("dmont", HOUR, status="FAILED", error_code="EXTERNAL_TIMEOUT", started_at=None, completed_tasks=0)
+    standing.crawl("dmont", HOUR / 2, status="CANCELLED")
+    standing.crawl("한글 & a/b", HOUR, total_tasks=100, completed_tasks=94, failed_tasks=6)
+
+    found = standing.judge("sellers_succeeding")
+
+    assert found.metadata == {
+        "failing": 2,
+        "sellers": "dmont (EXTERNAL_TIMEOUT, 2026-11-16 20:01), 한글 & a/b (6 of 100 tasks failed, 2026-11-16 20:01)",
+    }
+    standing.crawl("dmont", HOUR / 4)
+    standing.write("UPDATE sellers SET status = 'INACTIVE' WHERE seller_id <> 'dmont'")
+    assert standing.judge("sellers_succeeding").passed
+
+
+def test_a_seller_is_overdue_after_two_of_its_own_intervals_without_a_whole_crawl(standing: Standing) -> None:
+    standing.crawl("dmont", 2 * DAY + HOUR)
+    standing.crawl("dmont", HOUR, product_limit=3)
+    standing.crawl("한글 & a/b", 13 * HOUR)
+    standing.write("UPDATE sellers SET interval_unit = 'HOURS', interval_amount = 6 WHERE seller_id <> 'dmont'")
+
+    found = standing.judge("sellers_on_time")
+
+    assert found.metadata["overdue"] == 2
+    assert found.metadata["sellers"] == "dmont (2026-11-14 20:01), 한글 & a/b (2026-11-16 08:01)"
+    standing.write("UPDATE sellers SET interval_unit = 'DAYS', interval_amount = 2")
+    assert standing.judge("sellers_on_time").passed
+
+
+def test_of_many_ailing_sellers_the_first_are_named_and_all_are_counted(standing: Standing) -> None:
+    standing.sellers(*(f"late {n:02}" for n in range(23)))
+
+    found = standing.judge("sellers_on_time")
+
+    assert found.metadata["overdue"] == 25
+    assert str(found.metadata["sellers"]).count("(") == 20
+    assert str(found.metadata["sellers"]).endswith(" and 5 more")
+
+
+def test_a_seller_with_many_jumping_prices_is_named(standing: Standing) -> None:
+    for item in range(1, 22):
+        standing.version("dmont", item, old=30_000, new=9_999)
+        standing.version("한글 & a/b", item, old=30_000, new=10_000)
+
+    found = standing.judge("price_jumps")
+
+    assert (found.passed, found.metadata["sellers"]) == (False, "dmont (21 of 100)")
+    standing.write("DELETE FROM product_change_sets WHERE item_no = 21")
+    assert standing.judge("price_jumps").passed
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [{"sellingPrice": None}, {"images": []}, {"brandName": ""}, {"category": {"header": None}}],
+    ids=str,
+)
+def test_new_versions_that_lack_a_field_are_noticed(standing: Standing, lost: dict[str, Any]) -> None:
+    for item in range(1, 11):
+        standing.version("dmont", item, data=lost if item <= 2 else None)
+    assert standing.judge("null_share").passed
+
+    standing.version("dmont", 11, data=lost)
+    [field] = lost
+    found = standing.judge("null_share")
+    assert (found.passed, found.metadata[f"without_{field}"], found.metadata["versions"]) == (False, 3, 11)
+
+
+def test_drift_that_nobody_accepted_is_a_warning_with_its_paths(standing: Standing) -> None:
+    standing.write(
+        """INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
+           VALUES ('listing.items.price', 'RETYPED', 'number', 'string', '1', 3, 'dmont')"""
+    )
+    found = standing.judge("schema_drift")
+
+    assert (found.passed, found.metadata) == (False, {"fields": 1, "paths": "listing.items.price"})
+
+
+@pytest.mark.parametrize(("wrong", "passed"), [(1, True), (2, False)])
+def test_99_of_100_sampled_products_are_right(standing: Standing, wrong: int, passed: bool) -> None:
+    standing.write(
+        """INSERT INTO truth_samples (seller_id, item_no, verdict, difference, sampled_at, judged_at)
+           SELECT 'dmont', n, CASE WHEN n <= :wrong THEN 'WRONG' WHEN n <= 50 THEN 'EXPLAINED' ELSE 'EQUAL' END,
+                  'detail', :at, :at FROM generate_series(1, 100) n""",
+        wrong=wrong,
+        at=NOW - DAY,
+    )
+    standing.write(
+        """INSERT INTO truth_samples (seller_id, item_no, verdict, sampled_at, judged_at)
+           VALUES ('dmont', 200, 'OPEN', :at, NULL), ('dmont', 201, 'WRONG', :old, :old)""",
+        at=NOW,
+        old=NOW - 8 * DAY,
+    )
+    found = standing.judge("sampled_truth")
+
+    assert (found.passed, found.metadata["wrong"], found.metadata["undecided"]) == (passed, wrong, 1)
+    assert str(found.metadata["wrong_products"]).count("dmont") == wrong
