@@ -6,9 +6,12 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.scheduling.recovery import recover
 
+# Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
+FIRST = "10"
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 crawl_seller = dg.define_asset_job(
@@ -61,6 +64,7 @@ def refuse_failed_events(totals: dict[str, int]) -> None:
 
 @dg.job(
     description="Sends waiting product events, once each and in order.",
+    tags={PRIORITY_TAG: FIRST},
     executor_def=dg.in_process_executor,
 )
 def relay_product_outbox() -> None:
@@ -85,6 +89,7 @@ def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) ->
 
 @dg.job(
     description="Recovers expired leases, crawls that were never ended, events without a sender, and rested agents.",
+    tags={PRIORITY_TAG: FIRST},
     executor_def=dg.in_process_executor,
 )
 def recover_stuck_work() -> None:

@@ -11,7 +11,7 @@ from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import slice_requests
+from mustit_pipeline.defs.slices import slice_requests, without_backfills, without_waiting_backfills
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, sellers
@@ -63,9 +63,10 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
 )
 def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    busy = busy_sellers(unfinished_runs(context.instance, pipeline.database))
+    runs = unfinished_runs(context.instance, pipeline.database)
+    busy = busy_sellers(without_waiting_backfills(runs))
     slots = pipeline.settings.crawls_at_once
-    free = slots - len(busy)
+    free = slots - len(busy_sellers(without_backfills(runs)))
     if free <= 0:
         return dg.SkipReason(f"all {slots} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
     now = utc_now()

@@ -1,17 +1,19 @@
 """From raw bodies to versions, change sets and outbox rows."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, moves_table
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, bound_execution
+from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions
 from mustit_pipeline.store.largest_changes import price_moves
 
 LARGEST = 10
@@ -51,18 +53,19 @@ NO_FAILED_TASKS = dg.AssetCheckSpec(
         product_data=("text", "The whole product at this version"),
     ),
 )
-def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+def product_change_sets(
+    context: dg.AssetExecutionContext, config: ModeConfig, pipeline: Pipeline
+) -> Iterator[dg.MaterializeResult]:
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
     seller_id = SellerId(context.partition_key)
+    replayed = replays(context)
     with readable_failures():
-        attempts = pipeline.settings.raw_max_attempts
-        report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts)
-        stored = bound_execution(context, pipeline)
-        if stored is None:
-            with pipeline.database.reading() as connection:
-                stored = executions.find_latest(connection, seller_id)
-        if stored is None:
-            raise dg.Failure(f"The seller {seller_id} has never been crawled", allow_retries=False)
+        stored = bound_execution(context, pipeline) or last_crawl(context, pipeline)
+        if replayed:
+            report = replay_stored(pipeline.database, seller_id, now=utc_now)
+        else:
+            attempts = pipeline.settings.raw_max_attempts
+            report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts)
         stored = Crawl(pipeline.database, pipeline.settings, stored).end()
     execution = stored.execution
     content = content_of(pipeline.database, seller_id.value)
@@ -70,8 +73,9 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
         moves = price_moves(connection, execution.id.value, LARGEST)
     if execution.failed_tasks:
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
-    return dg.MaterializeResult(
+    yield dg.MaterializeResult(
         metadata={
+            "replayed": replayed,
             "execution_id": str(execution.id),
             "execution_status": execution.status.value,
             "bodies": report.bodies,
@@ -89,6 +93,8 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             dg.AssetCheckResult(
                 check_name=NO_FAILED_TASKS.name,
                 passed=execution.failed_tasks == 0,
+                # A replay cannot fetch what the last crawl could not.
+                severity=dg.AssetCheckSeverity.WARN if replayed else dg.AssetCheckSeverity.ERROR,
                 metadata={
                     "failed": execution.failed_tasks,
                     "total": execution.total_tasks,
@@ -97,3 +103,8 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             )
         ],
     )
+    if replayed and report.failed_bodies:
+        raise dg.Failure(
+            f"{report.failed_bodies} stored bodies cannot be read: `mustit raw list --status FAILED` says why",
+            allow_retries=False,
+        )

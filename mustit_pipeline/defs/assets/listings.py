@@ -2,11 +2,12 @@
 
 import dagster as dg
 
+from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
+from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
 from mustit_pipeline.domain.states import HoldStatus, SweepStatus
 from mustit_pipeline.store import holds
 from mustit_pipeline.store.executions import StoredExecution
@@ -57,12 +58,13 @@ def minishop_listings(
     planned for fetching, products that vanished are counted as absent."""
     with readable_failures():
         crawl = find_crawl(context, config, pipeline)
-        report = crawl.sweep(seconds_left(context, pipeline))
+        report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, pipeline))
     stored = crawl.now()
     content = content_of(pipeline.database, context.partition_key)
     listed = stored.listed_count or 0
     return dg.MaterializeResult(
         metadata={
+            "replayed": replays(context),
             **work_metadata(report, stored),
             **LINEAGE,
             "dagster/partition_row_count": listed,
