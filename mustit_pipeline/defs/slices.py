@@ -30,6 +30,7 @@ WORKED_THROUGH_TAG = "mustit/worked_through"
 BACKFILL_TAG = "dagster/backfill"
 PRIORITY_TAG = "dagster/priority"
 SLICE_PRIORITY = "5"
+NOT_BEGUN = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED)
 
 
 class Mode(StrEnum):
@@ -144,7 +145,7 @@ def without_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterRun]:
 
 def without_waiting_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterRun]:
     """Runs that keep their seller busy; in a backfill of a thousand a seller's turn may be hours away."""
-    return [run for run in runs if BACKFILL_TAG not in run.tags or run.status is not dg.DagsterRunStatus.QUEUED]
+    return [run for run in runs if BACKFILL_TAG not in run.tags or run.status not in NOT_BEGUN]
 
 
 def slice_requests(instance: dg.DagsterInstance, slices: Sequence[DueSlice]) -> list[dg.RunRequest]:

@@ -8,7 +8,7 @@ from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 
 
-def test_how_many_runs_go_on_at_once_is_a_setting_and_a_seller_has_one(
+def test_how_many_runs_go_on_at_once_is_a_setting_a_seller_has_one_and_backfills_three(
     make_settings: MakeSettings, test_servers: TestServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = make_url(test_servers.servers.dagster_database_url).set(drivername="postgresql")
@@ -21,5 +21,6 @@ def test_how_many_runs_go_on_at_once_is_a_setting_and_a_seller_has_one(
     assert queue is not None
     assert queue.max_concurrent_runs == 3
     assert queue.tag_concurrency_limits == [
-        {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1}
+        {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1},
+        {"key": "dagster/backfill", "limit": 3},
     ]

@@ -8,7 +8,7 @@ from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, moves_table
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
@@ -59,7 +59,7 @@ def product_change_sets(
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
     seller_id = SellerId(context.partition_key)
     replayed = replays(context)
-    with readable_failures():
+    with readable_failures(context):
         stored = bound_execution(context, pipeline) or last_crawl(context, pipeline)
         if replayed:
             report = replay_stored(pipeline.database, seller_id, now=utc_now)
@@ -104,7 +104,6 @@ def product_change_sets(
         ],
     )
     if replayed and report.failed_bodies:
-        raise dg.Failure(
-            f"{report.failed_bodies} stored bodies cannot be read: `mustit raw list --status FAILED` says why",
-            allow_retries=False,
+        raise PermanentFailure(
+            f"{report.failed_bodies} stored bodies cannot be read: `mustit raw list --status FAILED` says why"
         )

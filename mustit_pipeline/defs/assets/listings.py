@@ -56,7 +56,7 @@ def minishop_listings(
 ) -> dg.MaterializeResult:
     """Every product that a seller's minishop listing shows, swept page by page; products seen for the first time are
     planned for fetching, products that vanished are counted as absent."""
-    with readable_failures():
+    with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
         report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, pipeline))
     stored = crawl.now()

@@ -55,7 +55,7 @@ def products(
     """Fetch details and options product by product; one of them alone refetches just that, for known products."""
     selected = sorted(key.to_user_string() for key in context.selected_asset_keys)
     types = [SOURCES[key] for key in selected]
-    with readable_failures():
+    with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
         report = WorkReport() if replays(context) else _fetch(context, pipeline, crawl, types)
     stored = crawl.now()
