@@ -55,7 +55,7 @@ def test_every_command_that_a_document_names_can_be_typed(page: Path) -> None:
     [
         "mustit nothing",
         "mustit seller nothing",
-        "mustit crawl",
+        "mustit execution show --json",
         "mustit crawl dmont --nothing",
         "mustit backfill --mode x",
     ],

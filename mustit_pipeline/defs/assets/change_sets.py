@@ -75,7 +75,6 @@ def product_change_sets(
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
     yield dg.MaterializeResult(
         metadata={
-            "replayed": replayed,
             "execution_id": str(execution.id),
             "execution_status": execution.status.value,
             "bodies": report.bodies,
@@ -84,6 +83,7 @@ def product_change_sets(
             **{life_cycle.value.lower(): number for life_cycle, number in report.versions.items()},
             **{f"changed_{kind.lower()}": number for kind, number in report.changes.items()},
             "remaining": execution.remaining,
+            "replayed": replayed,
             "dagster/partition_row_count": content.version_rows,
             **LINEAGE,
             **({"largest price changes": moves_table(moves)} if moves else {}),

@@ -64,12 +64,12 @@ def minishop_listings(
     listed = stored.listed_count or 0
     return dg.MaterializeResult(
         metadata={
-            "replayed": replays(context),
             **work_metadata(report, stored),
             **LINEAGE,
             "dagster/partition_row_count": listed,
             "coverage_percent": round(min(100.0, 100.0 * content.listed_rows / listed), 2) if listed else 100.0,
             "sweep": stored.sweep_status.value,
+            "replayed": replays(context),
         },
         data_version=dg.DataVersion(content.listing),
         check_results=_checks(pipeline, stored),

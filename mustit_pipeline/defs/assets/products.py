@@ -69,10 +69,10 @@ def products(
         yield dg.MaterializeResult(
             asset_key=key,
             metadata={
-                "replayed": replays(context),
                 **work_metadata(report, stored),
                 **column_lineage(key),
                 "dagster/partition_row_count": rows,
+                "replayed": replays(context),
             },
             data_version=dg.DataVersion(version),
         )
