@@ -152,11 +152,13 @@ def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, 
         while not state.has_ended:
             time.sleep(POLL_SECONDS)
             state = backfill_state(instance, outcome.backfill_id)
-    outcome.status, outcome.succeeded = state.status, state.runs["SUCCESS"]
+    outcome.succeeded = state.runs["SUCCESS"]
     outcome.failed = {
         seller: f"look at the run {run_id}"
         for seller, run_id in failed_partitions(instance, outcome.backfill_id).items()
     }
+    # A run that wrote everything and is red because of failed tasks is a success for Dagster, but not for its seller.
+    outcome.status = "COMPLETED_FAILED" if outcome.failed else state.status
 
 
 def _work_here(ground: Runtime, instance: "dg.DagsterInstance", outcome: Outcome, *, quiet: bool) -> None:

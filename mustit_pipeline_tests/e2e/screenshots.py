@@ -54,13 +54,13 @@ def fill(mustit: Mustit, url: str) -> None:
             market.add_seller(name, PRODUCTS)
             assert mustit("seller", "add", name, "--name", name).code == 0
         for name in names[-BROKEN:]:
-            market.fault("status", "options", sellerId=name, status=404)
+            market.fault("status", "listing", sellerId=name, status=400)
         _say("refetching fifty sellers")
         refetched = _backfill(mustit, "refetch")
         assert refetched["succeeded"] == SELLERS + 3 - BROKEN, refetched
         market.clear_faults()
         market.reset_audit()
-        _say("replaying them")
+        _say("replaying those that have been crawled")
         replayed = _backfill(mustit, "replay")
         assert (replayed["succeeded"], market.requested_urls()) == (SELLERS + 3, {}), replayed
 
