@@ -107,7 +107,7 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
         3, ge=1, le=100, description="Times that a stored body is processed before only a replay"
     )
     runs_at_once: int = Field(
-        6, ge=1, le=1000, description="Dagster runs at once; more than CRAWLS_AT_ONCE, so that others get through"
+        8, ge=1, le=1000, description="Dagster runs at once: CRAWLS_AT_ONCE, 3 of backfills, and one for all else"
     )
     crawls_at_once: int = Field(
         4, ge=1, le=100, description="Crawl runs that the due_crawls sensor keeps going at once"

@@ -27,6 +27,8 @@ TOKEN_KEY = base64.b64encode(bytes(range(32))).decode()
 JWT_SECRET = "only-for-tests-only-for-tests-only"
 SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
 
+NO_CHROMIUM = "no Chromium was found on this machine"
+
 MakeSettings = Callable[..., Settings]
 
 
@@ -45,6 +47,14 @@ class TestServers:
         return psycopg.connect(
             host=str(url.query["host"]), port=5432, user="postgres", dbname="postgres", autocommit=True
         )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was not looked at is said at the end, where it is read."""
+    unseen = [one for one in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(one.longrepr)]
+    if unseen:
+        names = ", ".join(one.nodeid for one in unseen)
+        terminalreporter.write_line(f"SKIPPED, because {NO_CHROMIUM}: {names}", yellow=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Failed bodies, processed once more after a fix and without crawling again."""
+"""Stored bodies, processed once more after a fix and without crawling again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime
 from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
 from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import raw, raw_listing
+from mustit_pipeline.store import raw, raw_listing, raw_replay
 from mustit_pipeline.store.database import Database
 
 
@@ -56,3 +56,22 @@ def replay_failed(
         reports[seller] = process(database, SellerId(seller), now=now, rules=rules, progress=tell)
         done += reports[seller].bodies
     return Replay(reports, reopened, outdated)
+
+
+def replay_stored(
+    database: Database,
+    seller_id: SellerId,
+    *,
+    now: Callable[[], datetime],
+    rules: BeliefRules = USUAL_RULES,
+    progress: Callable[[ProcessingReport], None] | None = None,
+) -> ProcessingReport:
+    """Read the newest stored bodies of a seller anew, processed ones too: what the rules make of them now.
+
+    Under unchanged rules nothing comes of it. Whoever is stopped on the way leaves bodies that wait, and the seller's
+    next processing takes them.
+    """
+    with database.transaction() as connection:
+        raw.take_turns(connection, seller_id.value)
+        raw_replay.reopen_newest(connection, seller_id.value)
+    return process(database, seller_id, now=now, rules=rules, progress=progress)

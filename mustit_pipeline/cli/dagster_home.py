@@ -31,9 +31,11 @@ def make_dagster_home(settings: Settings) -> Path:
 
 def _composed(settings: Settings) -> dict[str, Any]:
     composed = _read(BASE)
-    for limit in composed["run_queue"]["tag_concurrency_limits"]:
-        if "value" not in limit:
-            limit["limit"] = settings.crawls_at_once
+    limits = composed["run_queue"]["tag_concurrency_limits"]
+    backfills = sum(limit["limit"] for limit in limits if limit["key"] == "dagster/backfill")
+    for limit in limits:
+        if limit["key"] == "dagster/partition" and "value" not in limit:
+            limit["limit"] = settings.crawls_at_once + backfills
     if settings.run_launcher == "celery":
         if find_spec("dagster_celery") is None:
             raise SettingsError(

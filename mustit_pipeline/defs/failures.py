@@ -1,4 +1,9 @@
-"""Failures as Dagster sees them: what repeating cannot heal is never repeated."""
+"""Failures as Dagster sees them: permanent and transient are different types, and only transient ones are repeated.
+
+Dagster repeats in three ways. A step is repeated by its RetryPolicy, which a PermanentFailure forbids. A whole run is
+never repeated because a step of it failed (dagster.yaml). A sensor asks for another slice of an open crawl, but not
+after one that failed for good.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,26 +12,65 @@ import dagster as dg
 import psycopg
 from sqlalchemy.exc import OperationalError
 
-from mustit_pipeline.domain.errors import DomainError
+from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.settings import SettingsError
+from mustit_pipeline.store.database import DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
+
+# On a run that failed for a reason that is still there when it is started again.
+FAILED_FOR_GOOD_TAG = "mustit/failed_for_good"
+# For steps that can be done again from the start. Crawls have the sensor, which goes on where they stopped.
+RETRY_TRANSIENT = dg.RetryPolicy(max_retries=3, delay=2.0, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+
+
+class PermanentFailure(dg.Failure):
+    """What repeating cannot heal: somebody has to do what the text says."""
+
+    def __init__(self, description: str, **metadata: str) -> None:
+        super().__init__(description, metadata=metadata, allow_retries=False)
+
+
+class TransientFailure(dg.Failure):
+    """What may heal by itself: the step is repeated where it has a RetryPolicy, or the next run does its work."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description, allow_retries=True)
 
 
 @contextmanager
-def readable_failures() -> Generator[None]:
-    """Turn errors that people can act on into a failure that says just that, and that no retry repeats."""
+def readable_failures(context: dg.AssetExecutionContext | None = None) -> Generator[None]:
+    """Turn errors that people can act on into a failure that says just that, and whether repeating may heal it.
+
+    With the context of a crawl's step, its run is marked where no further slice of the crawl would end otherwise.
+    """
     try:
         yield
-    except DomainError as error:
-        raise dg.Failure(
-            error.english, metadata={"code": error.code, "korean": error.korean}, allow_retries=False
-        ) from None
-    except (OperationalError, psycopg.OperationalError) as error:
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        # A refusal because of a state says nothing any more once somebody has changed the state.
+        if context is not None and isinstance(failure, PermanentFailure) and not isinstance(error, Conflict):
+            context.instance.add_run_tags(context.run.run_id, {FAILED_FOR_GOOD_TAG: _name_of(error)})
+        raise failure from None
+
+
+def failure_of(error: Exception) -> dg.Failure | None:
+    """What an error means for whoever would repeat the step; a defect of ours stays what it is."""
+    if isinstance(error, DomainError):
+        return PermanentFailure(error.english, code=error.code, korean=error.korean)
+    if isinstance(error, OperationalError | psycopg.OperationalError):
         # A COPY speaks to the driver itself, and so does its error.
-        reason = str(getattr(error, "orig", error)).strip().splitlines()[-1]
-        raise dg.Failure(
-            f"PostgreSQL went away ({reason}); what was stored stays, and the next run goes on from there",
-            allow_retries=False,
-        ) from None
-    except (SettingsError, SchemaMismatch) as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        lines = str(getattr(error, "orig", error)).strip().splitlines() or [type(error).__name__]
+        return TransientFailure(
+            f"PostgreSQL went away ({lines[-1]}); what was stored stays, and the next try goes on from there"
+        )
+    if isinstance(error, DatabaseUnreachable):
+        return TransientFailure(str(error))
+    if isinstance(error, SettingsError | SchemaMismatch):
+        return PermanentFailure(str(error))
+    return None
+
+
+def _name_of(error: Exception) -> str:
+    return error.code if isinstance(error, DomainError) else type(error).__name__

@@ -4,12 +4,15 @@ import dagster as dg
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.checks import criteria
-from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.scheduling.recovery import recover
 
+# Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
+FIRST = "10"
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 crawl_seller = dg.define_asset_job(
@@ -34,7 +37,7 @@ class RelayConfig(dg.Config):
     patience_seconds: float = 0.0
 
 
-@dg.op(description="Send what waits in the product outbox and record it for each seller.")
+@dg.op(description="Send what waits in the product outbox and record it for each seller.", retry_policy=RETRY_TRANSIENT)
 def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline) -> dict[str, int]:
     with readable_failures():
         report = relay(pipeline.database, pipeline.settings, patience_seconds=config.patience_seconds)
@@ -55,21 +58,24 @@ def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pi
 @dg.op(description="Turn the run red where an event became FAILED; everything else has been sent by then.")
 def refuse_failed_events(totals: dict[str, int]) -> None:
     if totals["failed"]:
-        raise dg.Failure(
-            f"{totals['failed']} events became FAILED: `mustit outbox list --status FAILED` says why",
-            allow_retries=False,
+        raise PermanentFailure(
+            f"{totals['failed']} events became FAILED: `mustit outbox list --status FAILED` says why"
         )
 
 
 @dg.job(
     description="Sends waiting product events, once each and in order.",
+    tags={PRIORITY_TAG: FIRST},
     executor_def=dg.in_process_executor,
 )
 def relay_product_outbox() -> None:
     refuse_failed_events(relay_waiting_events())
 
 
-@dg.op(description="Set free what somebody left behind: tasks, crawls, events and agents; fail runs without a process.")
+@dg.op(
+    description="Set free what somebody left behind: tasks, crawls, events and agents; fail runs without a process.",
+    retry_policy=RETRY_TRANSIENT,
+)
 def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) -> dict[str, int]:
     with readable_failures():
         census = take_census(context.instance, pipeline.database)
@@ -87,6 +93,7 @@ def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) ->
 
 @dg.job(
     description="Recovers expired leases, crawls that were never ended, events without a sender, and rested agents.",
+    tags={PRIORITY_TAG: FIRST},
     executor_def=dg.in_process_executor,
 )
 def recover_stuck_work() -> None:

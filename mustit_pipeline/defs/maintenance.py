@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
 from mustit_pipeline.scheduling.maintenance import Maintained, Progress, maintain
@@ -60,7 +60,10 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
     }
 
 
-@dg.op(description="Make month partitions ahead, remove what is kept no longer, and prune Dagster's own history.")
+@dg.op(
+    description="Make month partitions ahead, remove what is kept no longer, and prune Dagster's own history.",
+    retry_policy=RETRY_TRANSIENT,
+)
 def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfig, pipeline: Pipeline) -> None:
     spoken = time.monotonic()
 

@@ -11,7 +11,7 @@ from mustit_pipeline.defs.maintenance import maintain_storage
 from mustit_pipeline.defs.partitions import FIRST_DAY
 from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import slice_requests
+from mustit_pipeline.defs.slices import slice_requests, without_backfills
 from mustit_pipeline.scheduling.metrics import SEOUL, days_to_compute
 from mustit_pipeline.scheduling.recovery import find_stuck
 from mustit_pipeline.scheduling.refresh import next_refreshes
@@ -78,10 +78,13 @@ nightly_maintenance = dg.ScheduleDefinition(
 def weekly_full_refresh(
     context: dg.ScheduleEvaluationContext, pipeline: Pipeline
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    busy = busy_sellers(unfinished_runs(context.instance, pipeline.database))
+    runs = unfinished_runs(context.instance, pipeline.database)
+    # Whoever waits in a backfill is about to be fetched anyway.
+    busy = busy_sellers(runs)
     slots = pipeline.settings.crawls_at_once
+    free = slots - len(busy_sellers(without_backfills(runs)))
     now = context.scheduled_execution_time.astimezone(UTC)
-    found = next_refreshes(pipeline.database, pipeline.settings, busy=busy, free=slots - len(busy), now=now)
+    found = next_refreshes(pipeline.database, pipeline.settings, busy=busy, free=free, now=now)
     if found.slices:
         context.log.info(f"{len(found.slices)} full refreshes started; {found.waiting} sellers wait for a free slot")
         return slice_requests(context.instance, found.slices)

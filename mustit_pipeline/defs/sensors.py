@@ -11,7 +11,7 @@ from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import slice_requests
+from mustit_pipeline.defs.slices import slice_requests, without_backfills, without_waiting_backfills
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, sellers
@@ -34,9 +34,8 @@ def partition_changes(
     return PartitionChanges(add, remove)
 
 
-def _busy(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> set[str]:
-    grace = pipeline.settings.run_grace_seconds
-    return busy_sellers(unfinished_runs(context.instance, pipeline.database, grace_seconds=grace))
+def _unfinished(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> list[dg.DagsterRun]:
+    return unfinished_runs(context.instance, pipeline.database, grace_seconds=pipeline.settings.run_grace_seconds)
 
 
 @dg.sensor(
@@ -50,7 +49,7 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     changes = partition_changes(
         registered,
         context.instance.get_dynamic_partitions(SELLERS),
-        _busy(context, pipeline),
+        busy_sellers(_unfinished(context, pipeline)),
     )
     if changes.add:
         context.instance.add_dynamic_partitions(SELLERS, changes.add)
@@ -69,9 +68,10 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
 )
 def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    busy = _busy(context, pipeline)
+    runs = _unfinished(context, pipeline)
+    busy = busy_sellers(without_waiting_backfills(runs))
     slots = pipeline.settings.crawls_at_once
-    free = slots - len(busy)
+    free = slots - len(busy_sellers(without_backfills(runs)))
     if free <= 0:
         return dg.SkipReason(f"all {slots} crawl slots are busy: {', '.join(sorted(busy)[:10])}")
     now = utc_now()

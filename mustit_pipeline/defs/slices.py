@@ -1,7 +1,9 @@
 """How a run finds the crawl that it works on, and how much of its slice is left."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -15,6 +17,7 @@ from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.scheduling.due import DueSlice
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.executions import StoredExecution
 
 EXECUTION_TAG = "mustit/execution"
@@ -23,16 +26,52 @@ BOUND_TAG = "mustit/bound_by"
 WORKED_THROUGH_TAG = "mustit/worked_through"
 
 
-class CrawlConfig(dg.Config):
+# Dagster's own tags: a backfill's runs carry its id, and of waiting runs the one with the highest number comes first.
+BACKFILL_TAG = "dagster/backfill"
+PRIORITY_TAG = "dagster/priority"
+SLICE_PRIORITY = "5"
+NOT_BEGUN = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED)
+
+
+class Mode(StrEnum):
+    """What a run does with a seller."""
+
+    CRAWL = "crawl"
+    REFETCH = "refetch"
+    REPLAY = "replay"
+
+
+class ModeConfig(dg.Config):
+    """What a launched run or backfill is asked to do."""
+
+    mode: Mode = Field(
+        Mode.CRAWL,
+        description="CRAWL fetches what the recrawl policy asks for. REFETCH fetches every product anew. REPLAY sends "
+        "no request: stored bodies are processed again. Said for one asset, REPLAY holds for the whole run",
+    )
+
+
+class CrawlConfig(ModeConfig):
     """What a launched crawl is asked to do; an open crawl that is joined keeps its own plan."""
 
-    full_refetch: bool = Field(False, description="Refetch every product, whatever the recrawl policy says")
     product_limit: int | None = Field(None, description="Fetch only so many products; such a sweep deletes nothing")
     triggered_by: str = Field("dagster", description="Who asked for it, as shown with the execution")
 
 
+def replays(context: dg.AssetExecutionContext) -> bool:
+    """Whether this run reads stored bodies anew and asks the marketplace for nothing.
+
+    One asset that was asked for it decides for all: a request that nobody wanted cannot be taken back.
+    """
+    config: Mapping[str, Any] = context.run.run_config
+    asked = [(op or {}).get("config") or {} for op in (config.get("ops") or {}).values()]
+    return any(one.get("mode") == Mode.REPLAY.name for one in asked)
+
+
 def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline) -> Crawl:
     """The crawl that this run works on: the one it was started for, or the seller's open one, or a new one."""
+    if replays(context):
+        return Crawl(pipeline.database, pipeline.settings, last_crawl(context, pipeline))
     stored = bound_execution(context, pipeline)
     if stored is None:
         opened = open_or_join(
@@ -40,7 +79,7 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
             SellerId(context.partition_key),
             triggered_by=config.triggered_by,
             now=utc_now(),
-            full_refetch=config.full_refetch,
+            full_refetch=config.mode is Mode.REFETCH,
             product_limit=config.product_limit,
         )
         stored = opened.stored
@@ -51,6 +90,19 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
         context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.execution.id}")
     _refuse_halted(stored)
     return Crawl(pipeline.database, pipeline.settings, stored)
+
+
+def last_crawl(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredExecution:
+    """The seller's newest execution, ended or not: what a run without one of its own belongs to."""
+    with pipeline.database.reading() as connection:
+        stored = executions.find_latest(connection, SellerId(context.partition_key))
+    if stored is None:
+        raise Conflict(
+            "CONFLICT_SELLER_NEVER_CRAWLED",
+            korean=f"크롤링한 적이 없는 셀러입니다: {context.partition_key}",
+            english=f"The seller {context.partition_key} has never been crawled: there is nothing to work on",
+        )
+    return stored
 
 
 def bound_execution(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredExecution | None:
@@ -86,6 +138,16 @@ def seconds_left(context: dg.AssetExecutionContext, pipeline: Pipeline) -> float
     return max(0.0, pipeline.settings.crawl_slice_seconds - (time.time() - started))
 
 
+def without_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Runs that take a slot of the sensors' own; those of backfills have theirs in the run queue."""
+    return [run for run in runs if BACKFILL_TAG not in run.tags]
+
+
+def without_waiting_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Runs that keep their seller busy; in a backfill of a thousand a seller's turn may be hours away."""
+    return [run for run in runs if BACKFILL_TAG not in run.tags or run.status not in NOT_BEGUN]
+
+
 def slice_requests(instance: dg.DagsterInstance, slices: Sequence[DueSlice]) -> list[dg.RunRequest]:
     """A run for each slice, after its seller has become a partition."""
     known = set(instance.get_dynamic_partitions(SELLERS))
@@ -96,7 +158,11 @@ def slice_requests(instance: dg.DagsterInstance, slices: Sequence[DueSlice]) -> 
         dg.RunRequest(
             run_key=entry.key,
             partition_key=entry.seller_id,
-            tags={EXECUTION_TAG: str(entry.execution_id), "mustit/slice": str(entry.slice_no)},
+            tags={
+                EXECUTION_TAG: str(entry.execution_id),
+                "mustit/slice": str(entry.slice_no),
+                PRIORITY_TAG: SLICE_PRIORITY,
+            },
         )
         for entry in slices
     ]

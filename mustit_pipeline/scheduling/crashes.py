@@ -21,6 +21,8 @@ class EndedSlice:
     crashed: bool
     ended_at: datetime
     started: bool = True
+    # Why every further run would end the same way, where it said so itself.
+    for_good: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,11 @@ def judge_crashes(
     """Count the crashes since anything of the execution moved: after the first go on at once, then wait ever longer.
 
     Most first crashes are a killed process, and going on heals them. A slice that ended a task, and somebody who
-    resumed the execution, both start the count anew.
+    resumed the execution, both start the count anew. What failed for good is given up at once.
     """
     row = list(takewhile(lambda ended: ended.crashed and ended.ended_at > moved_at, newest_first))
     begun = sum(ended.started for ended in row)
-    if begun >= rules.most:
+    if begun >= rules.most or (row and row[0].for_good is not None):
         return CrashVerdict(begun, give_up=True)
     if len(row) <= 1:
         return CrashVerdict(len(row))

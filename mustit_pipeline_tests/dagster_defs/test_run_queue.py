@@ -43,7 +43,8 @@ def test_how_many_runs_go_on_at_once_is_a_setting_and_a_seller_has_one(
     assert queue.max_concurrent_runs == 3
     assert queue.tag_concurrency_limits == [
         {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1},
-        {"key": "dagster/partition", "limit": 2},
+        {"key": "dagster/backfill", "limit": 3},
+        {"key": "dagster/partition", "limit": 5},
     ]
 
 

@@ -12,19 +12,16 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.settings import SettingsError, load_settings
+from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.presence import absent
-from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
 from mustit_pipeline_tests.integration.crawls import differences, register
 
@@ -230,23 +227,6 @@ def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(
     assert user_failure.metadata["code"].value == "EXTERNAL_UNEXPECTED_STATUS"
     assert latest(database).execution.status is ExecutionStatus.FAILED
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        Conflict("CONFLICT_TEST", korean="충돌", english="conflict"),
-        SettingsError("MUSTIT_X: wrong"),
-        SchemaMismatch("the database has no schema yet"),
-    ],
-)
-def test_failures_that_people_must_mend_are_never_retried(error: Exception) -> None:
-    with pytest.raises(dg.Failure) as caught, readable_failures():
-        raise error
-
-    assert caught.value.allow_retries is False
-    assert caught.value.description
-    assert caught.value.description in str(error)
 
 
 def test_the_relay_records_what_each_seller_got_and_repeating_it_sends_nothing(

@@ -113,6 +113,16 @@ def test_full_refreshes_take_only_slots_that_are_free_and_say_who_waits(
     )
 
 
+def test_the_full_refresh_leaves_sellers_that_wait_in_a_backfill_to_it(
+    database: Database, instance: dg.DagsterInstance, evaluate: Evaluate
+) -> None:
+    registered(database, "a", "b")
+    tags = {"dagster/partition": "a", "dagster/backfill": "abcdefgh"}
+    instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=Status.NOT_STARTED, tags=tags))
+
+    assert [request.partition_key for request in evaluate("weekly_full_refresh").run_requests] == ["b"]
+
+
 def test_runs_that_measure_days_keep_no_seller_busy() -> None:
     """A backfill of a hundred days would otherwise take every crawl slot."""
     day, both = frozenset({dg.AssetKey("daily_crawl_metrics")}), {"dagster/partition": "2026-11-15"}

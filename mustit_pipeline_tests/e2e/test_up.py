@@ -1,4 +1,4 @@
-"""`mustit up`, seen from outside: one long test, because starting it takes long."""
+"""`mustit up`, seen from outside."""
 
 import os
 import queue
@@ -6,14 +6,20 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+import pytest
 
 from mustit_pipeline import embedded
+from mustit_pipeline.simulated_world import read_simulated_world
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline_tests.conftest import NO_CHROMIUM
+from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
 DEMO_SELLERS = {"dmont", "럭셔리하우스", "bag & shoes/50%"}
@@ -31,29 +37,32 @@ OVERVIEW = """{
 CRAWLS = """{ runsOrError(filter: {pipelineName: "crawl_seller", statuses: [SUCCESS]}) {
   ... on Runs { results { tags { key value } } }
 } }"""
+BACKFILLED = """{ runsOrError(filter: {tags: [{key: "dagster/backfill"}]}) {
+  ... on Runs { results { status tags { key value } } }
+} }"""
 
 
-def test_up_serves_crawls_heals_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Up:
+    """A running `mustit up`."""
+
+    mustit: Mustit
+    url: str
+    process: psutil.Process
+    said: "_Lines"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
+    """One for all tests, because starting it takes long; in the end it is stopped and must leave nothing behind."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
-    mustit = Mustit(tmp_path / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
+    mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
     with mustit.start("up") as process:
         said = _Lines(process.stdout, process.stderr)
-        family = psutil.Process(process.pid)
         try:
             said.wait_for(f"Dagster UI       {url}")
-            _check_overview(url)
-
-            demo = mustit("demo", "--json")
-            assert demo.code == 1
-            assert "is running in" in demo.document["message"]
-
-            [webserver] = [child for child in family.children() if "dagster-webserver" in " ".join(child.cmdline())]
-            os.kill(webserver.pid, signal.SIGKILL)
-            said.wait_for("Dagster UI is restarted")
-            _until(lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)
-
-            _until(lambda: _crawled(url) == DEMO_SELLERS)
+            yield Up(mustit, url, psutil.Process(process.pid), said)
             assert len(_processes_of(mustit.home)) > 5
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
@@ -64,6 +73,53 @@ def test_up_serves_crawls_heals_and_leaves_nothing_behind(tmp_path: Path) -> Non
     assert _processes_of(mustit.home) == []
     status = embedded.status(mustit.home)
     assert (status.keeper_pid, status.postgres_pid, status.redis_pid) == (None, None, None)
+
+
+def test_the_ui_has_the_lineage_the_sellers_and_everything_switched_on(up: Up) -> None:
+    _check_overview(up.url)
+
+
+def test_a_demo_in_the_same_home_is_refused_meanwhile(up: Up) -> None:
+    demo = up.mustit("demo", "--json")
+
+    assert demo.code == 1
+    assert "is running in" in demo.document["message"]
+
+
+def test_a_ui_that_dies_is_restarted(up: Up) -> None:
+    [webserver] = [child for child in up.process.children() if "dagster-webserver" in " ".join(child.cmdline())]
+    os.kill(webserver.pid, signal.SIGKILL)
+
+    up.said.wait_for("Dagster UI is restarted")
+    _until(lambda: httpx.get(f"{up.url}/server_info", trust_env=False).is_success)
+
+
+def test_the_daemon_crawls_every_seller_and_a_backfill_replays_them_without_a_request(up: Up) -> None:
+    _until(lambda: _crawled(up.url) == DEMO_SELLERS)
+    with MarketplaceControl(read_simulated_world(up.mustit.home)["base_url"]) as market:
+        market.reset_audit()
+
+        replayed = up.mustit("backfill", "--all", "--mode", "replay", "--watch", "--json")
+
+        assert replayed.code == 0, replayed.err
+        done = replayed.document
+        assert (done["status"], done["succeeded"], done["failed"]) == ("COMPLETED_SUCCESS", len(DEMO_SELLERS), [])
+        assert market.requested_urls() == {}
+        runs = _ask(up.url, BACKFILLED)["runsOrError"]["results"]
+        assert {run["status"] for run in runs} == {"SUCCESS"}
+        assert {tag["value"] for run in runs for tag in run["tags"] if tag["key"] == "dagster/backfill"} == {
+            done["backfillId"]
+        }
+
+
+def test_a_browser_shows_the_lineage(up: Up) -> None:
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip(f"{NO_CHROMIUM}: nobody has looked at the UI")
+    with opened_page(chromium) as page:
+        open_lineage(page, up.url)
+        for asset in ("mustit_marketplace", "minishop_listings", "product_details", "product_options"):
+            page.get_by_text(asset, exact=True).first.wait_for()
 
 
 def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path) -> None:

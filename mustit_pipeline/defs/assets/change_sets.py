@@ -1,19 +1,21 @@
 """From raw bodies to versions, change sets and outbox rows."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport, process
+from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, moves_table
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, bound_execution
+from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions
 from mustit_pipeline.store.largest_changes import price_moves
 
 LARGEST = 10
@@ -60,18 +62,20 @@ BELIEVABLE_CHANGES = dg.AssetCheckSpec(
         product_data=("text", "The whole product at this version"),
     ),
 )
-def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult:
+def product_change_sets(
+    context: dg.AssetExecutionContext, config: ModeConfig, pipeline: Pipeline
+) -> Iterator[dg.MaterializeResult]:
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
     seller_id = SellerId(context.partition_key)
-    with readable_failures():
-        attempts, rules = pipeline.settings.raw_max_attempts, belief_rules(pipeline.settings)
-        report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts, rules=rules)
-        stored = bound_execution(context, pipeline)
-        if stored is None:
-            with pipeline.database.reading() as connection:
-                stored = executions.find_latest(connection, seller_id)
-        if stored is None:
-            raise dg.Failure(f"The seller {seller_id} has never been crawled", allow_retries=False)
+    replayed = replays(context)
+    with readable_failures(context):
+        stored = bound_execution(context, pipeline) or last_crawl(context, pipeline)
+        rules = belief_rules(pipeline.settings)
+        if replayed:
+            report = replay_stored(pipeline.database, seller_id, now=utc_now, rules=rules)
+        else:
+            attempts = pipeline.settings.raw_max_attempts
+            report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts, rules=rules)
         stored = Crawl(pipeline.database, pipeline.settings, stored).end()
     execution = stored.execution
     content = content_of(pipeline.database, seller_id.value)
@@ -79,7 +83,7 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
         moves = price_moves(connection, execution.id.value, LARGEST)
     if execution.failed_tasks or report.held is not None:
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
-    return dg.MaterializeResult(
+    yield dg.MaterializeResult(
         metadata={
             "execution_id": str(execution.id),
             "execution_status": execution.status.value,
@@ -89,16 +93,23 @@ def product_change_sets(context: dg.AssetExecutionContext, pipeline: Pipeline) -
             **{life_cycle.value.lower(): number for life_cycle, number in report.versions.items()},
             **{f"changed_{kind.lower()}": number for kind, number in report.changes.items()},
             "remaining": execution.remaining,
+            "replayed": replayed,
             "dagster/partition_row_count": content.version_rows,
             **LINEAGE,
             **({"largest price changes": moves_table(moves)} if moves else {}),
         },
         data_version=dg.DataVersion(content.versions),
-        check_results=_checks(execution, report),
+        check_results=_checks(execution, report, replayed=replayed),
     )
+    if replayed and report.failed_bodies:
+        raise PermanentFailure(
+            f"{report.failed_bodies} stored bodies cannot be read: `mustit raw list --status FAILED` says why"
+        )
 
 
-def _checks(execution: CrawlingScheduleExecution, report: ProcessingReport) -> list[dg.AssetCheckResult]:
+def _checks(
+    execution: CrawlingScheduleExecution, report: ProcessingReport, *, replayed: bool
+) -> list[dg.AssetCheckResult]:
     held = report.held
     suspicion = {} if held is None else {"jumped_prices": held.jumped, "emptied": held.emptied}
     examples = {} if held is None else {"looked_at": held.looked_at, "examples": ", ".join(map(str, held.examples))}
@@ -106,6 +117,8 @@ def _checks(execution: CrawlingScheduleExecution, report: ProcessingReport) -> l
         dg.AssetCheckResult(
             check_name=NO_FAILED_TASKS.name,
             passed=execution.failed_tasks == 0,
+            # A replay cannot fetch what the last crawl could not.
+            severity=dg.AssetCheckSeverity.WARN if replayed else dg.AssetCheckSeverity.ERROR,
             metadata={
                 "failed": execution.failed_tasks,
                 "total": execution.total_tasks,

@@ -2,11 +2,12 @@
 
 import dagster as dg
 
+from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
+from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
 from mustit_pipeline.domain.states import HoldStatus, SweepStatus
 from mustit_pipeline.store import holds
 from mustit_pipeline.store.executions import StoredExecution
@@ -54,9 +55,9 @@ def minishop_listings(
 ) -> dg.MaterializeResult:
     """Every product that a seller's minishop listing shows, swept page by page; products seen for the first time are
     planned for fetching, products that vanished are counted as absent."""
-    with readable_failures():
+    with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
-        report = crawl.sweep(seconds_left(context, pipeline))
+        report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, pipeline))
     stored = crawl.now()
     content = content_of(pipeline.database, context.partition_key)
     listed = stored.listed_count or 0
@@ -67,6 +68,7 @@ def minishop_listings(
             "dagster/partition_row_count": listed,
             "coverage_percent": round(min(100.0, 100.0 * content.listed_rows / listed), 2) if listed else 100.0,
             "sweep": stored.sweep_status.value,
+            "replayed": replays(context),
         },
         data_version=dg.DataVersion(content.listing),
         check_results=_checks(pipeline, stored),

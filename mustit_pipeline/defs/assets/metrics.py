@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
 from mustit_pipeline.defs.lake import library
 from mustit_pipeline.defs.metadata import OWNERS, columns, lineage
 from mustit_pipeline.defs.partitions import days
@@ -110,6 +110,7 @@ def _hours(value: float | None) -> str:
     kinds={"python", "postgres", "pandas", "parquet"},
     code_version="1",
     io_manager_key="lake",
+    retry_policy=RETRY_TRANSIENT,
     metadata=METRIC_COLUMNS,
 )
 def daily_crawl_metrics(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[Any]:

@@ -1,15 +1,17 @@
 """Details and options of a seller's products: two assets around one worker loop."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, seconds_left
+from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
 from mustit_pipeline.domain.states import TaskType
 
 SOURCES = {"product_details": TaskType.PRODUCT_DETAIL, "product_options": TaskType.PRODUCT_OPTION}
@@ -52,11 +54,9 @@ def products(
     """Fetch details and options product by product; one of them alone refetches just that, for known products."""
     selected = sorted(key.to_user_string() for key in context.selected_asset_keys)
     types = [SOURCES[key] for key in selected]
-    with readable_failures():
+    with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
-        if not _sweeps_too(context):
-            crawl.plan_known_products(types)
-        report = crawl.fetch_products(types, seconds_left(context, pipeline))
+        report = WorkReport() if replays(context) else _fetch(context, pipeline, crawl, types)
     stored = crawl.now()
     content = content_of(pipeline.database, context.partition_key)
     held = {
@@ -67,9 +67,22 @@ def products(
         version, rows = held[key]
         yield dg.MaterializeResult(
             asset_key=key,
-            metadata={**work_metadata(report, stored), **column_lineage(key), "dagster/partition_row_count": rows},
+            metadata={
+                **work_metadata(report, stored),
+                **column_lineage(key),
+                "dagster/partition_row_count": rows,
+                "replayed": replays(context),
+            },
             data_version=dg.DataVersion(version),
         )
+
+
+def _fetch(
+    context: dg.AssetExecutionContext, pipeline: Pipeline, crawl: Crawl, types: Sequence[TaskType]
+) -> WorkReport:
+    if not _sweeps_too(context):
+        crawl.plan_known_products(types)
+    return crawl.fetch_products(types, seconds_left(context, pipeline))
 
 
 def column_lineage(key: str) -> Mapping[str, Any]:

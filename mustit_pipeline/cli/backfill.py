@@ -1,0 +1,223 @@
+"""`mustit backfill`: many sellers fetched anew, or their stored bodies read anew."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mustit_pipeline.cli.crawl import run_crawl
+from mustit_pipeline.cli.dagster_ui import BackfillState, DagsterUI, backfill_state, failed_partitions
+from mustit_pipeline.cli.output import Json, message_of, out, print_json, print_table
+from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.runtime import Runtime, dagster_instance, failure_reason, runtime
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.states import SellerStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import sellers
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+POLL_SECONDS = 2.0
+HOST = "127.0.0.1"
+
+
+class Mode(StrEnum):
+    """What is done with each seller."""
+
+    REFETCH = "refetch"
+    REPLAY = "replay"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a backfill came to so far; `backfill_id` where Dagster's daemon works on it."""
+
+    mode: Mode
+    sellers: list[str]
+    backfill_id: str | None = None
+    status: str = "REQUESTED"
+    succeeded: int = 0
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+
+    def document(self) -> dict[str, Any]:
+        """What `backfill --json` prints."""
+        return {
+            "backfillId": self.backfill_id,
+            "mode": self.mode.value,
+            "sellers": len(self.sellers),
+            "status": self.status,
+            "succeeded": self.succeeded,
+            "failed": [{"sellerId": seller, "message": why} for seller, why in sorted(self.failed.items())],
+        }
+
+
+def backfill(
+    seller_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Registered sellers.")] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Every seller: the ACTIVE ones to refetch, all that were crawled to replay.")
+    ] = False,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            case_sensitive=False,
+            help="refetch: every product anew. replay: stored bodies processed again, without any request.",
+        ),
+    ] = Mode.REFETCH,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait until every run of it has ended.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch every product of many sellers anew, or process their stored bodies again after a fix.
+
+    While `mustit up` (or another Dagster with its UI on MUSTIT_DAGSTER_PORT) runs, it becomes a backfill there, three
+    sellers at a time beside the crawls that are due. Otherwise it is done here and now, seller after seller. A seller
+    that is being crawled joins that crawl. Exit 1 where a seller failed.
+
+    Example: `mustit backfill --all --mode replay --watch`
+    """
+    if bool(seller_ids) == everybody:
+        raise typer.BadParameter("name sellers, or say --all")
+    with runtime() as ground, dagster_instance(ground.settings) as instance:
+        outcome = Outcome(mode, _chosen(ground, seller_ids or [], mode))
+        if outcome.sellers:
+            _ensure_partitions(instance, outcome.sellers)
+            ui = DagsterUI(f"http://{HOST}:{ground.settings.dagster_port}")
+            if ui.serves(instance):
+                _launch(ui, instance, outcome, watch=watch, quiet=as_json)
+            else:
+                _work_here(ground, instance, outcome, quiet=as_json)
+        else:
+            outcome.status = "COMPLETED"
+    if as_json:
+        print_json(outcome.document())
+    else:
+        _tell(outcome, ground.settings.dagster_port)
+    raise typer.Exit(1 if outcome.failed or outcome.status in ("FAILED", "CANCELED") else 0)
+
+
+def _chosen(ground: Runtime, given: list[str], mode: Mode) -> list[str]:
+    """Who is meant; a name that cannot be worked on is refused before anything is begun."""
+    with ground.database.reading() as connection:
+        known = {one.seller.seller_id.value: one for one in sellers.overview(connection)}
+    if not given:
+        return [
+            seller_id
+            for seller_id, one in known.items()
+            if (one.last_triggered_at is not None if mode is Mode.REPLAY else one.seller.is_active)
+        ]
+    wanted = list(dict.fromkeys(SellerId(seller_id).value for seller_id in given))
+    with ground.database.reading() as connection:
+        for missing in [seller_id for seller_id in wanted if seller_id not in known][:1]:
+            sellers.get(connection, SellerId(missing))
+    inactive = [seller_id for seller_id in wanted if known[seller_id].seller.status is SellerStatus.INACTIVE]
+    if inactive and mode is Mode.REFETCH:
+        names = ", ".join(inactive)
+        raise Conflict(
+            "CONFLICT_SELLER_INACTIVE",
+            korean=f"비활성 셀러는 크롤링하지 않습니다: {names}",
+            english=f"INACTIVE and not crawled: {names}; nothing was begun",
+        )
+    return wanted
+
+
+def _ensure_partitions(instance: "dg.DagsterInstance", seller_ids: list[str]) -> None:
+    from mustit_pipeline.defs.partitions import SELLERS
+
+    known = set(instance.get_dynamic_partitions(SELLERS))
+    instance.add_dynamic_partitions(SELLERS, [seller_id for seller_id in seller_ids if seller_id not in known])
+
+
+def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, watch: bool, quiet: bool) -> None:
+    """A backfill in the running Dagster; followed to its end where asked."""
+    from mustit_pipeline.defs.jobs import CRAWL_ASSETS
+
+    # What was fetched is all that a replay needs: the assets that call out are not even in it.
+    assets = CRAWL_ASSETS if outcome.mode is Mode.REFETCH else CRAWL_ASSETS[-1:]
+    steps = ["minishop_listings", "products"] if outcome.mode is Mode.REFETCH else assets
+    outcome.backfill_id = ui.launch_backfill(
+        assets, outcome.sellers, config=_config(outcome.mode, *steps), title=f"{outcome.mode} from the command line"
+    )
+    if not watch:
+        return
+    state = BackfillState("REQUESTED", backfill_state(instance, outcome.backfill_id).runs)
+
+    def look() -> tuple[int, int | None]:
+        return sum(state.runs[name] for name in ("SUCCESS", "FAILURE", "CANCELED")), len(outcome.sellers)
+
+    with watched(f"backfill {outcome.backfill_id}", look, quiet=quiet):
+        while not state.has_ended:
+            time.sleep(POLL_SECONDS)
+            state = backfill_state(instance, outcome.backfill_id)
+    outcome.succeeded = state.runs["SUCCESS"]
+    outcome.failed = {
+        seller: f"look at the run {run_id}"
+        for seller, run_id in failed_partitions(instance, outcome.backfill_id).items()
+    }
+    # A run that wrote everything and is red because of failed tasks is a success for Dagster, but not for its seller.
+    outcome.status = "COMPLETED_FAILED" if outcome.failed else state.status
+
+
+def _work_here(ground: Runtime, instance: "dg.DagsterInstance", outcome: Outcome, *, quiet: bool) -> None:
+    """The same without a daemon: seller after seller, in this process; one that fails does not stop the others."""
+    done = 0
+    with watched(f"{outcome.mode} of sellers", lambda: (done, len(outcome.sellers)), quiet=quiet):
+        for seller_id in outcome.sellers:
+            replay = outcome.mode is Mode.REPLAY
+            problem = _replay(instance, seller_id) if replay else _refetch(ground, instance, seller_id)
+            if problem is not None:
+                outcome.failed[seller_id] = problem
+            done += 1
+    outcome.succeeded = done - len(outcome.failed)
+    outcome.status = "COMPLETED_FAILED" if outcome.failed else "COMPLETED_SUCCESS"
+
+
+def _refetch(ground: Runtime, instance: "dg.DagsterInstance", seller_id: str) -> str | None:
+    try:
+        summary = run_crawl(ground, instance, SellerId(seller_id), full=True, quiet=True)
+    except Conflict as error:
+        return message_of(error)
+    execution = summary.stored.execution
+    if summary.is_good:
+        return None
+    return summary.problem or f"{execution.failed_tasks} tasks failed: `mustit execution show {execution.id}`"
+
+
+def _replay(instance: "dg.DagsterInstance", seller_id: str) -> str | None:
+    import dagster as dg
+
+    from mustit_pipeline.definitions import defs
+
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    result = defs.resolve_job_def("crawl_seller").execute_in_process(
+        instance=instance,
+        partition_key=seller_id,
+        asset_selection=[dg.AssetKey("product_change_sets")],
+        raise_on_error=False,
+        run_config={
+            **_config(Mode.REPLAY, "product_change_sets"),
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+        },
+    )
+    return None if result.success else failure_reason(result)
+
+
+def _config(mode: Mode, *steps: str) -> dict[str, Any]:
+    return {"ops": {step: {"config": {"mode": mode.name}} for step in steps}}
+
+
+def _tell(outcome: Outcome, port: int) -> None:
+    many = f"{outcome.mode} of {len(outcome.sellers)} sellers"
+    if outcome.backfill_id is not None:
+        out.print(f"{many}: http://{HOST}:{port}/runs/b/{outcome.backfill_id}", markup=False, highlight=False)
+    if outcome.status == "REQUESTED":
+        out.print("Dagster works on it; `--watch` would wait for its end.", highlight=False)
+        return
+    out.print(f"{many}: {outcome.succeeded} succeeded, {len(outcome.failed)} failed", highlight=False)
+    if outcome.failed:
+        print_table("Failed", ["seller", "why"], sorted(outcome.failed.items()))
+    elif outcome.backfill_id is not None and outcome.mode is Mode.REFETCH:
+        out.print("A crawl that is longer than its slice goes on by itself: `mustit execution list`.", highlight=False)

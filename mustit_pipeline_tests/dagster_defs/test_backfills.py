@@ -1,0 +1,238 @@
+"""What a backfill's runs do, one per seller, with the config that its dialog was given."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.definitions import defs
+from mustit_pipeline.defs.sensors import due_crawls
+from mustit_pipeline.defs.slices import Mode
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import executions
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
+from mustit_pipeline_tests.integration.crawls import register
+
+Status = dg.DagsterRunStatus
+SELLER = "한글 & a/b 50%"
+PRODUCTS = 4
+CRAWLED = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
+
+
+@pytest.fixture
+def ready(
+    database: Database,
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    """A registered seller with products."""
+    set_environment(base_url=marketplace.url)
+    market.add_seller(SELLER, PRODUCTS)
+    register(database, SELLER)
+    instance.add_dynamic_partitions("sellers", [SELLER])
+
+
+def run(
+    instance: dg.DagsterInstance, mode: Mode | None = None, *steps: str, seller: str = SELLER, **options: Any
+) -> dg.ExecuteInProcessResult:
+    """One run of a backfill, with the mode that was said for some of its steps."""
+    config = {} if mode is None else {"ops": {step: {"config": {"mode": mode.name}} for step in steps}}
+    return defs.resolve_job_def("crawl_seller").execute_in_process(
+        instance=instance, partition_key=seller, raise_on_error=False, run_config=config, **options
+    )
+
+
+def written(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    found = [event.materialization for event in result.get_asset_materialization_events()]
+    return {
+        one.asset_key.to_user_string(): {name: value.value for name, value in one.metadata.items()} for one in found
+    }
+
+
+def reason(result: dg.ExecuteInProcessResult) -> str:
+    [event] = [event for event in result.all_events if event.is_step_failure]
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+    assert event.step_failure_data.user_failure_data is not None
+    return str(event.step_failure_data.user_failure_data.description)
+
+
+def latest(database: Database, seller: str = SELLER) -> StoredExecution | None:
+    with database.reading() as connection:
+        return executions.find_latest(connection, SellerId(seller))
+
+
+def read_differently(database: Database) -> None:
+    """A rule of reading that has changed, told by stored bodies that say something else than they did."""
+    with database.transaction() as connection:
+        statement = 'UPDATE product_raw_data SET body = replace(body, \'"brandNameKr"\', \'"brandNameKr":"새","w"\')'
+        assert connection.execute(text(statement)).rowcount
+
+
+@pytest.mark.usefixtures("ready")
+@pytest.mark.parametrize("said_for", ["minishop_listings", "products", "product_change_sets"])
+def test_a_replay_that_was_said_for_one_asset_sends_no_request_for_any(
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl, said_for: str
+) -> None:
+    assert run(instance).success
+    before = latest(database)
+    read_differently(database)
+    market.reset_audit()
+
+    result = run(instance, Mode.REPLAY, said_for)
+
+    assert result.success
+    assert market.requested_urls() == {}
+    shown = written(result)
+    assert list(shown) == CRAWLED
+    assert {(one["replayed"], one.get("requests", 0)) for one in shown.values()} == {(True, 0)}
+    assert shown["product_change_sets"]["changed_product_info"] == PRODUCTS
+    after = latest(database)
+    assert before is not None
+    assert after is not None
+    assert (after.execution.id, after.requests) == (before.execution.id, before.requests)
+
+
+@pytest.mark.usefixtures("ready")
+def test_a_refetch_asks_for_every_product_and_says_so_with_its_execution(
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    assert run(instance).success
+    market.reset_audit()
+
+    result = run(instance, Mode.REFETCH, "minishop_listings", "products")
+
+    assert result.success
+    assert {one["replayed"] for one in written(result).values()} == {False}
+    stored = latest(database)
+    assert stored is not None
+    assert (stored.full_refetch, stored.execution.total_tasks) == (True, 1 + 2 * PRODUCTS)
+    assert sum(market.requested_urls().values()) >= 2 + 2 * PRODUCTS
+
+
+@pytest.mark.usefixtures("ready")
+def test_a_seller_that_is_being_crawled_joins_that_crawl(database: Database, instance: dg.DagsterInstance) -> None:
+    opened = open_or_join(database, SellerId(SELLER), triggered_by="schedule", now=utc_now()).stored
+
+    assert run(instance, Mode.REFETCH, "minishop_listings", "products").success
+
+    stored = latest(database)
+    assert stored is not None
+    assert (stored.execution.id, stored.execution.status) == (opened.execution.id, ExecutionStatus.COMPLETED)
+    assert stored.full_refetch is False
+
+
+@pytest.mark.usefixtures("ready")
+def test_a_slice_that_ends_before_its_crawl_is_continued_by_the_sensor(
+    database: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, tick: Tick
+) -> None:
+    set_environment(crawl_slice_seconds=0.001)
+    assert run(instance, Mode.REFETCH, "minishop_listings", "products", tags={"dagster/backfill": "abc"}).success
+    stored = latest(database)
+    assert stored is not None
+    assert stored.execution.is_open
+
+    [request] = tick(due_crawls).run_requests
+
+    assert request.tags["mustit/execution"] == str(stored.execution.id)
+
+
+@pytest.mark.usefixtures("ready")
+def test_an_inactive_seller_is_refused_to_refetch_but_what_it_left_can_be_replayed(
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    assert run(instance).success
+    registry.deactivate(database, SellerId(SELLER), utc_now())
+    market.reset_audit()
+
+    assert "INACTIVE" in reason(run(instance, Mode.REFETCH, "minishop_listings", "products"))
+    assert run(instance, Mode.REPLAY, "product_change_sets").success
+    assert market.requested_urls() == {}
+
+
+@pytest.mark.usefixtures("ready")
+def test_a_paused_crawl_is_refused_with_the_way_to_resume_it(database: Database, instance: dg.DagsterInstance) -> None:
+    opened = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING'"))
+    crawls.pause(database, opened.execution.id)
+
+    assert f"mustit execution resume {opened.execution.id}" in reason(run(instance, Mode.REFETCH, "minishop_listings"))
+
+
+@pytest.mark.usefixtures("ready")
+def test_a_seller_without_a_crawl_has_nothing_to_replay(
+    instance: dg.DagsterInstance, market: MarketplaceControl
+) -> None:
+    assert "never been crawled" in reason(run(instance, Mode.REPLAY, "products"))
+    assert market.requested_urls() == {}
+
+
+@pytest.mark.usefixtures("ready")
+def test_bodies_that_cannot_be_read_turn_a_replay_red_after_the_others_are_written(
+    database: Database, instance: dg.DagsterInstance
+) -> None:
+    assert run(instance).success
+    read_differently(database)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE product_raw_data SET body = 'null' WHERE source = 'PRODUCT_OPTION'"))
+
+    result = run(instance, Mode.REPLAY, "product_change_sets")
+
+    assert f"{PRODUCTS} stored bodies" in reason(result)
+    assert written(result)["product_change_sets"]["failed_bodies"] == PRODUCTS
+    assert written(result)["product_change_sets"]["changed_product_info"] == PRODUCTS
+
+
+def add_backfill_run(instance: dg.DagsterInstance, seller: str, status: Status) -> None:
+    tags = {"dagster/partition": seller, "dagster/backfill": "abcdefgh"}
+    instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=status, tags=tags))
+
+
+def test_a_backfill_of_a_thousand_sellers_holds_up_nobody_who_is_due(
+    database: Database, instance: dg.DagsterInstance, tick: Tick
+) -> None:
+    for number in range(1000):
+        add_backfill_run(instance, f"waiting {number}", Status.NOT_STARTED)
+    register(database, "dmont", "waiting 0")
+
+    requests = tick(due_crawls).run_requests
+
+    assert sorted(map(str, keys(requests))) == ["dmont", "waiting 0"]
+    assert {request.tags["dagster/priority"] for request in requests} == {"5"}
+
+
+def test_a_seller_that_a_backfill_works_on_is_left_to_it_and_takes_no_slot_of_the_sensor(
+    database: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, tick: Tick
+) -> None:
+    set_environment(crawls_at_once=1)
+    for number in range(3):
+        add_backfill_run(instance, f"busy {number}", Status.STARTING)
+    register(database, "dmont", "busy 0")
+
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+
+def test_what_others_wait_for_goes_before_crawls_and_those_before_backfills() -> None:
+    repository = defs.get_repository_def()
+    priorities = {job.name: int(job.tags.get("dagster/priority", "0")) for job in repository.get_all_jobs()}
+
+    assert priorities["relay_product_outbox"] == priorities["recover_stuck_work"] == 10
+    assert priorities["crawl_seller"] == 0
+
+
+def test_the_run_queue_has_room_for_due_crawls_backfills_and_one_more() -> None:
+    defaults = Settings.model_fields
+    assert defaults["runs_at_once"].default > defaults["crawls_at_once"].default + 3

@@ -1,0 +1,274 @@
+"""Permanent failures are repeated by nobody, transient ones are: Dagster's three ways of repeating, for real."""
+
+from collections.abc import Generator
+from uuid import uuid4
+
+import dagster as dg
+import pytest
+from psycopg import sql
+from sqlalchemy import make_url, text
+
+from mustit_pipeline.cli.runtime import dagster_environment
+from mustit_pipeline.crawling.executions import find
+from mustit_pipeline.definitions import defs
+from mustit_pipeline.defs.failures import (
+    FAILED_FOR_GOOD_TAG,
+    RETRY_TRANSIENT,
+    PermanentFailure,
+    TransientFailure,
+    failure_of,
+    readable_failures,
+)
+from mustit_pipeline.defs.jobs import relay_waiting_events
+from mustit_pipeline.defs.sensors import due_crawls
+from mustit_pipeline.defs.slices import EXECUTION_TAG
+from mustit_pipeline.domain.errors import Conflict, DomainError, InvariantViolated, NotFound
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.failures import MalformedBody, NotFoundAnswer
+from mustit_pipeline.settings import SettingsError
+from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database, DatabaseUnreachable
+from mustit_pipeline.store.schema import SchemaMismatch
+from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+BROKEN_RULE = InvariantViolated("INVARIANT_TEST", korean="규칙 위반", english="a rule is broken")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BROKEN_RULE, PermanentFailure),
+        (Conflict("CONFLICT_TEST", korean="충돌", english="conflict"), PermanentFailure),
+        (NotFound("NOT_FOUND_TEST", korean="없음", english="nothing there"), PermanentFailure),
+        (NotFoundAnswer("/x", 404), PermanentFailure),
+        (MalformedBody("detail", "no JSON"), PermanentFailure),
+        (SettingsError("MUSTIT_X: wrong"), PermanentFailure),
+        (SchemaMismatch("the database has no schema yet"), PermanentFailure),
+        (DatabaseUnreachable("nobody listens"), TransientFailure),
+    ],
+)
+def test_every_error_that_people_can_act_on_is_permanent_or_transient(error: Exception, kind: type[dg.Failure]) -> None:
+    """Tries of calls to the outside are counted where they are made: what comes up here has had all of them."""
+    failure = failure_of(error)
+
+    assert type(failure) is kind
+    assert failure is not None
+    assert failure.allow_retries is (kind is TransientFailure)
+    assert str(failure.description) in str(error)
+
+
+def test_a_defect_of_ours_stays_what_it_is() -> None:
+    assert failure_of(ZeroDivisionError()) is None
+
+
+@pytest.fixture
+def waiting_event(
+    database: Database,
+    make_settings: MakeSettings,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+    product_server: RunningSimulator,
+) -> None:
+    """A product event that a relay could send."""
+    market.add_seller("dmont", 1)
+    register(database, "dmont")
+    crawl(database, make_settings(base_url=marketplace.url), "dmont")
+    set_environment(base_url=marketplace.url, product_server_url=product_server.url)
+
+
+@pytest.mark.usefixtures("waiting_event")
+def test_a_step_whose_database_connection_dies_is_repeated_and_then_succeeds(
+    database: Database, instance: dg.DagsterInstance, receiver: ProductServerControl
+) -> None:
+    with database.transaction() as connection:
+        connection.execute(text("CREATE SEQUENCE deaths"))
+        connection.execute(
+            text("""
+                CREATE FUNCTION die_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF nextval('deaths') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+                    RETURN NEW;
+                END $$
+            """)
+        )
+        connection.execute(
+            text("CREATE TRIGGER die BEFORE UPDATE ON product_outbox FOR EACH ROW EXECUTE FUNCTION die_once()")
+        )
+
+    result = defs.resolve_job_def("relay_product_outbox").execute_in_process(instance=instance, raise_on_error=False)
+
+    assert result.success
+    [again] = [event for event in result.all_events if event.is_step_up_for_retry]
+    assert again.step_key == "relay_waiting_events"
+    assert len(receiver.products("dmont")) == 1
+
+
+def test_a_step_that_failed_for_good_is_not_repeated_whatever_its_policy(
+    instance: dg.DagsterInstance, set_environment: SetEnvironment
+) -> None:
+    assert relay_waiting_events.retry_policy is RETRY_TRANSIENT
+
+    result = defs.resolve_job_def("relay_product_outbox").execute_in_process(instance=instance, raise_on_error=False)
+
+    [failed] = [event for event in result.all_events if event.is_step_failure]
+    assert failed.step_key == "relay_waiting_events"
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+
+
+@pytest.fixture
+def configured(
+    make_settings: MakeSettings, test_servers: TestServers, monkeypatch: pytest.MonkeyPatch
+) -> Generator[dg.DagsterInstance]:
+    """An instance as dagster.yaml makes it, with a database of its own."""
+    name = f"dagster_{uuid4().hex}"
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    for variable, value in dagster_environment(make_settings(dagster_database_url=url)).items():
+        monkeypatch.setenv(variable, value)
+    with dg.DagsterInstance.get() as made:
+        yield made
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+class Doomed(dg.Config):
+    """How a step ends."""
+
+    transient: bool
+
+
+@dg.op
+def fail(config: Doomed) -> None:
+    with readable_failures():
+        raise DatabaseUnreachable("nobody listens") if config.transient else BROKEN_RULE
+
+
+@dg.job(tags={"dagster/max_retries": "3"})
+def failing() -> None:
+    fail()
+
+
+def test_no_run_is_repeated_because_a_step_failed_even_where_its_tags_ask_for_it(
+    configured: dg.DagsterInstance,
+) -> None:
+    for transient in (False, True):
+        result = failing.execute_in_process(
+            instance=configured,
+            raise_on_error=False,
+            run_config={"ops": {"fail": {"config": {"transient": transient}}}},
+        )
+        run = configured.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.tags["dagster/will_retry"] == "false"
+
+
+def test_a_run_whose_process_died_is_repeated_where_its_tags_ask_for_it(configured: dg.DagsterInstance) -> None:
+    tags = {"dagster/max_retries": "1"}
+    run = configured.add_run(dg.DagsterRun(job_name="failing", status=dg.DagsterRunStatus.STARTED, tags=tags))
+
+    configured.report_run_failed(run, "The run's process is gone")
+
+    ended = configured.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.tags["dagster/will_retry"] == "true"
+
+
+def test_monitoring_resumes_nothing(configured: dg.DagsterInstance) -> None:
+    """A run that was resumed in the middle would have a second worker beside the sensor's next slice."""
+    assert configured.run_monitoring_enabled
+    assert configured.run_monitoring_max_resume_run_attempts == 0
+    assert configured.run_retries_max_retries == 0
+
+
+@pytest.fixture
+def sliced(database: Database, instance: dg.DagsterInstance, tick: Tick) -> dg.DagsterRun:
+    """The run of a due seller's first slice; its crawl was opened a while ago."""
+    register(database, "dmont")
+    [request] = tick(due_crawls).run_requests
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET updated_at = now() - interval '1 hour'"))
+    tags = {"dagster/partition": "dmont", EXECUTION_TAG: request.tags[EXECUTION_TAG]}
+    return instance.add_run(dg.DagsterRun(job_name="crawl_seller", status=dg.DagsterRunStatus.STARTED, tags=tags))
+
+
+def test_the_sensor_asks_for_no_further_slice_after_one_that_failed_for_good(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, sliced: dg.DagsterRun
+) -> None:
+    instance.add_run_tags(sliced.run_id, {FAILED_FOR_GOOD_TAG: BROKEN_RULE.code})
+    instance.report_run_failed(sliced)
+    register(database, "other")
+
+    outcome = tick(due_crawls)
+
+    assert keys(outcome.run_requests) == ["other"]
+    given_up = find(database, ExecutionId(sliced.tags[EXECUTION_TAG])).execution
+    assert given_up.status is ExecutionStatus.FAILED
+    assert BROKEN_RULE.code in (given_up.error_text or "")
+    assert sliced.run_id in (given_up.error_text or "")
+
+
+def test_the_sensor_asks_for_another_slice_after_one_that_failed_for_a_while(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, sliced: dg.DagsterRun
+) -> None:
+    instance.report_run_failed(sliced)
+
+    [request] = tick(due_crawls).run_requests
+
+    assert request.tags[EXECUTION_TAG] == sliced.tags[EXECUTION_TAG]
+
+
+@pytest.mark.parametrize(
+    ("error", "tag"),
+    [
+        (BROKEN_RULE, "INVARIANT_TEST"),
+        (Conflict("CONFLICT_TEST", korean="충돌", english="conflict"), None),
+        (DatabaseUnreachable("nobody listens"), None),
+    ],
+)
+def test_a_crawls_run_is_marked_where_the_next_one_would_end_the_same_way(
+    instance: dg.DagsterInstance, error: DomainError | DatabaseUnreachable, tag: str | None
+) -> None:
+    @dg.asset
+    def doomed(context: dg.AssetExecutionContext) -> None:
+        with readable_failures(context):
+            raise error
+
+    result = dg.materialize([doomed], instance=instance, raise_on_error=False)
+
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags.get(FAILED_FOR_GOOD_TAG) == tag
+
+
+def test_a_seller_that_cannot_be_crawled_hurts_no_other(
+    database: Database,
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+    tick: Tick,
+) -> None:
+    set_environment(base_url=marketplace.url)
+    for seller in ("bad", "good"):
+        market.add_seller(seller, 2)
+    register(database, "bad", "good")
+    market.fault("status", "listing", sellerId="bad", status=400)
+
+    results = {
+        str(request.partition_key): defs.resolve_job_def("crawl_seller").execute_in_process(
+            instance=instance, partition_key=request.partition_key, tags=request.tags, raise_on_error=False
+        )
+        for request in tick(due_crawls).run_requests
+    }
+
+    assert {seller: result.success for seller, result in results.items()} == {"bad": False, "good": True}
+    assert "no seller is due" in tick(due_crawls).skip_message
+    with database.reading() as connection:
+        versions = connection.execute(text("SELECT seller_id, count(*) FROM product_change_sets GROUP BY 1")).all()
+    assert [tuple(row) for row in versions] == [("good", 2)]

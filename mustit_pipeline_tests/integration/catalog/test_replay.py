@@ -1,0 +1,107 @@
+"""Stored bodies read anew: what the rules make of them now, and nothing that a newer body has overtaken."""
+
+from mustit_pipeline.catalog.processing import ProcessingReport
+from mustit_pipeline.catalog.replay import replay_stored
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+
+
+def replay(shelf: Shelf) -> ProcessingReport:
+    return replay_stored(shelf.database, SellerId(shelf.seller_id), now=utc_now)
+
+
+def as_if_read_differently(shelf: Shelf, old: str, new: str) -> None:
+    """A rule of reading that has changed, told by bodies that say something else than they did."""
+    assert shelf.change("UPDATE product_raw_data SET body = replace(body, :old, :new)", old=old, new=new)
+
+
+def test_under_unchanged_rules_a_replay_reads_everything_and_changes_nothing(database: Database) -> None:
+    shelf = Shelf(database)
+    shelf.crawl(1, 2)
+
+    report = replay(shelf)
+
+    assert (report.bodies, report.failed_bodies, report.versions.total()) == (5, 0, 0)
+    assert shelf.versions(1) == [(1, "CREATED")]
+    assert {row["status"] for row in shelf.rows("SELECT status FROM product_raw_data")} == {"PROCESSED"}
+
+
+def test_a_rule_that_reads_a_stored_body_differently_makes_one_version_of_each_product(database: Database) -> None:
+    shelf = Shelf(database)
+    shelf.crawl(1, 2, originCountry="케냐")
+    as_if_read_differently(shelf, '"brandNameKr"', '"brandNameKr":"새 이름","was"')
+
+    report = replay(shelf)
+
+    assert report.versions.total() == 2
+    assert dict(report.changes) == {"PRODUCT_INFO": 2}
+    assert [row["version"] for row in shelf.outbox(1)] == [1, 2]
+    assert replay(shelf).versions.total() == 0
+    assert_whole(database)
+
+
+def test_an_older_body_never_undoes_what_a_newer_one_said(database: Database) -> None:
+    shelf = Shelf(database)
+    shelf.crawl(1, sellingPrice=500_000)
+    shelf.crawl(1, sellingPrice=400_000)
+
+    report = replay(shelf)
+
+    assert report.bodies == 3
+    assert report.versions.total() == 0
+
+
+def test_a_body_that_failed_after_the_newest_good_one_gets_its_try_too(database: Database) -> None:
+    shelf = Shelf(database)
+    shelf.crawl(1)
+    shelf.open()
+    shelf.put(TaskType.PRODUCT_DETAIL, 1, b"<html>")
+    shelf.swept()
+    shelf.process()
+    shelf.end()
+
+    report = replay(shelf)
+
+    assert (report.bodies, report.failed_bodies) == (4, 1)
+    assert shelf.versions(1) == [(1, "CREATED")]
+
+
+def test_of_listings_only_the_pages_of_the_last_sweep_are_read(database: Database) -> None:
+    shelf = Shelf(database)
+    shelf.crawl(1, 2)
+    shelf.open()
+    shelf.listing(1, name="새 이름")
+    shelf.swept()
+    shelf.process()
+    shelf.end()
+
+    report = replay(shelf)
+
+    assert (report.bodies, report.versions.total()) == (5, 0)
+
+
+def test_a_deleted_product_stays_deleted_whatever_its_bodies_say(database: Database) -> None:
+    shelf = Shelf(database)
+    shelf.crawl(1, 2)
+    shelf.open()
+    assert shelf.delete(2) == 1
+    shelf.end()
+    as_if_read_differently(shelf, '"brandNameKr"', '"brandNameKr":"새 이름","was"')
+
+    replay(shelf)
+
+    assert shelf.versions(2) == [(1, "CREATED"), (2, "DELETED")]
+    assert shelf.versions(1) == [(1, "CREATED"), (2, "UPDATED")]
+
+
+def test_another_sellers_bodies_are_left_alone(database: Database) -> None:
+    shelf, other = Shelf(database), Shelf(database, "other")
+    shelf.crawl(1)
+    other.crawl(1)
+    as_if_read_differently(shelf, '"brandNameKr"', '"brandNameKr":"새 이름","was"')
+
+    replay(shelf)
+
+    assert other.versions(1) == [(1, "CREATED")]
