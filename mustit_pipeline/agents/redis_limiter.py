@@ -34,29 +34,29 @@ def _micros(seconds: float) -> int:
 
 
 class _OneCall(Generic[K, A, R]):
-    """What many tasks ask in one turn of the loop goes out as one call: a script costs little, a round trip much."""
+    """What many tasks ask while a call is under way goes out as the next one: a script costs little, a call much."""
 
     def __init__(self, send: Callable[[K, list[A]], Awaitable[Sequence[R]]]) -> None:
         self._send = send
         self._asked: dict[K, list[tuple[A, asyncio.Future[R]]]] = {}
-        self._going: set[asyncio.Task[None]] = set()
+        self._going: dict[K, asyncio.Task[None]] = {}
 
     def ask(self, key: K, argument: A) -> asyncio.Future[R]:
         """The answer to one of them; those with the same key travel together."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        together = self._asked.setdefault(key, [])
-        together.append((argument, answer))
-        if len(together) == 1:
-            task = asyncio.create_task(self._go(key))
-            self._going.add(task)
-            task.add_done_callback(self._going.discard)
+        self._asked.setdefault(key, []).append((argument, answer))
+        if key not in self._going:
+            self._going[key] = asyncio.create_task(self._go(key))
         return answer
 
     async def _go(self, key: K) -> None:
-        together = self._asked.pop(key)
-        # A script with very many arguments would hold everybody up.
-        for start in range(0, len(together), MOST_A_CALL):
-            await self._carry(key, together[start : start + MOST_A_CALL])
+        try:
+            while together := self._asked.pop(key, None):
+                # A script with very many arguments would hold everybody up.
+                for start in range(0, len(together), MOST_A_CALL):
+                    await self._carry(key, together[start : start + MOST_A_CALL])
+        finally:
+            del self._going[key]
 
     async def _carry(self, key: K, together: list[tuple[A, asyncio.Future[R]]]) -> None:
         try:

@@ -1,6 +1,7 @@
 """From what the sources say to a product's merged state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import orjson
 from sqlalchemy import Connection
@@ -11,18 +12,59 @@ from mustit_pipeline.catalog.reading import Statement
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.store import products
-from mustit_pipeline.store.products import AbsorbedProduct, Contents
+from mustit_pipeline.store.products import AbsorbedProduct, Contents, KnownProduct
 
 
-def absorb(connection: Connection, seller_id: str, known: dict[int, Product], statements: Sequence[Statement]) -> None:
-    """Store what differs from what was known; what is known is read only for products of which something does."""
-    differing = {said.item_no for said in statements if known[said.item_no].changed(said.source, said.content_hash)}
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A product with new statements merged into it, as long as its row is in the state in which it was read."""
+
+    row_state: int
+    result: AbsorbedProduct | None
+
+
+def prepare(connection: Connection, seller_id: str, statements: Sequence[Statement]) -> dict[int, Prepared]:
+    """Merge ahead of the transaction that stores it, which looks again."""
+    known = products.find_known(connection, seller_id, [said.item_no for said in statements])
+    listed = [said for said in statements if said.item_no in known]
+    return {
+        item_no: Prepared(known[item_no].row_state, result)
+        for item_no, result in _merged(connection, seller_id, known, listed).items()
+    }
+
+
+def absorb(
+    connection: Connection,
+    seller_id: str,
+    known: Mapping[int, KnownProduct],
+    statements: Sequence[Statement],
+    prepared: Mapping[int, Prepared],
+) -> None:
+    """Store what differs from what was known; what was prepared from another state of a product is merged anew."""
+    absorbed: dict[int, AbsorbedProduct | None] = {
+        item_no: entry.result
+        for item_no, entry in prepared.items()
+        if item_no in known and known[item_no].row_state == entry.row_state
+    }
+    rest = [said for said in statements if said.item_no not in absorbed]
+    absorbed |= _merged(connection, seller_id, known, rest)
+    products.absorb(connection, [result for result in absorbed.values() if result is not None])
+
+
+def _merged(
+    connection: Connection, seller_id: str, known: Mapping[int, KnownProduct], statements: Sequence[Statement]
+) -> dict[int, AbsorbedProduct | None]:
+    """Each product with its statements; None where they say nothing new. What was known is read only where they do."""
+    differing = {
+        said.item_no for said in statements if known[said.item_no].product.changed(said.source, said.content_hash)
+    }
     contents = products.contents(connection, seller_id, list(differing)) if differing else {}
-    absorbed = {item_no: _Absorption(seller_id, known[item_no], contents[item_no]) for item_no in differing}
+    merging = {item_no: _Absorption(seller_id, known[item_no].product, contents[item_no]) for item_no in differing}
     for said in statements:
-        if said.item_no in differing:
-            absorbed[said.item_no].take(said)
-    products.absorb(connection, [entry.result() for entry in absorbed.values() if entry.changed])
+        if said.item_no in merging:
+            merging[said.item_no].take(said)
+    same = dict.fromkeys(said.item_no for said in statements)
+    return same | {item_no: entry.result() if entry.changed else None for item_no, entry in merging.items()}
 
 
 class _Absorption:
@@ -37,6 +79,7 @@ class _Absorption:
             TaskType.PRODUCT_DETAIL: known.detail,
             TaskType.PRODUCT_OPTION: known.options,
         }
+        self._rows: dict[TaskType, int] = {}
         self.changed = False
 
     def take(self, said: Statement) -> None:
@@ -50,12 +93,19 @@ class _Absorption:
         if self._product.saw(said.source, content_hash):
             self._texts[said.source] = encoded.decode()
             self.changed = True
+            self._rows.pop(said.source, None)
+            if said.stored:
+                self._rows[said.source] = said.raw_id
 
     def result(self) -> AbsorbedProduct:
         """The product with its merged state."""
         known = self._known
         listing, detail, options = self._texts.values()
-        new = _differing(listing, known.listing), _differing(detail, known.detail), _differing(options, known.options)
+        new = (
+            _differing(listing, known.listing),
+            self._rows.get(TaskType.PRODUCT_DETAIL) or _differing(detail, known.detail),
+            self._rows.get(TaskType.PRODUCT_OPTION) or _differing(options, known.options),
+        )
         if detail is None and options is None:
             # A listing entry alone is nothing to publish, and whatever comes next is merged with it then.
             return AbsorbedProduct(self._product, *new, None, None)

@@ -121,13 +121,17 @@ class Content:
     hash: str
 
 
-def content_of(said: ProductDetail | Iterable[ProductOption]) -> Content:
-    """The content of a detail or of options; of a detail that lacks a module, what was known before is a part."""
+def content_of(said: ProductDetail | Iterable[ProductOption], known_hash: str | None = None) -> Content:
+    """The content of a detail or of options; of a detail that lacks a module, what was known before is a part.
+
+    What has the known hash is known: its text would be carried to the catalog for nothing.
+    """
     if isinstance(said, ProductDetail):
         encoded, whole = canonical_json(detail_document(said, None)), said.is_whole
     else:
         encoded, whole = canonical_json(options_document(said)), True
-    return Content(encoded.decode() if whole else None, content_hash(encoded))
+    found = content_hash(encoded)
+    return Content(encoded.decode() if whole and found != known_hash else None, found)
 
 
 def _category(category: Category | None) -> dict[str, str] | None:

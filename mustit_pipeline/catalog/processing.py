@@ -9,7 +9,7 @@ from datetime import datetime
 import orjson
 from sqlalchemy import Connection
 
-from mustit_pipeline.catalog.absorbing import absorb
+from mustit_pipeline.catalog.absorbing import Prepared, absorb, prepare
 from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.catalog.guard import judge_changes
 from mustit_pipeline.catalog.reading import Reading, read
@@ -73,15 +73,15 @@ def process(
         raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
         # Most bodies of most crawls say nothing new: those are not even read.
         report.bodies += raw.settle_unchanged(connection, seller_id.value)
-    # The next bodies are read while PostgreSQL is busy with the last ones.
+    # The next bodies are read and merged while PostgreSQL is busy with the last ones.
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(_read_next, database, seller_id, batch, [])
         while True:
-            reading = coming.result()
+            reading, prepared = coming.result()
             coming = reader.submit(_read_next, database, seller_id, batch, reading.raw_ids)
             with database.transaction() as connection:
                 raw.take_turns(connection, seller_id.value)
-                _absorb_batch(connection, seller_id, reading, report)
+                _absorb_batch(connection, seller_id, reading, prepared, report)
                 # Changes are judged together, so that the first of them do not slip out before the last are known.
                 if not judged and rules is not None and not reading.raw_ids:
                     report.held, judged = judge_changes(connection, seller_id, rules, now()), True
@@ -93,26 +93,38 @@ def process(
                 return report
 
 
-def _read_next(database: Database, seller_id: SellerId, batch: BatchSize, beside: Sequence[int]) -> Reading:
-    """The bodies that come after those that are being absorbed."""
+def _read_next(
+    database: Database, seller_id: SellerId, batch: BatchSize, beside: Sequence[int]
+) -> tuple[Reading, dict[int, Prepared]]:
+    """The bodies that come after those that are being absorbed, and what they make of their products."""
     with database.reading() as connection:
         rows = raw.pending(connection, seller_id.value, pages=batch.pages, products=batch.bodies, beside=beside)
-    return read(rows, seller_id)
+    reading = read(rows, seller_id)
+    with database.reading() as connection:
+        return reading, prepare(connection, seller_id.value, reading.statements)
 
 
-def _absorb_batch(connection: Connection, seller_id: SellerId, reading: Reading, report: ProcessingReport) -> None:
+def _absorb_batch(
+    connection: Connection,
+    seller_id: SellerId,
+    reading: Reading,
+    prepared: dict[int, Prepared],
+    report: ProcessingReport,
+) -> None:
     # They were read outside of this transaction: somebody may have processed them, or stored a listing, meanwhile.
     ours = raw.still_next(connection, seller_id.value, reading.raw_ids)
     if not ours:
         return
     statements = [said for said in reading.statements if said.raw_id in ours]
     failures = [failure for failure in reading.failures if failure.raw_id in ours]
-    known = products.lock(connection, seller_id.value, [said.item_no for said in statements])
+    if len(ours) < len(reading.raw_ids):
+        prepared = {}
+    known = products.lock_known(connection, seller_id.value, [said.item_no for said in statements])
     for said in statements:
         if said.item_no not in known and said.source is not TaskType.MINISHOP:
             reason = f"no listing has shown item {said.item_no} yet; it is tried again"
             failures.append(RawFailure(said.raw_id, UNLISTED, reason))
-    absorb(connection, seller_id.value, known, [said for said in statements if said.item_no in known])
+    absorb(connection, seller_id.value, known, [said for said in statements if said.item_no in known], prepared)
     failed = {failure.raw_id for failure in failures}
     raw.mark_processed(connection, [raw_id for raw_id in ours if raw_id not in failed])
     raw.mark_failed(connection, failures)
@@ -149,8 +161,8 @@ def _next_version(entry: Unpublished) -> NewVersion:
     product.publish()
     changes = (
         diff(orjson.loads(entry.published_data), orjson.loads(entry.data))
-        if life_cycle is LifeCycle.UPDATED and entry.published_data is not None
+        if life_cycle is LifeCycle.UPDATED and entry.data is not None and entry.published_data is not None
         else []
     )
     types = sorted({change.type.value for change in changes})
-    return NewVersion(product, life_cycle, types, [change.as_json() for change in changes], entry.data, entry.data_hash)
+    return NewVersion(product, life_cycle, types, [change.as_json() for change in changes], None, entry.data_hash)

@@ -30,6 +30,8 @@ class Statement:
     content_hash: str
     # A detail that lacks a module says only a part: the rest is what was known before.
     partial: ProductDetail | None = None
+    # The body's row holds it as its content.
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class _OtherSeller(Exception):
 def _statements(row: RawRow, seller_id: SellerId) -> Iterator[Statement]:
     if row.item_no is not None and row.content is not None and row.content_hash is not None:
         # Read when it came, and nothing was wrong with it.
-        yield Statement(row.raw_id, row.item_no, row.source, row.content.encode(), row.content_hash)
+        yield Statement(row.raw_id, row.item_no, row.source, row.content.encode(), row.content_hash, stored=True)
         return
     body = row.body.encode()
     if row.source is TaskType.MINISHOP:

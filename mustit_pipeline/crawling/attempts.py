@@ -65,7 +65,7 @@ class Attempts:
         body = fetched.body.decode()
         if task.task_type is TaskType.MINISHOP:
             return TaskResult(leased, calls, body=body, page=value)
-        return TaskResult(leased, calls, body=body, content=canonical.content_of(value))
+        return TaskResult(leased, calls, body=body, content=canonical.content_of(value, leased.known_hash))
 
     def _failed(
         self, leased: LeasedTask, calls: RequestCounter, code: str, reason: str, *, permanent: bool = False

@@ -17,7 +17,10 @@ LARGEST_ITEM_NO = 2**63 - 1
 
 def has_control_characters(text: str) -> bool:
     """Whether a text holds characters that break a header, a log line or UTF-8 (lone surrogates)."""
-    return any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in text)
+    # Nothing that is printable is one of them, and almost every text is.
+    return not text.isprintable() and any(
+        unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in text
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -25,7 +25,17 @@ class LeasedTask:
     page_no: int | None
     probe: bool
     lease_no: int
+    # What the catalog's newest content from this call hashes to: the same again has nothing to tell.
+    known_hash: str | None = None
 
+
+_KNOWN_HASH = """(
+    SELECT CASE t.task_type WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash
+                            WHEN 'PRODUCT_OPTION' THEN p.option_data_hash END
+    FROM products p WHERE p.seller_id = t.seller_id AND p.item_no = t.item_no) AS known_hash"""
+# A held lease is the same as being IN_PROGRESS, by a constraint of the table. Asked for by status, or without the ids
+# themselves, the planner goes through all leases that have ended lately instead of looking these tasks up.
+_HELD = f"t.lease_owner IS NOT NULL AND t.task_id = ANY(CAST(:ids AS uuid[])) AND {IN_MONTHS}"
 
 _CLAIM = text(f"""
     WITH picked AS (
@@ -41,7 +51,7 @@ _CLAIM = text(f"""
     SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
     FROM picked p WHERE t.task_month = :task_month AND t.task_id = p.task_id
-    RETURNING t.*
+    RETURNING t.*, {_KNOWN_HASH}
 """)
 
 # Every running execution gives the same number, whichever seller's is the biggest; which ones give when there are more
@@ -67,7 +77,7 @@ _CLAIM_ANY = text(f"""
     SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
     FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
-    RETURNING t.*
+    RETURNING t.*, {_KNOWN_HASH}
 """)
 
 # Whoever lost its worker goes behind those who did not: of a crawl that is killed again and again, each kill meets
@@ -84,8 +94,7 @@ _SAVE = text(f"""
                 CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),
                 CAST(:errors AS text[]), CAST(:delays AS float8[]))
          AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
-    WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND t.status IN ({LEASED})
-      AND {IN_MONTHS}
+    WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND {_HELD}
     RETURNING t.task_id, t.execution_id, t.status
 """)
 
@@ -104,8 +113,7 @@ _HAND_BACK = text(f"""
     SET status = '{TASK.target("release").value}', published_at = now(), started_at = NULL, lease_owner = NULL,
         lease_expires_at = NULL
     FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
-    WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND t.status IN ({LEASED})
-      AND {IN_MONTHS}
+    WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND {_HELD}
 """)
 
 # A row that somebody else has locked is being stored, cancelled or released: waiting for it could only deadlock.
@@ -114,16 +122,16 @@ _HEARTBEAT = text(f"""
         SELECT t.task_month, t.task_id FROM crawler_tasks t
         JOIN unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
           ON t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no
-        WHERE t.status IN ({LEASED}) AND {IN_MONTHS}
+        WHERE {_HELD}
         FOR NO KEY UPDATE OF t SKIP LOCKED
     )
     UPDATE crawler_tasks t SET lease_expires_at = now() + make_interval(secs => :lease_seconds)
-    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id AND {IN_MONTHS}
+    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id AND {_HELD}
     RETURNING t.task_id
 """)
 
 _EXPIRED = text(f"""
-    SELECT t.* FROM crawler_tasks t
+    SELECT t.*, NULL AS known_hash FROM crawler_tasks t
     WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()
       AND (CAST(:execution_id AS uuid) IS NULL OR t.execution_id = :execution_id)
     ORDER BY t.lease_expires_at LIMIT :limit
@@ -160,7 +168,7 @@ def claim(
         "lease_seconds": lease_seconds,
     }
     rows = sorted(connection.execute(_CLAIM, values), key=_urgency)
-    return [_leased(row, max_retries, max_releases) for row in rows]
+    return _leases(rows, max_retries, max_releases)
 
 
 def claim_any(
@@ -169,8 +177,9 @@ def claim_any(
     """Lease tasks of any running execution, the same number of each: each one's most urgent, in turns."""
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
     given: dict[UUID, list[LeasedTask]] = {}
-    for row in sorted(connection.execute(_CLAIM_ANY, values), key=_urgency):
-        given.setdefault(row.execution_id, []).append(_leased(row, max_retries, max_releases))
+    rows = sorted(connection.execute(_CLAIM_ANY, values), key=_urgency)
+    for lease in _leases(rows, max_retries, max_releases):
+        given.setdefault(lease.home.execution_id, []).append(lease)
     return [lease for turn in zip_longest(*given.values()) for lease in turn if lease is not None]
 
 
@@ -227,12 +236,13 @@ def take_expired(
     if not connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).all():
         return []
     rows = connection.execute(_EXPIRED, {"limit": limit, "execution_id": execution_id})
-    return [_leased(row, max_retries, max_releases) for row in rows]
+    return _leases(rows, max_retries, max_releases)
 
 
 def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
     return {
         "months": [lease.home.task_month for lease in leases],
+        "all_months": sorted({lease.home.task_month for lease in leases}),
         "ids": [lease.task.id.value for lease in leases],
         "lease_nos": [lease.lease_no for lease in leases],
     }
@@ -259,22 +269,30 @@ def _urgency(row: Row[Any]) -> tuple[int, int, int]:
     return row.priority, row.item_no or 0, row.page_no or 0
 
 
-def _leased(row: Row[tuple[object, ...]], max_retries: int, max_releases: int) -> LeasedTask:
-    task = CrawlerTask(
-        id=TaskId(row.task_id),
-        execution_id=ExecutionId(row.execution_id),
-        seller_id=SellerId(row.seller_id),
-        task_type=TaskType(row.task_type),
-        request_url=row.request_url,
-        created_at=row.created_at,
-        item_no=None if row.item_no is None else ItemNo(row.item_no),
-        status=TaskStatus(row.status),
-        retry_count=row.retry_count,
-        release_count=row.release_count,
-        max_retries=max_retries,
-        max_releases=max_releases,
-        published_at=row.published_at,
-        started_at=row.started_at,
-    )
-    home = TaskHome(row.execution_id, row.seller_id, row.task_month)
-    return LeasedTask(task, home, row.page_no, row.probe, row.lease_no)
+def _leases(rows: Iterable[Row[Any]], max_retries: int, max_releases: int) -> list[LeasedTask]:
+    """Tasks of one execution share what they know of it: making that anew costs as much as the task itself."""
+    homes: dict[UUID, tuple[TaskHome, ExecutionId, SellerId]] = {}
+    leases: list[LeasedTask] = []
+    for row in rows:
+        if row.execution_id not in homes:
+            home = TaskHome(row.execution_id, row.seller_id, row.task_month)
+            homes[row.execution_id] = home, ExecutionId(row.execution_id), SellerId(row.seller_id)
+        home, execution_id, seller_id = homes[row.execution_id]
+        task = CrawlerTask(
+            id=TaskId(row.task_id),
+            execution_id=execution_id,
+            seller_id=seller_id,
+            task_type=TaskType(row.task_type),
+            request_url=row.request_url,
+            created_at=row.created_at,
+            item_no=None if row.item_no is None else ItemNo(row.item_no),
+            status=TaskStatus(row.status),
+            retry_count=row.retry_count,
+            release_count=row.release_count,
+            max_retries=max_retries,
+            max_releases=max_releases,
+            published_at=row.published_at,
+            started_at=row.started_at,
+        )
+        leases.append(LeasedTask(task, home, row.page_no, row.probe, row.lease_no, row.known_hash))
+    return leases

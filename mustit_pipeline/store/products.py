@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import LifeCycle
@@ -24,30 +24,41 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownProduct:
+    """A product as it was read; whatever is written to its row gives that another state number."""
+
+    product: Product
+    row_state: int
+
+
+@dataclass(frozen=True, slots=True)
 class AbsorbedProduct:
-    """A product after new bodies were read: what a source said, where that is new, and the state merged from all."""
+    """A product after new bodies were read: what a source said, where that is new, and the state merged from all.
+
+    What a body's row holds as its content is named by the row's number: it need not travel.
+    """
 
     product: Product
     listing: str | None
-    detail: str | None
-    options: str | None
+    detail: str | int | None
+    options: str | int | None
     data: str | None
     data_hash: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """A product whose merged state differs from its newest version."""
+    """A product whose merged state differs from its newest version; both as texts where there is one."""
 
     product: Product
-    data: str
+    data: str | None
     data_hash: str
     published_data: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A version on its way into the history and the outbox."""
+    """A version on its way into the history and the outbox; without data of its own it is the product's state."""
 
     product: Product
     life_cycle: LifeCycle
@@ -66,23 +77,31 @@ _SIGHT = text("""
     RETURNING item_no, version
 """)
 
-_LOCK = text("""
+_FIND = text("""
     SELECT product_id, seller_id, item_no, minishop_data_hash, detail_data_hash, option_data_hash, version,
-           absent_sweeps, deleted_at
+           absent_sweeps, deleted_at, CAST(CAST(xmin AS text) AS bigint) AS row_state
     FROM products
     WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
-    ORDER BY item_no FOR NO KEY UPDATE
+    ORDER BY item_no
 """)
+_LOCK = text(f"{_FIND.text} FOR NO KEY UPDATE")
 
 _ABSORB = text("""
     UPDATE products p
     SET minishop_data_hash = a.minishop_hash, detail_data_hash = a.detail_hash, option_data_hash = a.option_hash,
-        minishop_data = coalesce(a.listing, p.minishop_data), detail_data = coalesce(a.detail, p.detail_data),
-        option_data = coalesce(a.options, p.option_data), data = a.data, data_hash = a.data_hash, updated_at = now()
+        minishop_data = coalesce(a.listing, p.minishop_data), data = a.data, data_hash = a.data_hash,
+        -- Copied as it is stored, compressed; a body keeps its content until it is marked as processed.
+        detail_data = coalesce(a.detail, (SELECT r.content FROM product_raw_data r WHERE r.raw_id = a.detail_raw),
+                               p.detail_data),
+        option_data = coalesce(a.options, (SELECT r.content FROM product_raw_data r WHERE r.raw_id = a.options_raw),
+                               p.option_data),
+        updated_at = now()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:minishop_hashes AS text[]), CAST(:detail_hashes AS text[]),
                 CAST(:option_hashes AS text[]), CAST(:listings AS text[]), CAST(:details AS text[]),
-                CAST(:options AS text[]), CAST(:datas AS text[]), CAST(:data_hashes AS text[]))
-         AS a(id, minishop_hash, detail_hash, option_hash, listing, detail, options, data, data_hash)
+                CAST(:options AS text[]), CAST(:detail_raws AS bigint[]), CAST(:options_raws AS bigint[]),
+                CAST(:datas AS text[]), CAST(:data_hashes AS text[]))
+         AS a(id, minishop_hash, detail_hash, option_hash, listing, detail, options, detail_raw, options_raw, data,
+              data_hash)
     WHERE p.product_id = a.id
 """)
 
@@ -111,7 +130,8 @@ READY = """
 
 _UNPUBLISHED = text(f"""
     SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
-           p.version, p.absent_sweeps, p.deleted_at, p.data, p.data_hash, c.product_data AS published_data
+           p.version, p.absent_sweeps, p.deleted_at, p.data_hash,
+           CASE WHEN p.version > 0 THEN p.data END AS data, c.product_data AS published_data
     FROM products p
     LEFT JOIN product_change_sets c
            ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
@@ -124,10 +144,13 @@ _VERSIONS = text("""
     INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
                                      execution_id)
     SELECT :seller_id, v.item_no, v.version, v.life_cycle,
-           ARRAY(SELECT jsonb_array_elements_text(v.types)), v.changes, v.data, :execution_id
-    FROM unnest(CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:life_cycles AS text[]),
+           ARRAY(SELECT jsonb_array_elements_text(v.types)), v.changes,
+           -- The product's own copied as it is stored, compressed.
+           CASE WHEN v.life_cycle <> 'DELETED' THEN coalesce(v.data, p.data) END, :execution_id
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:life_cycles AS text[]),
                 CAST(:types AS jsonb[]), CAST(:changes AS jsonb[]), CAST(:datas AS text[]))
-         AS v(item_no, version, life_cycle, types, changes, data)
+         AS v(id, item_no, version, life_cycle, types, changes, data)
+    JOIN products p ON p.product_id = v.id
 """)
 
 _PUBLISHED = text("""
@@ -161,9 +184,25 @@ def known_items(connection: Connection, seller_id: str) -> list[int]:
 
 
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
+    """Products, held until the transaction ends."""
+    return {item_no: known.product for item_no, known in lock_known(connection, seller_id, item_nos).items()}
+
+
+def lock_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
     """The products to absorb bodies into, held until the transaction ends."""
-    rows = connection.execute(_LOCK, {"seller_id": seller_id, "items": sorted(set(item_nos))})
-    return {row.item_no: _product(row) for row in rows}
+    return _known(connection, _LOCK, seller_id, item_nos)
+
+
+def find_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
+    """The products as they are, for whoever makes sure later that they still are."""
+    return _known(connection, _FIND, seller_id, item_nos)
+
+
+def _known(
+    connection: Connection, query: TextClause, seller_id: str, item_nos: Sequence[int]
+) -> dict[int, KnownProduct]:
+    rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
+    return {row.item_no: KnownProduct(_product(row), row.row_state) for row in rows}
 
 
 def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Contents]:
@@ -186,8 +225,10 @@ def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
         "detail_hashes": [a.product.detail_data_hash for a in absorbed],
         "option_hashes": [a.product.option_data_hash for a in absorbed],
         "listings": [a.listing for a in absorbed],
-        "details": [a.detail for a in absorbed],
-        "options": [a.options for a in absorbed],
+        "details": [a.detail if isinstance(a.detail, str) else None for a in absorbed],
+        "options": [a.options if isinstance(a.options, str) else None for a in absorbed],
+        "detail_raws": [a.detail if isinstance(a.detail, int) else None for a in absorbed],
+        "options_raws": [a.options if isinstance(a.options, int) else None for a in absorbed],
         "datas": [a.data for a in absorbed],
         "data_hashes": [a.data_hash for a in absorbed],
     }
@@ -209,6 +250,7 @@ def publish(connection: Connection, seller_id: str, execution_id: UUID, versions
         {
             "seller_id": seller_id,
             "execution_id": execution_id,
+            "ids": [v.product.id.value for v in versions],
             "items": [v.product.item_no.value for v in versions],
             "versions": [v.product.version for v in versions],
             "life_cycles": [v.life_cycle.value for v in versions],

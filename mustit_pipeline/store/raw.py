@@ -49,8 +49,9 @@ class RawFailure:
 _COPY = """
     COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, content, content_hash,
                            status)
-    FROM STDIN
+    FROM STDIN (FORMAT binary)
 """
+_COPY_TYPES = ("text", "uuid", "uuid", "text", "int8", "int4", "text", "text", "text", "text")
 
 # Listings first, then the rest as fetched: the one place where the order of processing is decided. While a listing
 # page waits, nothing but listing pages is taken.
@@ -161,6 +162,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
         return
     cursor = connection.connection.cursor()
     with cursor.copy(_COPY) as copy:
+        copy.set_types(_COPY_TYPES)
         for row in rows:
             copy.write_row(
                 (

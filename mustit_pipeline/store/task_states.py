@@ -15,4 +15,4 @@ CLAIMABLE = listed(TASK.sources("start"))
 LEASED = listed(TASK.sources("release"))
 OPEN = listed(TASK.sources("cancel"))
 # Partitions of other months are left out of the plan only where a condition on the column itself says so.
-IN_MONTHS = "t.task_month = ANY(CAST(:months AS date[]))"
+IN_MONTHS = "t.task_month = ANY(CAST(:all_months AS date[]))"

@@ -10,11 +10,17 @@ import pytest
 from sqlalchemy import event, text
 
 from mustit_pipeline.catalog import canonical
+from mustit_pipeline.catalog.absorbing import absorb, prepare
 from mustit_pipeline.catalog.processing import BatchSize
+from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.replay import replay_failed
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.domain.states import LifeCycle, TaskType
-from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import leases, products, raw, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 from mustit_pipeline_tests.unit.marketplace import bodies
@@ -174,6 +180,71 @@ def test_a_body_that_somebody_else_processed_after_it_was_read_ahead_is_not_proc
 
     assert (report.bodies, report.versions) == (2, {})
     assert shelf.rows("SELECT complete FROM products") == [{"complete": False}]
+
+
+def test_what_was_merged_ahead_from_a_state_that_has_passed_is_merged_anew(shelf: Shelf) -> None:
+    fetch(shelf, 1)
+    shelf.process()
+    shelf.end()
+    shelf.open()
+    detail(shelf, 1, stock=50)
+    options(shelf, 1, stock=70)
+    with shelf.database.reading() as connection:
+        rows = raw.pending(connection, shelf.seller_id, pages=1, products=10)
+        said = [read([row], SellerId(shelf.seller_id)).statements for row in rows]
+        ahead = [prepare(connection, shelf.seller_id, statements) for statements in said]
+
+    for statements, prepared in zip(said, ahead, strict=True):
+        with shelf.database.transaction() as connection:
+            known = products.lock_known(connection, shelf.seller_id, [1])
+            absorb(connection, shelf.seller_id, known, statements, prepared)
+
+    (row,) = shelf.rows("SELECT data FROM products")
+    data = orjson.loads(row["data"])
+    assert (data["stock"], [option["stock"] for option in data["options"]]) == (50, [70])
+
+
+def test_what_a_leased_call_said_last_is_known_and_the_same_again_is_not_kept_beside_its_body(shelf: Shelf) -> None:
+    fetch(shelf, 1)
+    shelf.process()
+    shelf.swept()
+    planned = plan_products(Endpoints.from_settings(Settings()), {1: 1, 2: 1})
+    with shelf.database.transaction() as connection:
+        tasks.add(connection, shelf.stored.home, planned)
+        leased = leases.claim(
+            connection, shelf.stored.home, PRODUCT_TYPES, owner="x", limit=10, lease_seconds=30, max_retries=2
+        )
+    (row,) = shelf.rows("SELECT detail_data_hash AS detail, option_data_hash AS options FROM products")
+    assert {(lease.task.item_no, lease.task.task_type): lease.known_hash for lease in leased} == {
+        (ItemNo(1), TaskType.PRODUCT_DETAIL): row["detail"],
+        (ItemNo(1), TaskType.PRODUCT_OPTION): row["options"],
+        (ItemNo(2), TaskType.PRODUCT_DETAIL): None,
+        (ItemNo(2), TaskType.PRODUCT_OPTION): None,
+    }
+
+    same = canonical.content_of(parse_options(bodies.encoded([bodies.option(itemNo=1)]), item_no=1), row["options"])
+    other = canonical.content_of(parse_options(b"[]", item_no=1), row["options"])
+    assert (same.text, same.hash) == (None, row["options"])
+    assert other.text == '{"options":[]}'
+
+
+def test_an_unchanged_body_without_its_content_is_read_where_another_one_waits_too(shelf: Shelf) -> None:
+    fetch(shelf, 1)
+    shelf.process()
+    shelf.end()
+    shelf.open()
+    (row,) = shelf.rows("SELECT detail_data_hash AS known FROM products")
+    detail(shelf, 1, stock=50)
+    info = bodies.info(itemNo=1, itemName="상품 1", sellerId=shelf.seller_id)
+    body = bodies.encoded(bodies.detail(ProductInfoModule=info))
+    shelf.put(TaskType.PRODUCT_DETAIL, 1, body, canonical.Content(None, row["known"]))
+    shelf.swept()
+
+    shelf.process()
+
+    assert shelf.rows(WAITING) == [{"n": 0}]
+    assert stock(shelf) == 3
+    assert_whole(shelf.database)
 
 
 def test_processors_at_once_of_a_second_crawl_take_every_body_and_make_every_version_once(shelf: Shelf) -> None:

@@ -134,6 +134,38 @@ def relations(plan: dict[str, Any]) -> Iterator[str]:
         yield from relations(child)
 
 
+def test_tasks_are_written_back_by_their_key_however_many_leases_have_just_ended(grown: Ground) -> None:
+    def taken(limit: int) -> list[leases.LeasedTask]:
+        with grown.database.transaction() as connection:
+            claimed = leases.claim(
+                connection, grown.home, TYPES, owner="me", limit=limit, lease_seconds=30, max_retries=2
+            )
+        for lease in claimed:
+            lease.task.complete(utc_now())
+        return claimed
+
+    ended, held = taken(3000), taken(40)
+    with grown.database.transaction() as connection:
+        leases.save(connection, [(lease, 0.0) for lease in ended])
+    writes: list[Callable[[Connection], object]] = [
+        lambda c: leases.heartbeat(c, held, 30),
+        lambda c: leases.hand_back(c, held[:20]),
+        lambda c: leases.save(c, [(lease, 0.0) for lease in held[20:]]),
+    ]
+    for write in writes:
+        for plan in plans(grown.database, write):
+            used = {index for index in indexes(plan) if index.startswith("crawler_tasks")}
+            assert used <= {f"crawler_tasks_{MONTH:%Y_%m}_pkey"}, plan
+
+
+def indexes(plan: dict[str, Any]) -> Iterator[str]:
+    """Every index that the plan goes by."""
+    if "Index Name" in plan:
+        yield plan["Index Name"]
+    for child in plan.get("Plans", []):
+        yield from indexes(child)
+
+
 _MANY_CRAWLS = [
     f"""INSERT INTO sellers (seller_id, name, status, interval_amount, interval_unit)
         SELECT 'seller ' || n, 'n', 'ACTIVE', 1, 'DAYS' FROM generate_series(1, {RUNNING}) n""",
