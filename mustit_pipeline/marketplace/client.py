@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Self
 
+import aiohttp
 import yarl
 
 from mustit_pipeline.failures import (
@@ -15,10 +16,10 @@ from mustit_pipeline.failures import (
     ForbiddenHost,
     MalformedBody,
     NetworkFailure,
+    NetworkReason,
     failure_of_status,
 )
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.marketplace.http1 import Bounds, Broken, Connections, Reply, TooLarge
 from mustit_pipeline.settings import Settings
 
 _ASKED = {"Accept": "application/json", "Accept-Encoding": "gzip"}
@@ -41,83 +42,92 @@ class MarketplaceClient:
         self._origin = yarl.URL(settings.base_url).origin()
         self._limit = settings.max_body_bytes
         self._deadline = settings.total_timeout_seconds
-        self._most = settings.max_concurrent_requests
-        self._bounds = Bounds(
-            settings.connect_timeout_seconds, settings.read_timeout_seconds, body_bytes=settings.max_body_bytes
+        self._connections = settings.max_concurrent_requests
+        # Waiting for a free connection is bounded by the deadline alone.
+        self._timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=settings.connect_timeout_seconds, sock_read=settings.read_timeout_seconds
         )
-        self._connections: Connections | None = None
+        self._pool: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        origin = self._origin
-        self._connections = Connections(
-            origin.host or "", origin.port or 0, tls=origin.scheme == "https", most=self._most, bounds=self._bounds
+        # aiohttp itself, without httpx around it: cookies, redirects, proxies and auth are all unwanted here, and
+        # httpx's own requests and addresses cost as much CPU time as everything else of a call together.
+        self._pool = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections),
+            # aiohttp would keep cookies, and agents must not share them.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_send_once,),
+            timeout=self._timeout,
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent",),
+            trust_env=False,
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._connections is not None:
-            self._connections.close()
-            self._connections = None
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
 
     async def call(self, url: str, headers: Mapping[str, str]) -> Answer:
         """One request and its whole answer, or a FetchError."""
         target = self._permitted(url)
-        path = target.partition("?")[0]
-        request = self._request(target, headers)
-        if self._connections is None:
+        path = target.raw_path
+        if self._pool is None:
             raise RuntimeError("the client is used outside of its context")
         started = perf_counter()
-        deadline = asyncio.get_running_loop().time() + self._deadline
         try:
-            reply = await self._connections.exchange(request, deadline)
-        except Broken as error:
-            raise NetworkFailure(path, error.reason) from None
-        except TooLarge:
-            raise BodyTooLarge(path, self._limit) from None
-        if not 200 <= reply.status < 300:
-            failure = failure_of_status(reply.status, path, reply.first("retry-after"), datetime.now(UTC))
-            if failure is not None:
-                raise failure
-        return Answer(self._unpacked(reply, path), perf_counter() - started, reply.all("set-cookie"))
+            async with (
+                asyncio.timeout(self._deadline),
+                self._pool.get(target, headers=_ASKED | _sendable(headers), allow_redirects=False) as response,
+            ):
+                retry_after = response.headers.get("retry-after")
+                failure = failure_of_status(response.status, path, retry_after, datetime.now(UTC))
+                if failure is not None:
+                    # Its body is of no interest and may have no end: the connection goes with it.
+                    response.close()
+                    raise failure
+                body = await self._whole_body(response, path)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            # Without the cause: its text may name what a request carried.
+            raise NetworkFailure(path, _reason(error)) from None
+        return Answer(body, perf_counter() - started, tuple(response.headers.getall("set-cookie", ())))
 
-    def _permitted(self, url: str) -> str:
-        """What is asked of the server: the path and query of an address that is the configured server's."""
-        if not (url.isascii() and url.isprintable()) or " " in url:
-            raise ForbiddenHost("", "invalid URL")
-        ours, slash, rest = url.partition(f"{self._origin}/")
-        if not ours and slash:
-            return "/" + rest.partition("#")[0]
+    def _permitted(self, url: str) -> yarl.URL:
         try:
             # Sent as it is: the addresses are percent-encoded already.
             target = yarl.URL(url, encoded=True)
             host = target.host or ""
-            permitted = target.origin() == self._origin and target.user is None and target.password is None
+            ours = target.origin() == self._origin and target.user is None and target.password is None
         except ValueError:
             raise ForbiddenHost("", "invalid URL") from None
-        if not permitted:
+        if not (url.isascii() and url.isprintable()) or " " in url:
+            raise ForbiddenHost("", "invalid URL")
+        if not ours:
             raise ForbiddenHost(target.raw_path, host)
-        return target.raw_path_qs
+        return target
 
-    def _request(self, target: str, headers: Mapping[str, str]) -> bytes:
-        sent = {"Host": self._origin.host_port_subcomponent or ""} | _ASKED | _sendable(headers)
-        lines = "\r\n".join(f"{name}: {value}" for name, value in sent.items())
-        return f"GET {target} HTTP/1.1\r\n{lines}\r\n\r\n".encode("ascii")
-
-    def _unpacked(self, reply: Reply, path: str) -> bytes:
-        """The decompressed body, which is never larger than the limit either."""
-        encoding = (reply.first("content-encoding") or "").lower()
-        if encoding in ("", "identity"):
-            return reply.body
-        if encoding not in ("gzip", "x-gzip"):
-            raise MalformedBody("answer", "its content encoding was not asked for", path=path)
-        unzip = zlib.decompressobj(wbits=31)
-        # Unfolds at most one byte over the limit, so a bomb never does.
-        body = _unzipped(unzip, reply.body, self._limit + 1, path)
-        if len(body) > self._limit:
+    async def _whole_body(self, response: aiohttp.ClientResponse, path: str) -> bytes:
+        """The decompressed body; no more than the limit is ever held, whatever the headers say."""
+        announced = response.headers.get("content-length", "")
+        if announced.isascii() and announced.isdigit() and int(announced[:20]) > self._limit:
             raise BodyTooLarge(path, self._limit)
-        if not unzip.eof:
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity", "gzip", "x-gzip"):
+            raise MalformedBody("answer", "its content encoding was not asked for", path=path)
+        unzip = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            # Unfolds at most one byte over the limit at a time, so a bomb never does.
+            part = _unzipped(unzip, chunk, self._limit + 1, path) if unzip else chunk
+            size += len(part)
+            if size > self._limit:
+                raise BodyTooLarge(path, self._limit)
+            parts.append(part)
+        if unzip and not unzip.eof:
             raise MalformedBody("answer", "its gzip data is cut off", path=path)
-        return body
+        return b"".join(parts)
 
 
 def _unzipped(unzip: "zlib._Decompress", chunk: bytes, at_most: int, path: str) -> bytes:
@@ -137,3 +147,23 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
         if not (value.isascii() and value.isprintable()):
             raise ValueError(f"the header {name} takes printable ASCII text only")
     return dict(headers)
+
+
+async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keeps aiohttp from silently repeating a GET on a dropped connection: the marketplace would count two."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+        raise aiohttp.ClientConnectionError from None
+
+
+def _reason(error: Exception) -> NetworkReason:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return NetworkReason.CONNECT_TIMEOUT
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return NetworkReason.CONNECT
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return NetworkReason.READ_TIMEOUT
+    return NetworkReason.DEADLINE if isinstance(error, TimeoutError) else NetworkReason.BROKEN

