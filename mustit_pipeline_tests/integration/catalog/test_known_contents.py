@@ -19,9 +19,9 @@ from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
-from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import leases, products, raw, tasks
 from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 from mustit_pipeline_tests.unit.marketplace import bodies
 
@@ -204,11 +204,13 @@ def test_what_was_merged_ahead_from_a_state_that_has_passed_is_merged_anew(shelf
     assert (data["stock"], [option["stock"] for option in data["options"]]) == (50, [70])
 
 
-def test_what_a_leased_call_said_last_is_known_and_the_same_again_is_not_kept_beside_its_body(shelf: Shelf) -> None:
+def test_what_a_leased_call_said_last_is_known_and_the_same_again_is_not_kept_beside_its_body(
+    shelf: Shelf, make_settings: MakeSettings
+) -> None:
     fetch(shelf, 1)
     shelf.process()
     shelf.swept()
-    planned = plan_products(Endpoints.from_settings(Settings()), {1: 1, 2: 1})
+    planned = plan_products(Endpoints.from_settings(make_settings()), {1: 1, 2: 1})
     with shelf.database.transaction() as connection:
         tasks.add(connection, shelf.stored.home, planned)
         leased = leases.claim(
