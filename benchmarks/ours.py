@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url, text
 
-from benchmarks.job import Job, Outcome, Stopwatch, contend
+from benchmarks.job import Job, Outcome, Stopwatch, contend, peak_bytes
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
@@ -63,6 +63,7 @@ def crawl(job: Job) -> Outcome:
         watch.lap("process")
         ended = work.end()
         outcome = watch.outcome()
+        outcome.peak_bytes = peak_bytes()
         _read_back(database, ended, outcome)
     finally:
         database.close()

@@ -12,6 +12,8 @@ from mustit_pipeline.store.leases import LeasedTask
 # Enough for a transaction; whatever gathers while all of them are under way goes with the next. The first batches are
 # small: a worker that does not live long leaves something behind too.
 BATCH = 40
+# A page is as much to store as this many other results, and as much to hold.
+PAGE_WEIGHT = 10
 BATCHES_AT_ONCE = 2
 LONGEST_UNSTORED_SECONDS = 2.0
 
@@ -42,6 +44,7 @@ class StoreRoom:
         self._news = news
         self._loop = asyncio.get_running_loop()
         self._waiting: list[TaskResult] = []
+        self._pages_waiting = 0
         self._under_way: dict[asyncio.Task[StoredOutcome], list[TaskResult]] = {}
         self._began = self._loop.time()
         self._enough = 1
@@ -51,13 +54,20 @@ class StoreRoom:
         """Results that a crash would lose."""
         return len(self._waiting) + sum(map(len, self._under_way.values()))
 
+    @property
+    def pages(self) -> int:
+        """How many of them are listing pages."""
+        return self._pages_waiting + sum(map(_pages, self._under_way.values()))
+
     def leases(self) -> list[LeasedTask]:
         """What must stay ours until it is stored."""
         return [result.leased for batch in (self._waiting, *self._under_way.values()) for result in batch]
 
     def add(self, results: Iterable[TaskResult]) -> None:
         """These attempts have ended."""
-        self._waiting += results
+        added = list(results)
+        self._waiting += added
+        self._pages_waiting += _pages(added)
 
     def store_if_due(self, *, idle: bool) -> bool:
         """Begin a batch where there is enough for one, it has waited long, or nothing more is coming.
@@ -68,7 +78,8 @@ class StoreRoom:
         for storing in ended:
             self._take_in(storing)
         late = self._loop.time() - self._began >= LONGEST_UNSTORED_SECONDS
-        due = len(self._waiting) >= self._enough or late or (idle and not self._under_way)
+        enough = len(self._waiting) + PAGE_WEIGHT * self._pages_waiting >= self._enough
+        due = enough or late or (idle and not self._under_way)
         if self._waiting and due and len(self._under_way) < BATCHES_AT_ONCE:
             self._begin()
         return bool(ended)
@@ -95,7 +106,7 @@ class StoreRoom:
     def _begin(self) -> asyncio.Task[StoredOutcome]:
         self._began = self._loop.time()
         self._enough = min(2 * self._enough, BATCH)
-        batch, self._waiting = self._waiting, []
+        batch, self._waiting, self._pages_waiting = self._waiting, [], 0
         storing = asyncio.create_task(asyncio.to_thread(self._store.store, batch))
         self._under_way[storing] = batch
         storing.add_done_callback(lambda _: self._news.set())
@@ -106,6 +117,7 @@ class StoreRoom:
         if storing.exception() is not None:
             # Storing again is harmless: what was written is no longer leased.
             self._waiting = [*batch, *self._waiting]
+            self._pages_waiting += _pages(batch)
         outcome = storing.result()
         self._report.completed += outcome.completed
         self._report.failed += outcome.failed
@@ -115,3 +127,7 @@ class StoreRoom:
             log.warning("late results dropped: their leases had ended", count=outcome.lost)
         if self._progress is not None:
             self._progress(self._report)
+
+
+def _pages(results: Iterable[TaskResult]) -> int:
+    return sum(result.page is not None for result in results)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -25,6 +26,9 @@ from mustit_pipeline.store.leases import LeasedTask
 # Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not.
 MOST_HELD = 200
 HELD_SECONDS = 2.0
+# A page holds hundreds of products: with as many of them at once as of other calls, memory would grow with a seller's
+# listing, and reading them would keep everything else waiting.
+MOST_PAGES = 10
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25
 # Somebody may pause the crawl or free an agent meanwhile, and no wait tells of that.
@@ -85,6 +89,7 @@ class Worker:
         self._ahead = 1
         self._dry_until = 0.0
         self._flying: dict[asyncio.Task[TaskResult], _Flight] = {}
+        self._flying_pages = 0
         self._landed: list[asyncio.Task[TaskResult]] = []
         self._leasing: asyncio.Task[None] | None = None
         self._booking: asyncio.Task[None] | None = None
@@ -155,8 +160,18 @@ class Worker:
         if len(claimed) < limit:
             self._dry_until = now + DRY_SECONDS
 
+    def _fitting(self) -> int:
+        """How many of the held tasks may be started in their order."""
+        most, pages = self._room(), MOST_PAGES - self._flying_pages
+        for number, leased in enumerate(islice(self._held, max(0, most))):
+            if leased.page_no is not None:
+                pages -= 1
+                if pages < self._results.pages:
+                    return number
+        return min(most, len(self._held))
+
     def _book_agents(self) -> None:
-        asked = min(self._room(), len(self._held))
+        asked = self._fitting()
         if self._none_free_until > self._loop.time():
             asked = min(asked, self._maybe_free)
         if self._booking is None and asked > 0:
@@ -190,6 +205,7 @@ class Worker:
         flight = _Flight(leased)
         task = asyncio.create_task(self._attempts.make(leased, booking, flight.calls))
         self._flying[task] = flight
+        self._flying_pages += leased.page_no is not None
         task.add_done_callback(self._land)
 
     def _land(self, task: asyncio.Task[TaskResult]) -> None:
@@ -206,7 +222,9 @@ class Worker:
         """Take in what has ended since the last turn."""
         landed, self._landed = self._landed, []
         # Whatever broke one of them, the others' results are kept.
-        self._results.add([_end(task, self._flying.pop(task)) for task in landed])
+        ended = [_end(task, self._flying.pop(task)) for task in landed]
+        self._flying_pages -= sum(result.leased.page_no is not None for result in ended)
+        self._results.add(ended)
         for task in landed:
             task.result()
         if self._leasing is not None and self._leasing.done():

@@ -6,6 +6,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.worker import MOST_PAGES
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
@@ -89,3 +90,19 @@ def test_a_seller_without_products_is_swept_completely_with_no_task(
     stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
     assert (stored.execution.status, stored.execution.total_tasks) == (ExecutionStatus.COMPLETED, 0)
     assert stored.sweep_status is SweepStatus.COMPLETE
+
+
+def test_few_pages_are_under_way_at_once_however_long_the_listing_is(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """A hundred pages of 500 products at once took as much memory as all the rest of a crawl."""
+    settings = make_settings(base_url=marketplace.url, page_size=2, min_request_gap_seconds=0)
+    market.settings(latencyMs=30)
+    market.add_seller("s", 90)
+    register(database, "s")
+
+    work = sweep(database, settings)
+
+    assert pages(database, work) == 45
+    assert work.now().sweep_status is SweepStatus.COMPLETE
+    assert 2 <= market.audit()["maxInFlight"] <= MOST_PAGES < settings.max_concurrent_requests
