@@ -40,31 +40,36 @@ def main() -> None:
         mustit = Mustit(Path(folder) / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
         with mustit.start("up") as process:
             try:
-                fill(mustit, f"http://127.0.0.1:{port}")
-                take_all(f"http://127.0.0.1:{port}")
+                url = f"http://127.0.0.1:{port}"
+                _until(lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)
+                with MarketplaceControl(read_simulated_world(mustit.home)["base_url"]) as market:
+                    fetch(mustit, market)
+                    take_all(url)
+                    replay(mustit, market)
             finally:
                 process.terminate()
                 process.communicate()
 
 
-def fill(mustit: Mustit, url: str) -> None:
-    """Fifty sellers, some of which cannot be crawled, all of them backfilled in both ways."""
-    _until(lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)
-    with MarketplaceControl(read_simulated_world(mustit.home)["base_url"]) as market:
-        names = [f"seller-{number:02}" for number in range(SELLERS)]
-        for name in names:
-            market.add_seller(name, PRODUCTS)
-            assert mustit("seller", "add", name, "--name", name).code == 0
-        for name in names[-BROKEN:]:
-            market.fault("status", "listing", sellerId=name, status=400)
-        _say("refetching fifty sellers")
-        refetched = _backfill(mustit, "refetch")
-        assert refetched["succeeded"] == SELLERS + 3 - BROKEN, refetched
-        market.clear_faults()
-        market.reset_audit()
-        _say("replaying those that have been crawled")
-        replayed = _backfill(mustit, "replay")
-        assert (replayed["succeeded"], market.requested_urls()) == (SELLERS + 3, {}), replayed
+def fetch(mustit: Mustit, market: MarketplaceControl) -> None:
+    """Fifty sellers, all of them backfilled; the marketplace refuses some."""
+    names = [f"seller-{number:02}" for number in range(SELLERS)]
+    for name in names:
+        market.add_seller(name, PRODUCTS)
+        assert mustit("seller", "add", name, "--name", name).code == 0
+    for name in names[-BROKEN:]:
+        market.fault("status", "listing", sellerId=name, status=400)
+    _say("refetching fifty sellers")
+    done = _backfill(mustit, "refetch")
+    assert done["succeeded"] == SELLERS + 3 - BROKEN, done
+
+
+def replay(mustit: Mustit, market: MarketplaceControl) -> None:
+    """All of them once more, and the marketplace hears nothing of it."""
+    market.reset_audit()
+    _say("replaying fifty sellers")
+    done = _backfill(mustit, "replay")
+    assert (done["succeeded"], market.requested_urls()) == (SELLERS + 3, {}), done
 
 
 def take_all(url: str) -> None:
