@@ -58,8 +58,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _fresh_settings() -> Generator[None]:
-    """No test sees the settings that another one has read."""
+def _fresh_settings(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """No test sees the settings that another one has read, nor the DAGSTER_HOME that a command has set."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     load_settings.cache_clear()
     yield
     load_settings.cache_clear()

@@ -100,7 +100,11 @@ class Keeper:
             return
         _say(f"{server.name} died or lost its socket, starting it again" + (", after a rest" if often else ""))
         restarts.append(now)
-        self._start(server)
+        try:
+            self._start(server)
+        except EmbeddedError as error:
+            # It died again while it started: the others live, and it is tried again.
+            _say(str(error))
 
     def _abandon(self) -> None:
         """Kill what runs without data; nothing by its name, which may be a new HOME's already."""

@@ -97,7 +97,7 @@ def test_an_execution_is_started_by_its_plan_from_exactly_the_state_that_the_dom
 AGENT_MOVES: dict[str, Callable[[Any, Any, UUID], object]] = {
     "block": lambda connection, settings, agent_id: roster.block(connection, agent_id),
     "unblock": roster.unblock,
-    "recover": lambda connection, settings, agent_id: roster.recover_suspended(connection, settings, NOW),
+    "recover": lambda connection, settings, agent_id: roster.recover_suspended(connection, settings, utc_now()),
     "suspend": lambda connection, settings, agent_id: judgement.throttle(connection, settings, agent_id, 0.0, None),
 }
 
