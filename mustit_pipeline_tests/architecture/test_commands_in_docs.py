@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"```(?:sh)?\n(.*?)```", re.DOTALL)
 # Where a document leaves a value to the reader that has to be of a kind.
-STAND_INS = {"ITEM": "118005032", "A": "1", "B": "2", "FILE": __file__}
+STAND_INS = {"ITEM": "118005032", "A": "1", "B": "2", "FILE": __file__, "sellers.csv": __file__}
 INLINE = re.compile(r"`(mustit(?: [^`]+)?)`")
 
 
@@ -66,7 +66,7 @@ def test_a_command_that_cannot_be_typed_is_noticed(line: str) -> None:
 
 def test_the_operations_guide_and_the_runbooks_name_commands() -> None:
     for page in ("operations.md", "runbooks.md"):
-        assert len(commands_in((ROOT / "docs" / page).read_text())) > 10
+        assert len(commands_in((ROOT / "docs" / page).read_text())) > 5
 
 
 def test_every_setting_that_a_document_names_exists() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from mustit_pipeline.settings import settings_page
+from mustit_pipeline.settings.page import settings_page
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page
 
-from mustit_pipeline.simulated_world import read_simulated_world
+from mustit_pipeline.settings import read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit

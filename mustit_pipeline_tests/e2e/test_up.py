@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from mustit_pipeline import embedded
-from mustit_pipeline.simulated_world import read_simulated_world
+from mustit_pipeline.settings import read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline_tests.conftest import NO_CHROMIUM
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page

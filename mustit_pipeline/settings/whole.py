@@ -17,15 +17,13 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mustit_pipeline.agent_settings import AgentSettings
-from mustit_pipeline.check_settings import CheckSettings
-from mustit_pipeline.deployment_settings import DeploymentSettings
 from mustit_pipeline.field_paths import FieldPaths
-from mustit_pipeline.made_secrets import TokenKey, made_once
-from mustit_pipeline.simulated_world import SimulatedWorldSource, simulated_world_file
-from mustit_pipeline.upkeep_settings import UpkeepSettings
-
-__all__ = ["Settings", "SettingsError", "TokenKey", "load_settings", "settings_page", "simulated_world_file"]
+from mustit_pipeline.settings.agents import AgentSettings
+from mustit_pipeline.settings.checks import CheckSettings
+from mustit_pipeline.settings.deployment import DeploymentSettings
+from mustit_pipeline.settings.made_secrets import TokenKey, made_once
+from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
+from mustit_pipeline.settings.upkeep import UpkeepSettings
 
 T = TypeVar("T")
 PREFIX = "MUSTIT_"
@@ -304,28 +302,3 @@ def _readable(error: ValidationError) -> str:
         shown = "" if private else f", not {problem['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")
     return "\n".join(lines)
-
-
-def settings_page() -> str:
-    """The documentation of every setting, made from the settings themselves."""
-    lines = [
-        "# Settings",
-        "",
-        "Read once from the environment. A wrong value stops the start with a message that names the variable.",
-        "This page is made by `python -m mustit_pipeline.settings`.",
-        "",
-        "| variable | default | what it is |",
-        "|---|---|---|",
-    ]
-    # A base class's fields come first, but people look for the servers first.
-    parts = (AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
-    later = {name for part in parts for name in part.model_fields}
-    fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in later)
-    for name, field in fields:
-        default = "" if field.default in (None, "") else f"`{field.default}`"
-        lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(settings_page(), end="")

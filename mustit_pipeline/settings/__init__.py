@@ -1,0 +1,15 @@
+"""Every setting in one place, read once from the environment (prefix MUSTIT_)."""
+
+from mustit_pipeline.settings.made_secrets import TokenKey
+from mustit_pipeline.settings.simulated_world import read_simulated_world, simulated_world_file
+from mustit_pipeline.settings.whole import ORDERED, Settings, SettingsError, load_settings
+
+__all__ = [
+    "ORDERED",
+    "Settings",
+    "SettingsError",
+    "TokenKey",
+    "load_settings",
+    "read_simulated_world",
+    "simulated_world_file",
+]
