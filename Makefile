@@ -1,4 +1,4 @@
-# Every target sets up what it needs; nothing but python3 (3.11 or newer) and make has to be there.
+# Every target sets up what it needs; nothing but python3 (3.11 to 3.13) and make has to be there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
@@ -83,14 +83,15 @@ class Race:
         }
 
 
-def run(products: int, rounds: int) -> Race:
+def run(products: int, rounds: int, names: Sequence[str] = tuple(MODULES)) -> Race:
     """Interleaved rounds on one marketplace; each contender starts each round with an empty database."""
-    contenders_python()
+    if set(names) - {OURS}:
+        contenders_python()
     race = Race(products, rounds)
     with opened() as world:
         world.add_seller(SELLER, products)
         for number in range(rounds):
-            _round(world, race, number)
+            _round(world, race, _turn(names, number))
     return race
 
 
@@ -109,8 +110,8 @@ def crawl_once(world: World, name: str, job: Job, products: int, *, profile: str
     return outcome
 
 
-def _round(world: World, race: Race, number: int) -> None:
-    databases = {name: world.fresh_database() for name in _turn(number)}
+def _round(world: World, race: Race, names: Sequence[str]) -> None:
+    databases = {name: world.fresh_database() for name in names}
     world.prepare_ours(databases[OURS], SELLER, AGENTS)
     for name, database in databases.items():
         job = world.job(SELLER, database, first=True)
@@ -130,11 +131,10 @@ def _round(world: World, race: Race, number: int) -> None:
         world.drop(database)
 
 
-def _turn(number: int) -> Iterator[str]:
+def _turn(names: Sequence[str], number: int) -> list[str]:
     """Another contender goes first in each round."""
-    names = list(MODULES)
     start = number % len(names)
-    yield from names[start:] + names[:start]
+    return [*names[start:], *names[:start]]
 
 
 def _noted(race: Race, crawl: str, name: str, outcome: Outcome) -> Outcome:

@@ -82,7 +82,10 @@ def process(
             with database.transaction() as connection:
                 raw.take_turns(connection, seller_id.value)
                 _absorb_batch(connection, seller_id, reading, prepared, report)
-                # Changes are judged together, so that the first of them do not slip out before the last are known.
+                # Changes are judged together, so that the first of them do not slip out before the last are known;
+                # bodies that come in between are judged with what is left.
+                if reading.raw_ids:
+                    judged = rules is None
                 if not judged and rules is not None and not reading.raw_ids:
                     report.held, judged = judge_changes(connection, seller_id, rules, now()), True
                 wanted = 0 if reading.raw_ids or report.held is not None else batch.versions

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from datetime import datetime
 
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool
+from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.domain.errors import Conflict
@@ -33,10 +35,10 @@ def estimate(database: Database, settings: Settings, seller_id: SellerId, *, lim
         sellers.get(connection, seller_id)
     count = event_loop.run(_count(database, settings, seller_id))
     with database.reading() as connection:
-        agents = roster.pool_status(connection, settings, utc_now()).available
+        pool = roster.pool_status(connection, settings, utc_now())
     products = count if limit is None else min(count, limit)
     requests = 1 + math.ceil(products / settings.page_size) + 2 * products
-    return Estimate(products, requests, agents, seconds_for(settings, requests, agents))
+    return Estimate(products, requests, pool.available, seconds_for(settings, pool, requests, utc_now()))
 
 
 async def _count(database: Database, settings: Settings, seller_id: SellerId) -> int:
@@ -66,15 +68,21 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
     return fetched.value.count
 
 
-def seconds_for(settings: Settings, requests: int, agents: int) -> float | None:
-    """How long so many requests take at best; None where nobody can send them.
+def seconds_for(settings: Settings, pool: PoolStatus, requests: int, now: datetime) -> float | None:
+    """How long so many more requests take at best; None where nobody can send them.
 
-    Bounded by the pause between two requests of an agent at first, and by the window once its budget is used.
+    Bounded by the pause between two requests of an agent while the window's budget lasts, and then by the window.
     """
-    if not agents:
+    if not pool.available:
         return None
-    at_once = agents * settings.requests_per_hour
-    pause = settings.min_request_gap_seconds / agents
-    if requests <= at_once:
+    budget = pool.available * settings.requests_per_hour
+    pause = settings.min_request_gap_seconds / pool.available
+    left = max(0, budget - pool.used_in_window)
+    if requests <= left:
         return requests * pause
-    return max(requests * pause, (requests - at_once) * settings.window_seconds / at_once)
+    # Whoever has used up everything waits for the first slot that comes free, and otherwise for a whole window.
+    first = settings.window_seconds
+    if not left and pool.next_free_at is not None:
+        first = min(first, max(0.0, (pool.next_free_at - now).total_seconds()))
+    windows, last = divmod(requests - left - 1, budget)
+    return first + windows * settings.window_seconds + (last + 1) * pause

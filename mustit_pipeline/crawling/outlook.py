@@ -72,10 +72,9 @@ def _obstacle(pool: PoolStatus, now: datetime) -> str | None:
 
 def _done_at(settings: Settings, pool: PoolStatus, remaining: int, per_second: float, now: datetime) -> datetime | None:
     """At the pace of the last minutes, or as fast as the limits let the pool be: whichever is later."""
-    least = seconds_for(settings, pool.used_in_window + remaining, pool.available)
+    least = seconds_for(settings, pool, remaining, now)
     if least is None:
         return None
-    used = seconds_for(settings, pool.used_in_window, pool.available) or 0.0
     pace = remaining / per_second if per_second else 0.0
     start = max(now, pool.host_paused_until or now, pool.circuit_open_until or now)
-    return start + timedelta(seconds=max(least - used, pace))
+    return start + timedelta(seconds=max(least, pace))

@@ -1,6 +1,6 @@
 """Which calls a crawl consists of: its listing pages, then the products that they show."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
@@ -10,6 +10,7 @@ from mustit_pipeline.store.tasks import PlannedTask
 PAGE_PRIORITY = 0
 PROBE_PRIORITY = 5
 NEW_PRODUCT_PRIORITY = 10
+CHANGED_PRODUCT_PRIORITY = 15
 KNOWN_PRODUCT_PRIORITY = 20
 PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
 
@@ -32,13 +33,18 @@ def within_limit(endpoints: Endpoints, page_no: int, items: Sequence[int], limit
 
 
 def plan_products(
-    endpoints: Endpoints, versions: dict[int, int], types: Iterable[TaskType] = PRODUCT_TYPES
+    endpoints: Endpoints,
+    versions: dict[int, int],
+    types: Iterable[TaskType] = PRODUCT_TYPES,
+    *,
+    changed: Container[int] = (),
 ) -> list[PlannedTask]:
-    """The calls for products, given each one's version; never published ones come first."""
+    """The calls for products, given each one's version; never published ones come first, then what has changed."""
     kinds = tuple(types)
     planned: list[PlannedTask] = []
     for item_no, version in versions.items():
-        priority = KNOWN_PRODUCT_PRIORITY if version else NEW_PRODUCT_PRIORITY
+        known = CHANGED_PRODUCT_PRIORITY if item_no in changed else KNOWN_PRODUCT_PRIORITY
+        priority = known if version else NEW_PRODUCT_PRIORITY
         item = ItemNo(item_no)
         if TaskType.PRODUCT_DETAIL in kinds:
             planned.append(PlannedTask(endpoints.detail(item), priority, item_no=item_no))

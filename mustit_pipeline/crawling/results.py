@@ -7,20 +7,21 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from mustit_pipeline.catalog import deletion
+from mustit_pipeline.catalog import canonical, deletion
 from mustit_pipeline.catalog.canonical import Content
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_limit
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.marketplace.models import ListingPage
+from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import drift, executions, leases, products, raw, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.leases import LeasedTask
+from mustit_pipeline.store.products import Sighted
 from mustit_pipeline.store.raw import NewRaw
 
 
@@ -112,11 +113,19 @@ class ResultStore:
             tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
         # All pages at once and in one order: another transaction may be at these products too.
         items = {entry.item_no for _, page in pages for entry in page.entries}
-        versions = products.sight(connection, home.seller_id, home.execution_id, list(items)) if items else {}
+        sighted = products.sight(connection, home.seller_id, home.execution_id, list(items)) if items else {}
+        entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
+        changed = {item for item, seen in sighted.items() if seen.version and _differs(entries[item], seen)}
         for page_no, page in pages:
             shown = list(dict.fromkeys(entry.item_no for entry in page.entries))
             wanted = within_limit(self._endpoints, page_no, shown, limit)
-            tasks.add(connection, home, plan_products(self._endpoints, {item: versions[item] for item in wanted}))
+            versions = {item: sighted[item].version for item in wanted}
+            tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed))
+
+
+def _differs(entry: ListingEntry, seen: Sighted) -> bool:
+    """Whether the listing says something else of a product than it did when that was last absorbed."""
+    return canonical.content_hash(canonical.canonical_json(canonical.listing_document(entry))) != seen.listing_hash
 
 
 def _newest(results: Sequence[TaskResult]) -> list[TaskResult]:

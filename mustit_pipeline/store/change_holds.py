@@ -72,9 +72,15 @@ _HOLD = text(f"""
         looked_at = excluded.looked_at, examples = excluded.examples
 """)
 
+# While a crawl is under way, what it has still to fetch is not judged: nothing is known to be well.
+_UNDER_WAY = """
+    EXISTS (SELECT FROM crawling_schedule_executions e
+            WHERE e.seller_id = :seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
+              AND (e.sweep_status = 'PENDING' OR e.completed_tasks + e.failed_tasks < e.total_tasks))
+"""
 _CLOSE = text(f"""
     UPDATE change_holds SET status = '{CHANGE_HOLD.target("close").value}', closed_at = :at
-    WHERE seller_id = :seller_id AND status = '{ChangeHoldStatus.OPEN.value}'
+    WHERE seller_id = :seller_id AND status = '{ChangeHoldStatus.OPEN.value}' AND NOT {_UNDER_WAY}
 """)
 
 _RELEASE = text(f"""
@@ -115,6 +121,11 @@ def hold(connection: Connection, seller_id: str, found: Suspicion) -> None:
         "examples": list(found.examples),
     }
     connection.execute(_HOLD, values)
+
+
+def crawl_under_way(connection: Connection, seller_id: str) -> bool:
+    """Whether products of this seller are still to be fetched, so that not all of its changes are known."""
+    return connection.execute(text(f"SELECT {_UNDER_WAY}"), {"seller_id": seller_id}).scalar_one()
 
 
 def close(connection: Connection, seller_id: str, at: datetime) -> None:

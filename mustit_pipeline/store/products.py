@@ -68,13 +68,21 @@ class NewVersion:
     data_hash: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Sighted:
+    """A product that a page shows: its newest version, and what the listing said of it last."""
+
+    version: int
+    listing_hash: str | None
+
+
 _SIGHT = text("""
     INSERT INTO products (seller_id, item_no, last_seen_execution_id, last_seen_at)
     SELECT :seller_id, item_no, :execution_id, now() FROM unnest(CAST(:items AS bigint[])) AS item_no ORDER BY item_no
     ON CONFLICT (seller_id, item_no) DO UPDATE
         SET last_seen_execution_id = excluded.last_seen_execution_id, last_seen_at = excluded.last_seen_at,
             absent_sweeps = 0
-    RETURNING item_no, version
+    RETURNING item_no, version, minishop_data_hash
 """)
 
 _FIND = text("""
@@ -165,10 +173,11 @@ _PUBLISHED = text("""
 """)
 
 
-def sight(connection: Connection, seller_id: str, execution_id: UUID, item_nos: Sequence[int]) -> dict[int, int]:
-    """A listing shows these products: make or touch their rows, and tell each one's version (0: never published)."""
+def sight(connection: Connection, seller_id: str, execution_id: UUID, item_nos: Sequence[int]) -> dict[int, Sighted]:
+    """A listing shows these products: make or touch their rows, and tell what each one was before."""
     values = {"seller_id": seller_id, "execution_id": execution_id, "items": sorted(set(item_nos))}
-    return {row.item_no: row.version for row in connection.execute(_SIGHT, values)}
+    rows = connection.execute(_SIGHT, values)
+    return {row.item_no: Sighted(row.version, row.minishop_data_hash) for row in rows}
 
 
 def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> int:

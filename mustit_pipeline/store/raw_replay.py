@@ -4,12 +4,11 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import RAW
 
-# The newest body of each call that the catalog has, and those after it that failed; of listings the pages of one sweep.
-# An older body would undo what a newer one said.
+# The newest body of each call, whatever became of it; of listings the pages of the newest sweep. An older body would
+# undo what a newer one said, even where that can no longer be read.
 _REOPEN_NEWEST = text("""
     WITH stored AS (
-        SELECT raw_id, source, execution_id, status,
-               max(raw_id) FILTER (WHERE status = 'PROCESSED') OVER (PARTITION BY source, item_no) AS newest
+        SELECT raw_id, source, execution_id, max(raw_id) OVER (PARTITION BY source, item_no) AS newest
         FROM product_raw_data WHERE seller_id = :seller_id
     ), sweep AS (
         SELECT min(page.raw_id) AS first_page
@@ -17,7 +16,7 @@ _REOPEN_NEWEST = text("""
         WHERE page.source = 'MINISHOP' AND last.source = 'MINISHOP'
     ), chosen AS (
         SELECT raw_id FROM stored CROSS JOIN sweep
-        WHERE raw_id >= coalesce(CASE source WHEN 'MINISHOP' THEN first_page ELSE newest END, 0)
+        WHERE raw_id >= CASE source WHEN 'MINISHOP' THEN first_page ELSE newest END
     )
     UPDATE product_raw_data SET status = :target, content = NULL, content_hash = NULL
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM chosen)) AND status = ANY(CAST(:sources AS text[]))

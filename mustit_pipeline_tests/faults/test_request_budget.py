@@ -1,8 +1,8 @@
-"""The short version of two benchmarks that are promises: the budget is never exceeded, and memory stays bounded."""
+"""The short version of the benchmarks: the crawl does what it is timed for, the budget holds, memory stays bounded."""
 
 import pytest
 
-from benchmarks import budget, memory
+from benchmarks import budget, crawl, memory
 from benchmarks.budget import SCENARIOS, Plan, Scenario
 
 QUICK = Plan(window=3.0, windows=3, requests=6, kill_after=1.5)
@@ -22,3 +22,11 @@ def test_with_more_work_than_budget_it_is_spent_and_never_exceeded(scenario: Sce
 
 def test_ten_times_the_products_need_little_more_memory() -> None:
     assert memory.run(QUICK_PRODUCTS).ratio <= memory.MOST
+
+
+def test_the_raced_crawl_makes_every_request_once_and_finds_exactly_what_changed() -> None:
+    """Ours alone: the benchmark checks each contender's requests, products and changes before it counts its time."""
+    race = crawl.run(200, 1, [crawl.OURS])
+
+    assert [len(outcome.created) for outcome in race.outcomes[crawl.FIRST][crawl.OURS]] == [200]
+    assert [len(outcome.changed) for outcome in race.outcomes[crawl.AGAIN][crawl.OURS]] == [2]

@@ -9,7 +9,7 @@ from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, proc
 from mustit_pipeline.catalog.product_data import Sources, merge
 from mustit_pipeline.catalog.releasing import release
 from mustit_pipeline.domain.change_hold import BeliefRules
-from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store.change_holds import UNPRICED
@@ -153,6 +153,20 @@ def test_a_crawl_under_way_is_judged_by_what_it_has_come_to(shelf: Shelf) -> Non
 
     assert report.held is not None
     assert (report.held.suspicious, report.held.looked_at) == (3, 4)
+
+
+def test_a_crawl_under_way_neither_ends_a_hold_nor_lets_it_be_released(shelf: Shelf) -> None:
+    """What it has still to fetch is not judged: a hold once seemed over until the slice that met its products."""
+    crawl(shelf, cheaper(5))
+    shelf.open()
+    shelf.listing(*ITEMS[5:], price="30,000", originalPrice="30,000")
+
+    report = process(shelf.database, SellerId(shelf.seller_id), now=utc_now, rules=RULES)
+
+    assert report.held is None
+    assert holds(shelf) == [("OPEN", 5, 10)]
+    with pytest.raises(Conflict, match="under way"):
+        release(shelf.database, SellerId(shelf.seller_id), now=utc_now)
 
 
 def test_a_seller_that_is_held_does_not_hold_back_others(shelf: Shelf) -> None:

@@ -1,12 +1,15 @@
 """What an operator is told about a crawl under way."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import outlook
+from mustit_pipeline.crawling.estimate import seconds_for
 from mustit_pipeline.crawling.executions import find, open_or_join, pause
 from mustit_pipeline.crawling.outlook import Outlook
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
@@ -72,6 +75,30 @@ def test_nobody_is_promised_more_than_the_limits_allow(
     assert ahead.done_at is not None
     # Fourteen requests with one agent that may send one an hour: thirteen windows after the first.
     assert ahead.done_at - now == pytest.approx(timedelta(hours=13), abs=timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("used", "free_in", "requests", "seconds"),
+    [
+        (0, 0, 4_000, 80),
+        (0, 0, 4_001, 3_600),
+        (0, 0, 6_936, 3_659),
+        (1_000, 0, 3_000, 60),
+        (1_000, 0, 3_001, 3_600),
+        (4_000, 600, 100, 602),
+        (4_000, 600, 4_100, 4_202),
+    ],
+)
+def test_whoever_needs_more_than_is_left_of_the_window_waits_for_the_next(
+    database: Database, make_settings: MakeSettings, used: int, free_in: float, requests: int, seconds: float
+) -> None:
+    settings = make_settings(requests_per_hour=80, window_seconds=3600, min_request_gap_seconds=1)
+    now = utc_now()
+    with database.reading() as connection:
+        pool = roster.pool_status(connection, settings, now)
+    pool = replace(pool, used_in_window=used, next_free_at=now + timedelta(seconds=free_in))
+
+    assert seconds_for(settings, pool, requests, now) == pytest.approx(seconds, abs=1)
 
 
 def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettings, running: StoredExecution) -> None:

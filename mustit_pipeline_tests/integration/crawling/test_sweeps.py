@@ -2,9 +2,16 @@
 
 from collections.abc import Callable
 
+from sqlalchemy import text
+
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import (
+    CHANGED_PRODUCT_PRIORITY,
+    KNOWN_PRODUCT_PRIORITY,
+    NEW_PRODUCT_PRIORITY,
+)
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.crawling.worker import MOST_PAGES
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
@@ -106,3 +113,28 @@ def test_few_pages_are_under_way_at_once_however_long_the_listing_is(
     assert pages(database, work) == 45
     assert work.now().sweep_status is SweepStatus.COMPLETE
     assert 2 <= market.audit()["maxInFlight"] <= MOST_PAGES < settings.max_concurrent_requests
+
+
+def test_new_products_are_planned_first_and_then_those_whose_listing_entry_has_changed(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url)
+    market.add_seller("s", 6)
+    register(database, "s")
+    crawl(database, settings, "s")
+    known = sorted(product["itemNo"] for product in market.products("s"))
+    changed = market.change("s", known[3], "PRICE").item_no
+    (new,) = market.add_products("s", 1)
+
+    work = sweep(database, settings)
+
+    query = text("""
+        SELECT DISTINCT priority, item_no FROM crawler_tasks WHERE execution_id = :id AND item_no IS NOT NULL
+    """)
+    with database.reading() as connection:
+        rows = connection.execute(query, {"id": work.stored.execution.id.value}).all()
+    assert {row.item_no: row.priority for row in rows} == {
+        **dict.fromkeys(known, KNOWN_PRODUCT_PRIORITY),
+        changed: CHANGED_PRODUCT_PRIORITY,
+        new: NEW_PRODUCT_PRIORITY,
+    }
