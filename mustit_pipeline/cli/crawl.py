@@ -112,8 +112,9 @@ def run_crawl(
         ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
     )
     execution_id = opened.stored.execution.id
-    if opened.joined and not quiet:
-        err.print(f"Joined the open execution {execution_id}.", highlight=False)
+    if opened.joined:
+        own = ", which keeps its own --limit and --full" if full or limit is not None else ""
+        err.print(f"Joined the open execution {execution_id}{own}.", highlight=False, soft_wrap=True)
     ensure_partition(instance, seller_id.value)
 
     def look() -> tuple[int, int | None]:
