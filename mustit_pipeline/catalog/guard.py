@@ -5,12 +5,10 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline.domain.change_hold import BeliefRules, ChangeHold, Suspicion
-from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import change_holds, raw
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.store import change_holds
 
 log = structlog.get_logger(__name__)
 
@@ -37,25 +35,3 @@ def judge_changes(connection: Connection, seller_id: SellerId, rules: BeliefRule
         looked_at=suspicion.looked_at,
     )
     return suspicion
-
-
-def open_hold(database: Database, seller_id: SellerId) -> ChangeHold:
-    """The hold that somebody wants to decide on."""
-    with database.reading() as connection:
-        hold = change_holds.find_open(connection, seller_id)
-        if change_holds.crawl_under_way(connection, seller_id.value):
-            raise Conflict(
-                "CONFLICT_CRAWL_UNDER_WAY",
-                korean=f"크롤링이 진행 중인 셀러입니다: {seller_id}",
-                english=f"A crawl of {seller_id} is under way, and what it has still to fetch would be held again: "
-                "release it when that has ended, or cancel it with `mustit execution cancel`",
-            )
-    return hold
-
-
-def mark_released(database: Database, hold: ChangeHold, at: datetime) -> None:
-    """Write down that an admin let the changes through; they have been published by then."""
-    hold.release(at)
-    with database.transaction() as connection:
-        raw.take_turns(connection, hold.seller_id.value)
-        change_holds.release(connection, hold)

@@ -59,15 +59,15 @@ def process(
     now: Callable[[], datetime],
     batch: BatchSize = USUAL_BATCH,
     raw_attempts: int = RAW_MAX_ATTEMPTS,
-    rules: BeliefRules | None = USUAL_RULES,
+    rules: BeliefRules = USUAL_RULES,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
     """Process everything that waits for a seller, batch by batch, each in one transaction.
 
-    What too many suspicious changes are among is absorbed but not published; without rules everything is believed.
+    What too many suspicious changes are among is absorbed but not published.
     """
     report = ProcessingReport()
-    judged = rules is None
+    judged = False
     with database.transaction() as connection:
         raw.take_turns(connection, seller_id.value)
         raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
@@ -85,11 +85,11 @@ def process(
                 # Changes are judged together, so that the first of them do not slip out before the last are known;
                 # bodies that come in between are judged with what is left.
                 if reading.raw_ids:
-                    judged = rules is None
-                if not judged and rules is not None and not reading.raw_ids:
+                    judged = False
+                elif not judged:
                     report.held, judged = judge_changes(connection, seller_id, rules, now()), True
                 wanted = 0 if reading.raw_ids or report.held is not None else batch.versions
-                versions = _publish_batch(connection, seller_id, wanted, now(), report)
+                versions = publish_batch(connection, seller_id, wanted, now(), report)
             if progress is not None:
                 progress(report)
             if not reading.raw_ids and not versions:
@@ -115,12 +115,12 @@ def _absorb_batch(
     report: ProcessingReport,
 ) -> None:
     # They were read outside of this transaction: somebody may have processed them, or stored a listing, meanwhile.
-    ours = raw.still_next(connection, seller_id.value, reading.raw_ids)
+    ours = raw.still_next(connection, seller_id.value, reading.attempts)
     if not ours:
         return
     statements = [said for said in reading.statements if said.raw_id in ours]
     failures = [failure for failure in reading.failures if failure.raw_id in ours]
-    if len(ours) < len(reading.raw_ids):
+    if len(ours) < len(reading.attempts):
         prepared = {}
     known = products.lock_known(connection, seller_id.value, [said.item_no for said in statements])
     for said in statements:
@@ -135,9 +135,10 @@ def _absorb_batch(
     report.failed_bodies += len(failures)
 
 
-def _publish_batch(
+def publish_batch(
     connection: Connection, seller_id: SellerId, limit: int, now: datetime, report: ProcessingReport
 ) -> int:
+    """Turn so many of the products that are ready into versions; says how many there were."""
     ready = products.unpublished(connection, seller_id.value, limit) if limit else []
     if not ready:
         return 0

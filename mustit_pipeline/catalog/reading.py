@@ -38,9 +38,14 @@ class Statement:
 class Reading:
     """A batch of bodies, read: what they say, and why some of them say nothing."""
 
-    raw_ids: list[int]
+    attempts: dict[int, int]
     statements: list[Statement]
     failures: list[RawFailure]
+
+    @property
+    def raw_ids(self) -> list[int]:
+        """The bodies, in the order in which they were read."""
+        return list(self.attempts)
 
 
 def read(rows: Sequence[RawRow], seller_id: SellerId) -> Reading:
@@ -58,7 +63,7 @@ def read(rows: Sequence[RawRow], seller_id: SellerId) -> Reading:
             # A defect of ours on one body must not stop the seller; after the fix the body is replayed.
             log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
             failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
-    return Reading([row.raw_id for row in rows], statements, failures)
+    return Reading({row.raw_id: row.attempts for row in rows}, statements, failures)
 
 
 class _OtherSeller(Exception):

@@ -3,18 +3,52 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from mustit_pipeline.catalog.guard import mark_released, open_hold
-from mustit_pipeline.catalog.processing import ProcessingReport, process
+from sqlalchemy import Connection
+
+from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, publish_batch
+from mustit_pipeline.domain.change_hold import ChangeHold
+from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import change_holds, raw
 from mustit_pipeline.store.database import Database
 
 
-def release(database: Database, seller_id: SellerId, *, now: Callable[[], datetime]) -> ProcessingReport:
-    """Publish what a seller's hold keeps back.
+def release(
+    database: Database,
+    seller_id: SellerId,
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[ProcessingReport], None] | None = None,
+) -> ProcessingReport:
+    """Publish what a seller's hold keeps back, and nothing that came in since.
 
-    The hold ends after its last version is written: whoever dies in between finds it open, and releases the rest.
+    All in one transaction, during which no body of this seller is processed: the hold ends with its last version.
     """
-    hold = open_hold(database, seller_id)
-    report = process(database, seller_id, now=now, rules=None)
-    mark_released(database, hold, now())
+    report = ProcessingReport()
+    with database.transaction() as connection:
+        raw.take_turns(connection, seller_id.value)
+        hold = _open_hold(connection, seller_id)
+        while publish_batch(connection, seller_id, USUAL_BATCH.versions, now(), report):
+            if progress is not None:
+                progress(report)
+        # A crawl that was opened meanwhile has taken products out of reach.
+        _refuse_crawl_under_way(connection, seller_id)
+        hold.release(now())
+        change_holds.release(connection, hold)
     return report
+
+
+def _open_hold(connection: Connection, seller_id: SellerId) -> ChangeHold:
+    hold = change_holds.find_open(connection, seller_id)
+    _refuse_crawl_under_way(connection, seller_id)
+    return hold
+
+
+def _refuse_crawl_under_way(connection: Connection, seller_id: SellerId) -> None:
+    if change_holds.crawl_under_way(connection, seller_id.value):
+        raise Conflict(
+            "CONFLICT_CRAWL_UNDER_WAY",
+            korean=f"크롤링이 진행 중인 셀러입니다: {seller_id}",
+            english=f"A crawl of {seller_id} is under way, and what it has still to fetch would be held again: "
+            "release it when that has ended, or cancel it with `mustit execution cancel`",
+        )

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.releasing import release as let_through
 from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.change_hold import ChangeHold
@@ -45,8 +47,14 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Publish what a seller's hold keeps back, after you have looked at some of it on the marketplace."""
-    with runtime() as ground:
-        report = let_through(ground.database, SellerId(seller), now=utc_now)
+    state = ProcessingReport()
+
+    def follow(now: ProcessingReport) -> None:
+        nonlocal state
+        state = now
+
+    with runtime() as ground, watched("publishing", lambda: (sum(state.versions.values()), None), quiet=as_json):
+        report = let_through(ground.database, SellerId(seller), now=utc_now, progress=follow)
     published = sum(report.versions.values())
     if as_json:
         print_json({"sellerId": seller, "published": published, "changes": dict(report.changes)})

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.replay import Replay, Replaying, replay_failed
 from mustit_pipeline.cli.listing import (
@@ -77,7 +78,14 @@ def replay(seller: Seller = None, since: Since = None, as_json: Json = False) ->
         with ground.database.reading() as connection:
             seller_id = known_seller(connection, seller)
         with watched("replaying", lambda: (state.bodies, state.total or None), quiet=as_json):
-            done = replay_failed(ground.database, seller_id=seller_id, since=after, now=utc_now, progress=follow)
+            done = replay_failed(
+                ground.database,
+                seller_id=seller_id,
+                since=after,
+                now=utc_now,
+                rules=belief_rules(ground.settings),
+                progress=follow,
+            )
     total = _sum(done)
     if as_json:
         print_json(_replay_document(done, total))
@@ -111,6 +119,11 @@ def _tell(done: Replay, total: ProcessingReport) -> None:
         out.print("There is no failed body to replay.", highlight=False)
     if done.outdated:
         out.print(f"{done.outdated} stay as they are: a newer body of the same call is in already.", highlight=False)
+    for seller, report in done.reports.items():
+        if report.held is not None:
+            err.print(
+                f"Changes of {seller} are held back: `mustit holds list` says why.", markup=False, highlight=False
+            )
     if total.failed_bodies:
         err.print(f"{total.failed_bodies} failed again: `mustit raw list --status FAILED` says why.", highlight=False)
 
@@ -146,6 +159,7 @@ def _report_document(report: ProcessingReport) -> dict[str, Any]:
         "failedBodies": report.failed_bodies,
         "versions": sum(report.versions.values()),
         "changes": dict(sorted(_changes(report).items())),
+        "held": report.held is not None,
     }
 
 

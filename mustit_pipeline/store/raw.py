@@ -1,6 +1,6 @@
 """Raw marketplace bodies: stored with their task, processed once, kept for replay."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -35,6 +35,8 @@ class RawRow:
     body: str
     content: str | None
     content_hash: str | None
+    # How often it had been processed when it was read; one that is opened again meanwhile has a higher number.
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ _PENDING = text("""
         WHERE NOT EXISTS (SELECT FROM listings)
         ORDER BY raw_id LIMIT :products
     )
-    SELECT raw_id, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body, content, content_hash
+    SELECT raw_id, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body, content, content_hash,
+           attempts
     FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
@@ -84,7 +87,7 @@ _PENDING = text("""
 
 # Its first listing page in order, not just any: only the index that is meant for that has them in order.
 _STILL_NEXT = text("""
-    SELECT raw_id FROM product_raw_data
+    SELECT raw_id, attempts FROM product_raw_data
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PENDING'
       AND (source = 'MINISHOP' OR (
           SELECT raw_id FROM product_raw_data
@@ -204,12 +207,18 @@ def pending(
     """The next bodies of a seller to process, in processing order, beside those that are being processed already."""
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
     rows = connection.execute(_PENDING, values)
-    return [RawRow(r.raw_id, TaskType(r.source), r.item_no, r.body, r.content, r.content_hash) for r in rows]
+    return [
+        RawRow(r.raw_id, TaskType(r.source), r.item_no, r.body, r.content, r.content_hash, r.attempts) for r in rows
+    ]
 
 
-def still_next(connection: Connection, seller_id: str, raw_ids: Sequence[int]) -> set[int]:
-    """Which of the bodies that were read ahead are still the next ones to process."""
-    return set(connection.execute(_STILL_NEXT, {"seller_id": seller_id, "ids": list(raw_ids)}).scalars())
+def still_next(connection: Connection, seller_id: str, attempts: Mapping[int, int]) -> set[int]:
+    """Which of the bodies that were read ahead, each with its attempts until then, are still the next ones.
+
+    What somebody else has processed and opened again since waits to be read anew.
+    """
+    rows = connection.execute(_STILL_NEXT, {"seller_id": seller_id, "ids": list(attempts)})
+    return {row.raw_id for row in rows if row.attempts == attempts[row.raw_id]}
 
 
 def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:

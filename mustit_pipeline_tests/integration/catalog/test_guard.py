@@ -124,6 +124,45 @@ def test_a_release_publishes_everything_once_and_ends_the_hold(shelf: Shelf) -> 
         release(shelf.database, SellerId(shelf.seller_id), now=utc_now)
 
 
+def test_a_release_lets_through_what_somebody_looked_at_and_nothing_that_came_in_since(shelf: Shelf) -> None:
+    crawl(shelf, cheaper(5))
+    shelf.detail(10, discountPrice=1)
+
+    report = release(shelf.database, SellerId(shelf.seller_id), now=utc_now)
+
+    assert report.versions == {LifeCycle.UPDATED: 5}
+    assert shelf.rows("SELECT item_no FROM product_raw_data WHERE status = 'PENDING'") == [{"item_no": 10}]
+
+
+def test_a_release_during_which_a_crawl_is_opened_is_refused_as_a_whole(shelf: Shelf) -> None:
+    crawl(shelf, cheaper(5))
+
+    def meanwhile(_: ProcessingReport) -> None:
+        shelf.open()
+
+    with pytest.raises(Conflict, match="under way"):
+        release(shelf.database, SellerId(shelf.seller_id), now=utc_now, progress=meanwhile)
+
+    assert holds(shelf) == [("OPEN", 5, 10)]
+    assert shelf.versions(1) == [(1, "CREATED")]
+
+
+def test_bodies_that_come_in_between_two_batches_are_judged_before_the_next_is_published(shelf: Shelf) -> None:
+    arrived: list[int] = []
+
+    def meanwhile(report: ProcessingReport) -> None:
+        if report.versions and not arrived:
+            for item in range(3, 9):
+                shelf.detail(item, normalPrice=30_000, sellingPrice=30_000, discountPrice=3_000)
+                arrived.append(item)
+
+    report = crawl(shelf, {1: {"stock": 5}, 9: {"stock": 5}}, batch=BatchSize(versions=1), progress=meanwhile)
+
+    assert report.held is not None
+    assert report.held.examples == tuple(arrived)
+    assert [shelf.versions(item) for item in arrived] == [[(1, "CREATED")]] * len(arrived)
+
+
 def test_a_hold_ends_by_itself_when_the_next_crawl_is_believable(shelf: Shelf) -> None:
     crawl(shelf, cheaper(5))
 

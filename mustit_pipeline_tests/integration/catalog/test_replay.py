@@ -1,9 +1,13 @@
 """Stored bodies read anew: what the rules make of them now, and nothing that a newer body has overtaken."""
 
+from sqlalchemy import text
+
 from mustit_pipeline.catalog.processing import ProcessingReport
+from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import raw, raw_replay
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 
@@ -109,6 +113,31 @@ def test_a_deleted_product_stays_deleted_whatever_its_bodies_say(database: Datab
 
     assert shelf.versions(2) == [(1, "CREATED"), (2, "DELETED")]
     assert shelf.versions(1) == [(1, "CREATED"), (2, "UPDATED")]
+
+
+def test_what_was_read_before_a_replay_opened_it_again_does_not_use_the_replay_up(database: Database) -> None:
+    """A processor that reads ahead and is overtaken, by another one and by a replay, holds an outdated reading."""
+    shelf = Shelf(database)
+    shelf.listing(1)
+    shelf.process()
+    shelf.detail(1)
+    ahead = read_ahead(shelf)
+    shelf.process()
+    with database.transaction() as connection:
+        raw_replay.reopen_newest(connection, shelf.seller_id)
+        shown_again = raw.pending(connection, shelf.seller_id, pages=10, products=10)
+        connection.execute(text("UPDATE product_raw_data SET status = 'PROCESSED' WHERE source = 'MINISHOP'"))
+
+    with database.transaction() as connection:
+        assert raw.still_next(connection, shelf.seller_id, ahead) == set()
+        assert raw.still_next(connection, shelf.seller_id, dict.fromkeys(ahead, 1)) == set(ahead)
+    assert [row.attempts for row in shown_again] == [1]
+
+
+def read_ahead(shelf: Shelf) -> dict[int, int]:
+    with shelf.database.reading() as connection:
+        rows = raw.pending(connection, shelf.seller_id, pages=10, products=10)
+    return read(rows, SellerId(shelf.seller_id)).attempts
 
 
 def test_another_sellers_bodies_are_left_alone(database: Database) -> None:
