@@ -18,7 +18,7 @@ from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions, outbox, products, raw
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.database import Database, database_time
 from mustit_pipeline.store.products import NewVersion, Unpublished
 from mustit_pipeline.store.raw import RawFailure
 
@@ -67,7 +67,7 @@ def process(
     What too many suspicious changes are among is absorbed but not published.
     """
     report = ProcessingReport()
-    judged = False
+    judged_at: datetime | None = None
     with database.transaction() as connection:
         raw.take_turns(connection, seller_id.value)
         raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
@@ -83,16 +83,21 @@ def process(
                 raw.take_turns(connection, seller_id.value)
                 _absorb_batch(connection, seller_id, reading, prepared, report)
                 # Changes are judged together, so that the first of them do not slip out before the last are known;
-                # bodies that come in between are judged with what is left.
+                # what is absorbed in between, by us or by somebody else, is judged with what is left.
+                ready: list[Unpublished] = []
                 if reading.raw_ids:
-                    judged = False
-                elif not judged:
-                    report.held, judged = judge_changes(connection, seller_id, rules, now()), True
-                wanted = 0 if reading.raw_ids or report.held is not None else batch.versions
-                versions = publish_batch(connection, seller_id, wanted, now(), report)
+                    judged_at = None
+                else:
+                    ready = products.unpublished(connection, seller_id.value, batch.versions)
+                    if judged_at is None or any(entry.updated_at > judged_at for entry in ready):
+                        report.held = judge_changes(connection, seller_id, rules, now())
+                        judged_at = database_time(connection)
+                    if report.held is not None:
+                        ready = []
+                published = publish(connection, seller_id, ready, now(), report)
             if progress is not None:
                 progress(report)
-            if not reading.raw_ids and not versions:
+            if not reading.raw_ids and not published:
                 return report
 
 
@@ -135,11 +140,10 @@ def _absorb_batch(
     report.failed_bodies += len(failures)
 
 
-def publish_batch(
-    connection: Connection, seller_id: SellerId, limit: int, now: datetime, report: ProcessingReport
+def publish(
+    connection: Connection, seller_id: SellerId, ready: Sequence[Unpublished], now: datetime, report: ProcessingReport
 ) -> int:
-    """Turn so many of the products that are ready into versions; says how many there were."""
-    ready = products.unpublished(connection, seller_id.value, limit) if limit else []
+    """Turn products that are ready into versions; says how many they were."""
     if not ready:
         return 0
     current = executions.find_open(connection, seller_id) or executions.find_latest(connection, seller_id)

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, publish_batch
+from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, publish
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import change_holds, raw
+from mustit_pipeline.store import change_holds, products, raw
 from mustit_pipeline.store.database import Database
 
 
@@ -28,7 +28,13 @@ def release(
     with database.transaction() as connection:
         raw.take_turns(connection, seller_id.value)
         hold = _open_hold(connection, seller_id)
-        while publish_batch(connection, seller_id, USUAL_BATCH.versions, now(), report):
+        while publish(
+            connection,
+            seller_id,
+            products.unpublished(connection, seller_id.value, USUAL_BATCH.versions),
+            now(),
+            report,
+        ):
             if progress is not None:
                 progress(report)
         # A crawl that was opened meanwhile has taken products out of reach.

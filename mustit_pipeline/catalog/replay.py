@@ -33,29 +33,33 @@ def replay_failed(
     *,
     seller_id: SellerId | None,
     since: datetime | None,
+    until: datetime | None = None,
     now: Callable[[], datetime],
     rules: BeliefRules = USUAL_RULES,
     progress: Callable[[Replaying], None] | None = None,
 ) -> Replay:
     """Process the failed bodies of one seller or of all, however often they have been tried."""
-    with database.transaction() as connection:
-        failed = raw_listing.count_failed(connection, seller_id, since)
-        sellers = raw.replay_failed(connection, None if seller_id is None else seller_id.value, since)
-        outdated = raw_listing.count_failed(connection, seller_id, since)
-    reopened = failed - outdated
+    with database.reading() as connection:
+        failed = raw_listing.count_failed(connection, seller_id, since, until)
     reports: dict[str, ProcessingReport] = {}
-    done = 0
+    reopened = done = 0
 
     def tell(report: ProcessingReport) -> None:
         if progress is not None:
             # Bodies that waited anyway are processed on the way.
             bodies = done + report.bodies
-            progress(Replaying(bodies, max(reopened, bodies)))
+            progress(Replaying(bodies, max(sum(failed.values()), bodies)))
 
-    for seller in sorted(sellers):
-        reports[seller] = process(database, SellerId(seller), now=now, rules=rules, progress=tell)
-        done += reports[seller].bodies
-    return Replay(reports, reopened, outdated)
+    for seller in failed:
+        with database.transaction() as connection:
+            # In turns with whoever processes this seller: a body that it has just absorbed is newer, and is seen to be.
+            raw.take_turns(connection, seller)
+            opened = raw.replay_failed(connection, seller, since, until)
+        if opened:
+            reopened += opened
+            reports[seller] = process(database, SellerId(seller), now=now, rules=rules, progress=tell)
+            done += reports[seller].bodies
+    return Replay(reports, reopened, outdated=max(0, sum(failed.values()) - reopened))
 
 
 def replay_stored(

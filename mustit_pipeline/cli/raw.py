@@ -60,14 +60,21 @@ def show_all(
     )
 
 
-@app.command("replay", epilog="Example: `mustit raw replay --seller dmont --since 3d`")
-def replay(seller: Seller = None, since: Since = None, as_json: Json = False) -> None:
+@app.command("replay", epilog="Example: `mustit raw replay --seller dmont --since 3d --until 1d`")
+def replay(
+    seller: Seller = None,
+    since: Since = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Only those fetched before then, written as for --since.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Process FAILED bodies again, however often they were tried, without asking the marketplace for anything.
 
     For use after a fix. A body that a newer one of the same call has made pointless is left alone. Exit 1 where
     bodies fail again.
     """
-    after = since_when(since, utc_now())
+    after, before = since_when(since, utc_now()), since_when(until, utc_now())
     state = Replaying(0, 0)
 
     def follow(now: Replaying) -> None:
@@ -82,6 +89,7 @@ def replay(seller: Seller = None, since: Since = None, as_json: Json = False) ->
                 ground.database,
                 seller_id=seller_id,
                 since=after,
+                until=before,
                 now=utc_now,
                 rules=belief_rules(ground.settings),
                 progress=follow,

@@ -23,9 +23,16 @@ class Attempts:
     """Makes attempts for one worker; never raises for what the marketplace does."""
 
     def __init__(
-        self, fetcher: Fetcher, *, retry_base_seconds: float, longest_backoff_seconds: float, blocked: FieldPaths
+        self,
+        fetcher: Fetcher,
+        *,
+        retry_base_seconds: float,
+        longest_backoff_seconds: float,
+        blocked: FieldPaths,
+        most_products: int,
     ) -> None:
         self._fetcher = fetcher
+        self._most_products = most_products
         self._retry_base = retry_base_seconds
         self._blocked = blocked
         self._longest_backoff = longest_backoff_seconds
@@ -41,7 +48,9 @@ class Attempts:
     ) -> TaskResult:
         task = leased.task
         try:
-            fetched = await self._fetcher.fetch(task.request_url, _reader(leased, drift), calls, booking)
+            fetched = await self._fetcher.fetch(
+                task.request_url, _reader(leased, drift, self._most_products), calls, booking
+            )
         except NotFoundAnswer as error:
             if leased.probe:
                 task.complete(utc_now())
@@ -85,12 +94,12 @@ def _said(drift: Deviation) -> str:
     return f"{drift.path} {how}, and MUSTIT_DRIFT_BLOCK blocks it"
 
 
-def _reader(leased: LeasedTask, drift: list[Deviation]) -> Callable[[bytes], Any]:
+def _reader(leased: LeasedTask, drift: list[Deviation], most_products: int) -> Callable[[bytes], Any]:
     """How the body of a task is read; what cannot be read is a failed fetch."""
     task = leased.task
     item_no = None if task.item_no is None else task.item_no.value
     if task.task_type is TaskType.MINISHOP:
-        return lambda body: parse_listing(body, drift)
+        return lambda body: parse_listing(body, drift, most=most_products)
     if task.task_type is TaskType.PRODUCT_DETAIL:
         return lambda body: parse_detail(body, item_no, drift)
     return lambda body: parse_options(body, item_no, drift)

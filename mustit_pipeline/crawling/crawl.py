@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -112,9 +113,10 @@ class Crawl:
     async def _count(self, url: str, fetcher: Fetcher, calls: RequestCounter) -> Fetched[ListingPage]:
         """The count call is no task, but it gets as many attempts as one."""
         tries = Tries(1 + self.settings.task_max_retries)
+        read = partial(parse_listing, most=self.settings.seller_most_products)
         while True:
             try:
-                return await fetcher.fetch(url, parse_listing, calls)
+                return await fetcher.fetch(url, read, calls)
             except FetchError as error:
                 tries.failed()
                 hopeless = not error.transient or isinstance(error, SessionRefused)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents import roster
@@ -58,7 +59,11 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
             longest_backoff_seconds=settings.network_longest_backoff_seconds,
         )
         try:
-            fetched = await fetcher.fetch(client.endpoints.count(seller_id).value, parse_listing, RequestCounter())
+            fetched = await fetcher.fetch(
+                client.endpoints.count(seller_id).value,
+                partial(parse_listing, most=settings.seller_most_products),
+                RequestCounter(),
+            )
         except NoAgentFree as error:
             raise Conflict(
                 "CONFLICT_NO_AGENT_FREE",

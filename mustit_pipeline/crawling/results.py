@@ -73,7 +73,11 @@ class ResultStore:
         tried = [result for result in newest if not result.handed_back]
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
-            bodies = [_raw(result, result.body) for result in tried if result.body is not None]
+            bodies = [
+                _raw(result, result.body, result.leased.task.completed_at or self._now())
+                for result in tried
+                if result.body is not None
+            ]
             raw.add(connection, bodies)
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
             homes = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
@@ -153,7 +157,7 @@ def _sightings(result: TaskResult) -> list[Sighting]:
     return [Sighting(home.seller_id, item_no, home.execution_id, deviation) for deviation in result.drift]
 
 
-def _raw(result: TaskResult, body: str) -> NewRaw:
+def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
     task = result.leased.task
     return NewRaw(
         seller_id=task.seller_id.value,
@@ -163,6 +167,7 @@ def _raw(result: TaskResult, body: str) -> NewRaw:
         item_no=None if task.item_no is None else task.item_no.value,
         page_no=result.leased.page_no,
         body=body,
+        fetched_at=fetched_at,
         content=None if result.content is None else result.content.text,
         content_hash=None if result.content is None else result.content.hash,
     )

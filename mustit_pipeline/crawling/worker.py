@@ -23,7 +23,8 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.leases import LeasedTask
 
-# Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not.
+# Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not, so
+# that a crawl that is paused or cancelled, and a worker that stood still, send little of what they hold.
 MOST_HELD = 200
 HELD_SECONDS = 2.0
 # A page holds hundreds of products: with as many of them at once as of other calls, memory would grow with a seller's
@@ -80,12 +81,15 @@ class Worker:
             retry_base_seconds=settings.retry_base_seconds,
             longest_backoff_seconds=settings.task_longest_backoff_seconds,
             blocked=FieldPaths(settings.drift_block),
+            most_products=settings.seller_most_products,
         )
         self.report = WorkReport()
         self._news = asyncio.Event()
         self._results = StoreRoom(store, self.report, progress, self._news)
         self._held: deque[LeasedTask] = deque()
         self._held_since = 0.0
+        # How many of what was leased last have been sent: so many are worth leasing.
+        self._flown = 0
         self._ahead = 1
         self._dry_until = 0.0
         self._flying: dict[asyncio.Task[TaskResult], _Flight] = {}
@@ -118,10 +122,10 @@ class Worker:
             self._collect()
             if self._results.store_if_due(idle=not self._flying):
                 self._dry_until = 0.0
+            if self._held and not self._fresh:
+                self._hand_back()
             self._lease_ahead()
             self._book_agents()
-            if self._held and self._loop.time() - self._held_since >= HELD_SECONDS:
-                self._hand_back()
             if self._flying or self._held or self._leasing or self._booking or self._results.unstored:
                 await self._wait_for_news()
                 continue
@@ -136,6 +140,11 @@ class Worker:
     def _blocked(self) -> float:
         """Seconds until an agent may be free, unless a request that has ended freed one."""
         return 0.0 if self._maybe_free else max(0.0, self._none_free_until - self._loop.time())
+
+    @property
+    def _fresh(self) -> bool:
+        """Whether what is held was leased a moment ago."""
+        return self._loop.time() - self._held_since < HELD_SECONDS
 
     def _room(self) -> int:
         """Requests that may be started: what a crash would repeat stays within twice the concurrency."""
@@ -156,6 +165,7 @@ class Worker:
         now = self._loop.time()
         if claimed:
             self._held_since = now
+            self._flown = 0
             self._ahead = min(2 * self._ahead, MOST_HELD)
         if len(claimed) < limit:
             self._dry_until = now + DRY_SECONDS
@@ -189,9 +199,9 @@ class Worker:
             self._being_booked = 0
         bookings = deque(answer for answer in answers if isinstance(answer, Booking))
         failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
-        while bookings and self._held and failed is None and not self._stopping:
+        while bookings and self._held and self._fresh and failed is None and not self._stopping:
             self._fly(self._held.popleft(), bookings.popleft())
-            self._held_since = self._loop.time()
+            self._flown += 1
         await asyncio.gather(*(self._pool.settle(booking, Outcome.NOT_SENT) for booking in bookings))
         if failed is not None:
             raise failed
@@ -235,10 +245,10 @@ class Worker:
             booking.result()
 
     def _hand_back(self) -> None:
-        """Agents are scarce: what is held goes back unharmed, and the next lease is a small one."""
+        """Agents are scarce: what is held goes back unharmed, and the next lease is as large as this one should be."""
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()
-        self._ahead = 1
+        self._ahead = max(1, self._flown)
         self._dry_until = self._loop.time() + DRY_SECONDS
 
     async def _wait_for_news(self) -> None:

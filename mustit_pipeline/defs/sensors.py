@@ -77,7 +77,13 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
     now = utc_now()
     resting = resting_sellers(context.instance, pipeline, now, busy=busy)
     rest = "".join(f"; {seller_id} rests: {why}" for seller_id, why in sorted(resting.items()))
-    slices = next_slices(pipeline.database, busy=busy | resting.keys(), free=free, now=now)
+    slices = next_slices(
+        pipeline.database,
+        busy=busy | resting.keys(),
+        free=free,
+        now=now,
+        slice_seconds=pipeline.settings.crawl_slice_seconds,
+    )
     if not slices:
         return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running{rest}")
     if resting:

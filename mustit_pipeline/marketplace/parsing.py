@@ -38,9 +38,12 @@ T = TypeVar("T")
 _KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
 
 
-def parse_listing(body: bytes, drift: list[Deviation] | None = None) -> ListingPage:
-    """One listing page; an item that cannot be read is skipped and counted, the rest is kept."""
-    return _parse("listing", body, _listing, drift)
+def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> ListingPage:
+    """One listing page; an item that cannot be read is skipped and counted, the rest is kept.
+
+    No seller has more than `most` products: a count above that would plan pages without end.
+    """
+    return _parse("listing", body, lambda document: _listing(document, most), drift)
 
 
 def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
@@ -74,11 +77,13 @@ def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Devia
     raise MalformedBody(source, reason, safe_excerpt(body))
 
 
-def _listing(document: Any) -> ListingPage:
+def _listing(document: Any, most: int | None) -> ListingPage:
     page = mapping(document, "the body")
     count = number(page, "count")
     if count is None or count < 0:
         raise WrongValue("count takes a number from 0 up")
+    if most is not None and count > most:
+        raise WrongValue(f"count is {count}, and MUSTIT_SELLER_MOST_PRODUCTS is {most}")
     listed = page.get("items")
     if type(listed) is not list:
         raise WrongValue("items takes a list")

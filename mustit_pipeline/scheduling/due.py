@@ -7,8 +7,10 @@ from uuid import UUID
 
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.store import executions, sellers
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.turns import next_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +26,23 @@ class DueSlice:
         return f"{self.execution_id}:{self.slice_no}"
 
 
-def next_slices(database: Database, *, busy: Collection[str], free: int, now: datetime) -> list[DueSlice]:
-    """The slices to start within the free slots: crawls that nobody works on, then sellers whose time has come."""
+def next_slices(
+    database: Database, *, busy: Collection[str], free: int, now: datetime, slice_seconds: float
+) -> list[DueSlice]:
+    """The slices to start within the free slots, for whoever has waited longest.
+
+    Slices that a crawl has had count against it: a few huge sellers that need hours keep nobody from a first slice, and
+    however many others are due, a huge one comes to its next.
+    """
     if free <= 0:
         return []
     with database.reading() as connection:
-        waiting = [entry for entry in executions.workable(connection, limit=free + len(busy)) if entry[1] not in busy][
-            :free
-        ]
-        due = sellers.due(connection, free - len(waiting), busy=busy) if free > len(waiting) else []
-    opened = list(waiting)
-    for seller_id in due:
-        try:
-            stored = open_or_join(database, seller_id, triggered_by="schedule", now=now).stored
-        except Conflict:
-            # Deactivated in the meantime.
-            continue
-        opened.append((stored.execution.id.value, seller_id.value))
+        turns = next_turns(connection, free, busy=busy, slice_seconds=slice_seconds)
+    opened: list[tuple[UUID, str]] = []
+    for turn in turns:
+        execution_id = turn.execution_id or _open(database, SellerId(turn.seller_id), now)
+        if execution_id is not None:
+            opened.append((execution_id, turn.seller_id))
     if not opened:
         return []
     with database.transaction() as connection:
@@ -50,3 +52,11 @@ def next_slices(database: Database, *, busy: Collection[str], free: int, now: da
         for execution_id, seller_id in opened
         if execution_id in numbers
     ]
+
+
+def _open(database: Database, seller_id: SellerId, now: datetime) -> UUID | None:
+    try:
+        return open_or_join(database, seller_id, triggered_by="schedule", now=now).stored.execution.id.value
+    except Conflict:
+        # Deactivated in the meantime.
+        return None

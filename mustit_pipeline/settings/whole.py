@@ -80,6 +80,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
     listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
     first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")
     page_size: int = Field(500, ge=1, le=1000, description="Products on one listing page")
+    seller_most_products: int = Field(
+        1_000_000, ge=1, description="A listing that speaks of more products than that cannot be read"
+    )
     connect_timeout_seconds: float = Field(3.0, gt=0, le=60, description="To open a connection to the marketplace")
     read_timeout_seconds: float = Field(10.0, gt=0, le=300, description="Between two reads of an answer")
     total_timeout_seconds: float = Field(30.0, gt=0, le=600, description="For one whole call, however slowly it drips")

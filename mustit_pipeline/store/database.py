@@ -3,10 +3,11 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.array import ListBinaryDumper
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
@@ -84,6 +85,11 @@ def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -
 def _send_lists_as_binary(connection: Any, record: object) -> None:
     """Set-based statements carry long arrays: as text psycopg escapes them 250 times slower."""
     connection.adapters.register_dumper(list, ListBinaryDumper)
+
+
+def database_time(connection: Connection) -> datetime:
+    """The moment by the one clock that all hosts share, not when the transaction began."""
+    return connection.execute(text("SELECT clock_timestamp()")).scalar_one()
 
 
 def open_database(settings: Settings, *, check_schema: bool = True) -> Database:

@@ -43,6 +43,12 @@ _MISSED = text("""
     RETURNING p.item_no, p.absent_sweeps
 """)
 
+_CLOSE = text("""
+    UPDATE deletion_holds SET status = :closed, closed_at = now()
+    WHERE seller_id = :seller_id AND status = ANY(CAST(:sources AS text[]))
+      AND (CAST(:items AS bigint[]) IS NULL OR NOT item_nos @> CAST(:items AS bigint[]))
+""")
+
 _HOLD = text("""
     INSERT INTO deletion_holds (seller_id, execution_id, status, live_count, item_nos)
     VALUES (:seller_id, :execution_id, 'OPEN', :live, CAST(:items AS bigint[]))
@@ -66,17 +72,23 @@ def count_missed(connection: Connection, seller_id: str, items: Sequence[int]) -
 
 
 def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Absence) -> UUID:
-    """Open the seller's hold, or bring the open one up to date."""
+    """Open the seller's hold, or bring the open one up to date.
+
+    What an admin has looked at may become less under its id, but never more: then that entry ends, and a new one opens.
+    """
+    _close(connection, seller_id, absent.absent)
     values = {"seller_id": seller_id, "execution_id": execution_id, "live": absent.live, "items": absent.absent}
     return connection.execute(_HOLD, values).scalar_one()
 
 
 def close_hold(connection: Connection, seller_id: str) -> None:
     """A sweep under the share ends the hold: what is absent goes the normal way."""
-    query = text("""
-        UPDATE deletion_holds SET status = :closed, closed_at = now()
-        WHERE seller_id = :seller_id AND status = ANY(CAST(:sources AS text[]))
-    """)
-    sources = [status.value for status in DELETION_HOLD.sources("close")]
-    values = {"seller_id": seller_id, "closed": DELETION_HOLD.target("close").value, "sources": sources}
-    connection.execute(query, values)
+    _close(connection, seller_id, None)
+
+
+def _close(connection: Connection, seller_id: str, unless_within: list[int] | None) -> None:
+    rules = {
+        "sources": [status.value for status in DELETION_HOLD.sources("close")],
+        "closed": DELETION_HOLD.target("close").value,
+    }
+    connection.execute(_CLOSE, {"seller_id": seller_id, "items": unless_within} | rules)

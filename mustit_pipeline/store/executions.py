@@ -193,17 +193,6 @@ def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID,
     return {row.execution_id: row.slice_no for row in rows}
 
 
-def workable(connection: Connection, limit: int) -> list[tuple[UUID, str]]:
-    """Executions that a run could work on now, oldest first."""
-    query = (
-        select(executions.c.execution_id, executions.c.seller_id)
-        .where(executions.c.status.in_([ExecutionStatus.PENDING.value, ExecutionStatus.RUNNING.value]))
-        .order_by(executions.c.created_at)
-        .limit(limit)
-    )
-    return [(row.execution_id, row.seller_id) for row in connection.execute(query)]
-
-
 def changes_by_type(connection: Connection, execution_id: UUID) -> dict[str, int]:
     """How many products an execution created, deleted or restored, and how many fields it saw change, by type."""
     query = text("""

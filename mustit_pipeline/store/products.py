@@ -54,6 +54,7 @@ class Unpublished:
     data: str | None
     data_hash: str
     published_data: str | None
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ _ABSORB = text("""
                                p.detail_data),
         option_data = coalesce(a.options, (SELECT r.content FROM product_raw_data r WHERE r.raw_id = a.options_raw),
                                p.option_data),
-        updated_at = now()
+        -- Not when this transaction began: what was absorbed after a judgement must be seen to be.
+        updated_at = clock_timestamp()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:minishop_hashes AS text[]), CAST(:detail_hashes AS text[]),
                 CAST(:option_hashes AS text[]), CAST(:listings AS text[]), CAST(:details AS text[]),
                 CAST(:options AS text[]), CAST(:detail_raws AS bigint[]), CAST(:options_raws AS bigint[]),
@@ -114,12 +116,17 @@ _ABSORB = text("""
 """)
 
 # What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
-# version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product that
-# has been seen since is back. What waits is looked up one by one: of freshly stored bodies the planner knows nothing,
-# and joining them would go through all of them for each product.
+# version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product is back
+# when it has been seen since and its detail has said that it is this seller's. What waits is looked up one by one: of
+# freshly stored bodies the planner knows nothing, and joining them would go through all of them for each product.
 READY = """
     p.seller_id = :seller_id AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
       AND (p.deleted_at IS NULL OR p.last_seen_execution_id IS NOT NULL)
+      AND (p.deleted_at IS NULL OR EXISTS (
+          SELECT FROM crawling_schedule_executions e
+          JOIN crawler_tasks t ON t.task_month = e.task_month AND t.execution_id = e.execution_id
+          WHERE e.execution_id = p.last_seen_execution_id AND t.task_key = 'PRODUCT_DETAIL:' || p.item_no
+            AND t.status = 'COMPLETED' AND NOT t.probe))
       AND NOT EXISTS (
           SELECT FROM crawling_schedule_executions e
           WHERE e.seller_id = p.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
@@ -138,7 +145,7 @@ READY = """
 
 _UNPUBLISHED = text(f"""
     SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
-           p.version, p.absent_sweeps, p.deleted_at, p.data_hash,
+           p.version, p.absent_sweeps, p.deleted_at, p.data_hash, p.updated_at,
            CASE WHEN p.version > 0 THEN p.data END AS data, c.product_data AS published_data
     FROM products p
     LEFT JOIN product_change_sets c
@@ -247,7 +254,7 @@ def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
 def unpublished(connection: Connection, seller_id: str, limit: int) -> list[Unpublished]:
     """Complete products whose planned fetches have ended and whose state is not the published one."""
     rows = connection.execute(_UNPUBLISHED, {"seller_id": seller_id, "limit": limit})
-    return [Unpublished(_product(row), row.data, row.data_hash, row.published_data) for row in rows]
+    return [Unpublished(_product(row), row.data, row.data_hash, row.published_data, row.updated_at) for row in rows]
 
 
 def publish(connection: Connection, seller_id: str, execution_id: UUID, versions: Sequence[NewVersion]) -> None:

@@ -21,6 +21,8 @@ class NewRaw:
     item_no: int | None
     page_no: int | None
     body: str
+    # When the answer came: of two pages that show a product, the later one is right, whichever is stored first.
+    fetched_at: datetime
     content: str | None = None
     content_hash: str | None = None
 
@@ -49,20 +51,20 @@ class RawFailure:
 
 
 _COPY = """
-    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, content, content_hash,
-                           status)
+    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, fetched_at, content,
+                           content_hash, status)
     FROM STDIN (FORMAT binary)
 """
-_COPY_TYPES = ("text", "uuid", "uuid", "text", "int8", "int4", "text", "text", "text", "text")
+_COPY_TYPES = ("text", "uuid", "uuid", "text", "int8", "int4", "text", "timestamptz", "text", "text", "text")
 
-# Listings first, then the rest as fetched: the one place where the order of processing is decided. While a listing
-# page waits, nothing but listing pages is taken.
+# Listings first, as they were seen, then the rest as stored: the one place where the order of processing is decided.
+# While a listing page waits, nothing but listing pages is taken.
 _PENDING = text("""
     WITH listings AS (
         SELECT raw_id FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
           AND raw_id <> ALL(CAST(:beside AS bigint[]))
-        ORDER BY raw_id LIMIT :pages
+        ORDER BY fetched_at, raw_id LIMIT :pages
     ), details AS (
         SELECT raw_id FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_DETAIL'
@@ -82,17 +84,26 @@ _PENDING = text("""
            attempts
     FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
-    ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END, raw_id
+    ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END,
+             CASE source WHEN 'MINISHOP' THEN fetched_at END, raw_id
 """)
 
-# Its first listing page in order, not just any: only the index that is meant for that has them in order.
+# Its first listing page in order, not just any: only the index that is meant for that has them in order. An older body
+# of the same call that was opened again comes first, or it would undo what the newer one says.
 _STILL_NEXT = text("""
-    SELECT raw_id, attempts FROM product_raw_data
+    SELECT raw_id, attempts FROM product_raw_data r
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PENDING'
-      AND (source = 'MINISHOP' OR (
+      AND CASE source WHEN 'MINISHOP' THEN NOT EXISTS (
+          SELECT FROM product_raw_data o
+          WHERE o.seller_id = :seller_id AND o.status = 'PENDING' AND o.source = 'MINISHOP'
+            AND (o.fetched_at, o.raw_id) < (r.fetched_at, r.raw_id) AND o.raw_id <> ALL(CAST(:ids AS bigint[])))
+      ELSE (
           SELECT raw_id FROM product_raw_data
           WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
-          ORDER BY raw_id LIMIT 1) IS NULL)
+          ORDER BY raw_id LIMIT 1) IS NULL AND NOT EXISTS (
+          SELECT FROM product_raw_data o
+          WHERE o.seller_id = :seller_id AND o.status = 'PENDING' AND o.item_no = r.item_no AND o.source = r.source
+            AND o.raw_id < r.raw_id AND o.raw_id <> ALL(CAST(:ids AS bigint[]))) END
 """)
 
 # Nobody else's: an earlier body of the same task was stored by an earlier transaction. One by one (OFFSET 0), because
@@ -120,16 +131,15 @@ _TAKE_BACK = text("""
 # old one would then undo it.
 _REOPEN = text("""
     UPDATE product_raw_data r SET status = :target, content = NULL, content_hash = NULL
-    WHERE r.status = ANY(CAST(:sources AS text[])) AND r.status = 'FAILED'
-      AND (CAST(:seller_id AS text) IS NULL OR r.seller_id = :seller_id)
+    WHERE r.status = ANY(CAST(:sources AS text[])) AND r.status = 'FAILED' AND r.seller_id = :seller_id
       AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
+      AND (CAST(:until AS timestamptz) IS NULL OR r.fetched_at < :until)
       AND r.attempts < :attempts
       AND NOT EXISTS (SELECT FROM product_raw_data n
                       WHERE n.seller_id = r.seller_id AND n.source = r.source AND n.raw_id > r.raw_id
                         AND n.status = 'PROCESSED' AND n.fetched_at >= r.fetched_at
                         AND n.item_no IS NOT DISTINCT FROM r.item_no
                         AND n.execution_id IS DISTINCT FROM r.execution_id)
-    RETURNING r.seller_id
 """)
 
 _PROCESSED = text("""
@@ -176,6 +186,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
                     row.item_no,
                     row.page_no,
                     row.body,
+                    row.fetched_at,
                     row.content,
                     row.content_hash,
                     RawStatus.PENDING.value,
@@ -248,19 +259,19 @@ def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
 
 def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
     """Let a seller's failed bodies be processed again, as long as they have been tried less often than that."""
-    values: dict[str, object] = {"seller_id": seller_id, "since": None, "attempts": attempts}
-    return len(_reopen(connection, "retry", values))
+    values = {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts}
+    return _reopen(connection, "retry", values)
 
 
-def replay_failed(connection: Connection, seller_id: str | None, since: datetime | None) -> set[str]:
-    """Let failed bodies be processed again however often they have been tried; returns whose they are."""
-    values: dict[str, object] = {"seller_id": seller_id, "since": since, "attempts": 2**15 - 1}
-    return set(_reopen(connection, "replay", values))
+def replay_failed(connection: Connection, seller_id: str, since: datetime | None, until: datetime | None) -> int:
+    """Let a seller's failed bodies be processed again however often they have been tried; says how many they are."""
+    values = {"seller_id": seller_id, "since": since, "until": until, "attempts": 2**15 - 1}
+    return _reopen(connection, "replay", values)
 
 
-def _reopen(connection: Connection, move: str, values: dict[str, object]) -> list[str]:
+def _reopen(connection: Connection, move: str, values: Mapping[str, object]) -> int:
     rules = {"target": RAW.target(move).value, "sources": [status.value for status in RAW.sources(move)]}
-    return list(connection.execute(_REOPEN, values | rules).scalars())
+    return connection.execute(_REOPEN, {**values, **rules}).rowcount
 
 
 def _move(connection: Connection, statement: object, move: str, values: dict[str, object]) -> None:

@@ -54,9 +54,11 @@ _NEWEST_OF_SELLER = text(f"""
 """)
 
 _COUNT_FAILED = text("""
-    SELECT count(*) FROM product_raw_data
+    SELECT seller_id, count(*) AS number FROM product_raw_data
     WHERE status = 'FAILED' AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
       AND (CAST(:since AS timestamptz) IS NULL OR fetched_at >= :since)
+      AND (CAST(:until AS timestamptz) IS NULL OR fetched_at < :until)
+    GROUP BY seller_id ORDER BY seller_id
 """)
 
 
@@ -82,10 +84,12 @@ def newest(
     return page((_entry(row) for row in found), limit)
 
 
-def count_failed(connection: Connection, seller_id: SellerId | None, since: datetime | None) -> int:
-    """How many bodies could not be processed."""
-    values = {"seller_id": None if seller_id is None else seller_id.value, "since": since}
-    return connection.execute(_COUNT_FAILED, values).scalar_one()
+def count_failed(
+    connection: Connection, seller_id: SellerId | None, since: datetime | None, until: datetime | None
+) -> dict[str, int]:
+    """How many bodies could not be processed, of one seller or of each."""
+    values = {"seller_id": None if seller_id is None else seller_id.value, "since": since, "until": until}
+    return {row.seller_id: row.number for row in connection.execute(_COUNT_FAILED, values)}
 
 
 def _entry(row: Row[tuple[object, ...]]) -> RawEntry:

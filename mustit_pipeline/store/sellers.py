@@ -1,6 +1,6 @@
 """Sellers, their schedules, and the schedule changes that the outside has to be told of."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,7 +9,6 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
 from mustit_pipeline.domain.errors import Conflict, NotFound
-from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
@@ -130,21 +129,6 @@ def overview(
 def all_ids(connection: Connection) -> list[str]:
     """Every registered seller's id."""
     return list(connection.execute(select(sellers.c.seller_id).order_by(sellers.c.seller_id)).scalars())
-
-
-def due(connection: Connection, limit: int, *, busy: Collection[str] = ()) -> list[SellerId]:
-    """Active sellers whose time has come, that are not busy and have no open execution, longest overdue first."""
-    open_states = ", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))
-    query = text(f"""
-        SELECT c.seller_id FROM crawling_schedules c JOIN sellers s USING (seller_id)
-        WHERE c.status = 'ACTIVE' AND s.status = 'ACTIVE' AND c.next_due_at <= now()
-          AND c.seller_id <> ALL(CAST(:busy AS text[]))
-          AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
-                          WHERE e.seller_id = c.seller_id AND e.status IN ({open_states}))
-        ORDER BY c.next_due_at LIMIT :limit
-    """)
-    rows = connection.execute(query, {"limit": limit, "busy": sorted(busy)})
-    return [SellerId(row.seller_id) for row in rows]
 
 
 def _seller_values(seller: Seller) -> dict[str, object]:

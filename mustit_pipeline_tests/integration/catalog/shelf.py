@@ -49,15 +49,29 @@ class Shelf:
         """Everything planned has ended."""
         self._set("sweep_status = 'COMPLETE', status = 'COMPLETED', ended_at = now()")
 
-    def listing(self, *items: int, **changes: Any) -> None:
+    def listing(self, *items: int, fetched_at: datetime | None = None, **changes: Any) -> None:
         """A listing page arrives; each item is named after its number unless changed."""
         entries = [bodies.listing_item(**{"itemNo": item, "name": f"상품 {item}"} | changes) for item in items]
         with self.database.transaction() as connection:
             products.sight(connection, self.seller_id, self.stored.home.execution_id, items)
-        self.put(TaskType.MINISHOP, None, bodies.encoded(bodies.listing(*entries, count=len(items))))
+        body = bodies.encoded(bodies.listing(*entries, count=len(items)))
+        self.put(TaskType.MINISHOP, None, body, fetched_at=fetched_at)
 
     def detail(self, item: int, **changes: Any) -> None:
-        """A detail arrives."""
+        """A detail arrives, and its task has ended well."""
+        home = self.stored.home
+        self.change(
+            """INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
+                                          request_url, status, priority)
+               VALUES (:month, gen_random_uuid(), :execution, :seller, 'PRODUCT_DETAIL', :key, :item,
+                       '/', 'COMPLETED', 1)
+               ON CONFLICT DO NOTHING""",
+            month=home.task_month,
+            execution=home.execution_id,
+            seller=self.seller_id,
+            key=f"PRODUCT_DETAIL:{item}",
+            item=item,
+        )
         info = bodies.info(**{"itemNo": item, "itemName": f"상품 {item}", "sellerId": self.seller_id} | changes)
         self.put(TaskType.PRODUCT_DETAIL, item, bodies.encoded(bodies.detail(ProductInfoModule=info)))
 
@@ -66,11 +80,19 @@ class Shelf:
         listed = [bodies.option(**{"itemNo": item} | option) for option in options]
         self.put(TaskType.PRODUCT_OPTION, item, bodies.encoded(listed))
 
-    def put(self, source: TaskType, item: int | None, body: bytes, content: Content | None = None) -> None:
+    def put(
+        self,
+        source: TaskType,
+        item: int | None,
+        body: bytes,
+        content: Content | None = None,
+        fetched_at: datetime | None = None,
+    ) -> None:
         """Any body, as if it had been fetched; with what it says where the worker has read that already."""
         page = 0 if item is None else None
         said = (None, None) if content is None else (content.text, content.hash)
-        row = NewRaw(self.seller_id, self.stored.home.execution_id, uuid4(), source, item, page, body.decode(), *said)
+        execution_id, at = self.stored.home.execution_id, fetched_at or utc_now()
+        row = NewRaw(self.seller_id, execution_id, uuid4(), source, item, page, body.decode(), at, *said)
         with self.database.transaction() as connection:
             raw.add(connection, [row])
 

@@ -3,10 +3,14 @@
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 
+from mustit_pipeline.catalog import deletion
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline_tests.integration.catalog.guarded import PRODUCTS, Guarded
@@ -98,15 +102,82 @@ def test_a_sweep_that_would_delete_too_much_is_held_and_later_sweeps_bring_the_h
     guarded.shop.restore(guarded.seller_id, three[:1])
     guarded.shop.remove(guarded.seller_id, guarded.items[-1:])
     guarded.crawl()
-    assert guarded.holds() == [("OPEN", sorted([*three[1:], guarded.items[-1]]), 10)]
+    assert guarded.holds() == [
+        ("CLOSED", three, 10),
+        ("OPEN", sorted([*three[1:], guarded.items[-1]]), 10),
+    ]
 
     guarded.shop.restore(guarded.seller_id, guarded.items[-1:])
     guarded.crawl()
-    assert [status for status, _, _ in guarded.holds()] == ["CLOSED"]
+    assert [status for status, _, _ in guarded.holds()] == ["CLOSED", "CLOSED"]
     assert guarded.deleted() == []
     guarded.crawl()
     assert guarded.deleted() == three[1:]
     assert_whole(guarded.database)
+
+
+def test_what_an_admin_looked_at_never_grows_under_its_id(guarded: Guarded) -> None:
+    """A hold of three once became one of all ten, and the approval of the three deleted them all."""
+    guarded.shop.remove(guarded.seller_id, guarded.items[:4])
+    guarded.crawl()
+    guarded.shop.restore(guarded.seller_id, guarded.items[:1])
+    guarded.crawl()
+    looked_at = newest_hold(guarded)
+    assert guarded.holds() == [("OPEN", guarded.items[1:4], 10)]
+
+    guarded.shop.fault("count_zero", "listing", sellerId=guarded.seller_id)
+    guarded.crawl()
+
+    assert guarded.holds() == [("CLOSED", guarded.items[1:4], 10), ("OPEN", guarded.items, 10)]
+    with pytest.raises(Conflict):
+        deletion.approve(guarded.database, looked_at, utc_now())
+    assert guarded.deleted() == []
+
+
+def newest_hold(guarded: Guarded) -> IdPrefix:
+    with guarded.database.reading() as connection:
+        query = text("SELECT hold_id FROM deletion_holds ORDER BY opened_at DESC LIMIT 1")
+        return IdPrefix(str(connection.execute(query).scalar_one()))
+
+
+def test_a_deleted_product_that_a_wrong_page_shows_is_not_brought_back(guarded: Guarded) -> None:
+    """It is another seller's by now: seen again, but its detail says whose it is."""
+    item = guarded.items[0]
+    guarded.shop.remove(guarded.seller_id, [item])
+    guarded.crawl()
+    guarded.crawl()
+    assert guarded.deleted() == [item]
+    guarded.shop.add_seller(f"other-{uuid4().hex[:8]}", 1)
+    guarded.shop.restore(guarded.seller_id, [item])
+    fault = guarded.shop.fault("wrong_seller", "detail", itemNo=item)
+
+    assert guarded.crawl().stored.execution.failed_tasks == 1
+
+    assert guarded.life(item) == ["CREATED", "DELETED"]
+    guarded.shop.clear_faults(fault)
+    guarded.crawl()
+    assert guarded.life(item) == ["CREATED", "DELETED", "RESTORED"]
+    assert_whole(guarded.database)
+
+
+@pytest.mark.parametrize(("answer", "options"), [("wrong_seller", {}), ("status", {"status": 410})])
+def test_a_probe_is_confirmed_by_another_sellers_name_and_by_410_too(
+    guarded: Guarded, answer: str, options: dict[str, int]
+) -> None:
+    gone = guarded.items[0]
+    guarded.shop.add_seller(f"other-{uuid4().hex[:8]}", 1)
+    guarded.shop.remove(guarded.seller_id, [gone])
+    guarded.crawl()
+    opened = open_or_join(guarded.database, SellerId(guarded.seller_id), triggered_by="test", now=utc_now())
+    work = Crawl(guarded.database, guarded.settings, opened.stored)
+    work.sweep(60)
+    guarded.shop.restore(guarded.seller_id, [gone])
+    guarded.shop.fault(answer, "detail", itemNo=gone, **options)
+
+    work.fetch_products(PRODUCT_TYPES, 60)
+
+    assert work.end().execution.failed_tasks == 0
+    assert guarded.deleted() == [gone]
 
 
 def test_a_listing_that_suddenly_says_zero_is_held(guarded: Guarded) -> None:

@@ -163,6 +163,22 @@ def test_bodies_that_come_in_between_two_batches_are_judged_before_the_next_is_p
     assert [shelf.versions(item) for item in arrived] == [[(1, "CREATED")]] * len(arrived)
 
 
+def test_what_another_processor_absorbs_between_two_batches_is_judged_before_it_is_published(shelf: Shelf) -> None:
+    held_by_the_other: list[ProcessingReport] = []
+
+    def meanwhile(report: ProcessingReport) -> None:
+        if report.versions and not held_by_the_other:
+            for item in range(3, 9):
+                shelf.detail(item, normalPrice=30_000, sellingPrice=30_000, discountPrice=3_000)
+            held_by_the_other.append(process(shelf.database, SellerId(shelf.seller_id), now=utc_now, rules=RULES))
+
+    report = crawl(shelf, {1: {"stock": 5}, 9: {"stock": 5}}, batch=BatchSize(versions=1), progress=meanwhile)
+
+    assert held_by_the_other[0].held is not None
+    assert (report.held, holds(shelf)) == (held_by_the_other[0].held, [("OPEN", 6, 10)])
+    assert [len(shelf.versions(item)) for item in ITEMS] == [2] + [1] * 9
+
+
 def test_a_hold_ends_by_itself_when_the_next_crawl_is_believable(shelf: Shelf) -> None:
     crawl(shelf, cheaper(5))
 

@@ -184,6 +184,10 @@ def test_a_replay_takes_one_seller_or_a_time_and_tells_how_far_it_is(shelf: Shel
     assert {seller: report.versions[LifeCycle.CREATED] for seller, report in recent.reports.items()} == {"other": 2}
     assert (recent.reopened, recent.outdated) == (2, 0)
     assert seen[-1] == Replaying(2, 2)
+    too_old = replay_failed(
+        shelf.database, seller_id=None, since=None, until=utc_now() - timedelta(days=3), now=utc_now
+    )
+    assert (too_old.reports, too_old.reopened) == ({}, 0)
     nothing = replay_failed(shelf.database, seller_id=SellerId("other"), since=None, now=utc_now)
     assert (nothing.reports, nothing.reopened) == ({}, 0)
     rest = replay_failed(shelf.database, seller_id=SellerId("dmont"), since=None, now=utc_now)

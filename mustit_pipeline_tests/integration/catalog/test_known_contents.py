@@ -169,6 +169,33 @@ def test_a_listing_that_arrives_after_details_were_read_ahead_is_processed_befor
     assert_whole(shelf.database)
 
 
+def test_an_older_body_that_is_opened_again_after_a_newer_one_was_read_ahead_does_not_undo_it(shelf: Shelf) -> None:
+    """Its replay looks whether a newer one is in the catalog, and that one was on its way there."""
+    fetch(shelf, 1)
+    shelf.process()
+    shelf.end()
+    shelf.open()
+    detail(shelf, 1, stock=5)
+    shelf.change("UPDATE product_raw_data SET status = 'FAILED', attempts = 3 WHERE status = 'PENDING'")
+    shelf.end()
+    shelf.open()
+    shelf.swept()
+    detail(shelf, 1, stock=6)
+
+    def open_again() -> None:
+        with shelf.database.transaction() as connection:
+            assert raw.replay_failed(connection, shelf.seller_id, None, None) == 1
+
+    stop = meanwhile(shelf, open_again, after="WITH listings AS")
+    try:
+        shelf.process()
+    finally:
+        stop()
+
+    assert shelf.rows(WAITING) == [{"n": 0}]
+    assert shelf.rows("SELECT CAST(data AS json) ->> 'stock' AS stock FROM products") == [{"stock": "6"}]
+
+
 def test_a_body_that_somebody_else_processed_after_it_was_read_ahead_is_not_processed_again(shelf: Shelf) -> None:
     fetch(shelf, 1)
     taken = "UPDATE product_raw_data SET status = 'PROCESSED' WHERE source = 'PRODUCT_OPTION'"

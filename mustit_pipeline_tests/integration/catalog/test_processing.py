@@ -1,6 +1,7 @@
 """Raw bodies become versions: in order, once per execution, all or nothing."""
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -213,6 +214,27 @@ def test_a_failed_body_that_a_newer_one_has_overtaken_is_never_processed(shelf: 
 
     assert (done.reports, done.reopened, done.outdated) == ({}, 0, 1)
     assert shelf.rows("SELECT data::json ->> 'stock' AS stock FROM products") == [{"stock": "6"}]
+
+
+@pytest.mark.parametrize("pages_at_once", [1, 2])
+@pytest.mark.parametrize("newest", [0, 1])
+def test_of_two_pages_that_show_a_product_the_one_seen_later_is_right_whichever_is_stored_first(
+    shelf: Shelf, newest: int, pages_at_once: int
+) -> None:
+    """It moved to the next page while the sweep went on, and its price changed."""
+    began = utc_now() - timedelta(minutes=1)
+    for stored in (0, 1):
+        seen_at = began + timedelta(seconds=30 if stored == newest else 0)
+        shelf.listing(1, 2, fetched_at=seen_at, price="200" if stored == newest else "100")
+    for item in (1, 2):
+        shelf.detail(item, discountPrice=None)
+        shelf.options(item)
+    shelf.swept()
+
+    shelf.process(BatchSize(pages=pages_at_once))
+
+    prices = shelf.rows("SELECT CAST(data AS json) ->> 'discountPrice' AS price FROM products")
+    assert [row["price"] for row in prices] == ["200", "200"]
 
 
 def test_a_detail_of_another_seller_is_never_absorbed(shelf: Shelf) -> None:

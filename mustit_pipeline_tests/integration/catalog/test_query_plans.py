@@ -93,7 +93,14 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
         "delays": [0.0] * 20,
         "sent": [True] * 20,
     }
-    reopened = {"seller_id": "big", "since": None, "attempts": 3, "target": "PENDING", "sources": ["FAILED"]}
+    reopened = {
+        "seller_id": "big",
+        "since": None,
+        "until": None,
+        "attempts": 3,
+        "target": "PENDING",
+        "sources": ["FAILED"],
+    }
     statements: dict[str, tuple[TextClause, dict[str, Any]]] = {
         "claim": (outbox._CLAIM_DUE, lease | {"limit": 100, "fresh": 100, "failing": 50}),  # pyright: ignore[reportPrivateUsage]
         "trial": (outbox._CLAIM_TRIAL, lease | {"limit": 1, "fresh": 100, "failing": 100}),  # pyright: ignore[reportPrivateUsage]
@@ -150,7 +157,7 @@ def test_no_list_that_an_operator_asks_for_reads_or_sorts_a_big_table_from_end_t
         "bodies": lambda c: raw_listing.newest(c, status=None, seller_id=None, since=None, limit=50),
         "bodies of one": lambda c: raw_listing.newest(c, status=None, seller_id=big, since=since, limit=50),
         "failed bodies": lambda c: raw_listing.newest(c, status=RawStatus.FAILED, seller_id=big, since=None, limit=50),
-        "failures": lambda c: raw_listing.count_failed(c, None, None),
+        "failures": lambda c: raw_listing.count_failed(c, None, None, None),
         "names": lambda c: holds.names(c, big, [2, 4, 6]),
     }
 
@@ -209,4 +216,6 @@ def test_freshly_stored_bodies_are_gone_through_once_although_the_planner_has_no
 def _body(shelf: Shelf, item: int, content_hash: str) -> NewRaw:
     home = shelf.stored.home
     detail = TaskType.PRODUCT_DETAIL
-    return NewRaw(home.seller_id, home.execution_id, uuid4(), detail, item, None, "{}", "{}", content_hash)
+    return NewRaw(
+        home.seller_id, home.execution_id, uuid4(), detail, item, None, "{}", datetime.now(UTC), "{}", content_hash
+    )

@@ -9,7 +9,7 @@ from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.scheduling import registry
-from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.scheduling.due import DueSlice, next_slices
 from mustit_pipeline.store.database import Database
 
 
@@ -20,8 +20,12 @@ def registered(database: Database, **overdue_hours: float) -> None:
         registry.register(database, SellerId(seller), seller, CrawlingInterval.hours(1), at)
 
 
+def slices(database: Database, free: int = 10, busy: tuple[str, ...] = ()) -> list[DueSlice]:
+    return next_slices(database, busy=busy, free=free, now=utc_now(), slice_seconds=600)
+
+
 def chosen(database: Database, free: int = 10, busy: tuple[str, ...] = ()) -> list[str]:
-    return [entry.seller_id for entry in next_slices(database, busy=busy, free=free, now=utc_now())]
+    return [entry.seller_id for entry in slices(database, free, busy)]
 
 
 def end(database: Database, seller: str) -> None:
@@ -52,12 +56,36 @@ def test_inactive_sellers_and_sellers_with_a_run_are_left_alone(database: Databa
     assert opened == ["a"]
 
 
-def test_an_open_crawl_is_continued_before_new_ones_each_slice_with_a_key_of_its_own(database: Database) -> None:
-    registered(database, a=1, b=9)
+def test_an_open_crawl_is_continued_each_slice_with_a_key_of_its_own(database: Database) -> None:
+    registered(database, a=1)
     first = open_or_join(database, SellerId("a"), triggered_by="api", now=utc_now()).stored.execution.id
-    slices = [next_slices(database, busy=(), free=1, now=utc_now()) for _ in range(3)]
-    assert [[entry.key for entry in one] for one in slices] == [[f"{first}:{number}"] for number in (1, 2, 3)]
-    assert chosen(database, free=1, busy=("a",)) == ["b"]
+    keys = [[entry.key for entry in slices(database, free=1)] for _ in range(3)]
+    assert keys == [[f"{first}:{number}"] for number in (1, 2, 3)]
+    assert chosen(database, free=1, busy=("a",)) == []
+
+
+def test_huge_crawls_keep_nobody_from_a_first_slice(database: Database) -> None:
+    """Open crawls once came first: four sellers of hours each, and nobody else was crawled until one had ended."""
+    registered(database, huge=9, large=9)
+    assert chosen(database, free=2) == ["huge", "large"]
+    registered(database, small=1, tiny=2)
+    assert chosen(database, free=2) == ["tiny", "small"]
+
+
+def test_whoever_is_due_meanwhile_a_crawl_comes_to_its_next_slice(database: Database) -> None:
+    """Its slices count against it, but its waiting counts for it."""
+    registered(database, huge=9)
+    assert chosen(database, free=1) == ["huge"]
+    with database.transaction() as connection:
+        connection.execute(
+            text("UPDATE crawling_schedule_executions SET created_at = created_at - interval '5 hours', slice_no = 12")
+        )
+    registered(database, small=2, tiny=4)
+    assert [chosen(database, free=1, busy=busy)[0] for busy in ((), ("tiny",), ("tiny", "huge"))] == [
+        "tiny",
+        "huge",
+        "small",
+    ]
 
 
 def test_a_paused_crawl_is_neither_continued_nor_replaced(database: Database) -> None:

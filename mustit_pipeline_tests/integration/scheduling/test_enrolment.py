@@ -10,6 +10,7 @@ from mustit_pipeline.scheduling import registry
 from mustit_pipeline.scheduling.enrolment import enrol
 from mustit_pipeline.store import sellers
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.turns import next_turns
 
 COUNTS = text("""
     SELECT (SELECT count(*) FROM sellers) AS sellers, (SELECT count(*) FROM crawling_schedules) AS schedules,
@@ -31,7 +32,7 @@ def test_every_line_becomes_a_due_seller_with_its_schedule_and_message(database:
     assert counts(database) == (2, 2, 2)
     with database.reading() as connection:
         seller, schedule = sellers.get(connection, SellerId("a,b"))
-        assert {one.value for one in sellers.due(connection, 10)} == {"dmont", "a,b"}
+        assert {one.seller_id for one in next_turns(connection, 10, busy=(), slice_seconds=600)} == {"dmont", "a,b"}
     assert (seller.name, seller.interval, schedule.interval) == ("쉼표, 셀러", *[CrawlingInterval.hours(6)] * 2)
 
 

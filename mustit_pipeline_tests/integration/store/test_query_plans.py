@@ -10,9 +10,10 @@ from sqlalchemy import Connection, event, text
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions, leases, sellers, stuck, task_counts, task_months
+from mustit_pipeline.store import executions, leases, stuck, task_counts, task_months
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.tasks import TaskHome
+from mustit_pipeline.store.turns import next_turns
 from mustit_pipeline_tests.integration.store.rows import MONTH, SELLER, Ground, ground
 
 TASKS, SELLERS, HISTORY = 100_000, 2_000, 20_000
@@ -95,11 +96,10 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
         "expired of all": lambda c: leases.take_expired(c, limit=500, max_retries=2),
         "find_open": lambda c: executions.find_open(c, SellerId(SELLER)),
         "find_latest": lambda c: executions.find_latest(c, SellerId(SELLER)),
-        "workable": lambda c: executions.workable(c, 10),
+        "turns": lambda c: next_turns(c, 4, busy=["x"], slice_seconds=600),
         "stuck": lambda c: stuck.counts(c, utc_now()),
         "unended": lambda c: stuck.unended(c, 60),
         "begun": stuck.begun,
-        "due": lambda c: sellers.due(c, 4, busy=["x"]),
     }
     found: dict[str, list[str]] = {}
     for name, act in queries.items():

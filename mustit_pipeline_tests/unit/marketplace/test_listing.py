@@ -91,3 +91,11 @@ def test_a_page_without_a_usable_count_is_a_failure(count: Any) -> None:
 def test_a_page_whose_items_are_no_list_is_a_failure(items: Any) -> None:
     with pytest.raises(MalformedBody, match="items"):
         parse_listing(encoded(listing() | {"items": items}))
+
+
+def test_a_count_beyond_belief_is_refused_before_anybody_plans_its_pages() -> None:
+    body = encoded(listing(count=10**12))
+
+    with pytest.raises(MalformedBody, match="MUSTIT_SELLER_MOST_PRODUCTS is 1000"):
+        parse_listing(body, most=1000)
+    assert parse_listing(encoded(listing(count=1000)), most=1000).count == 1000

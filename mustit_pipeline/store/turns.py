@@ -1,0 +1,43 @@
+"""Whose turn it is to be crawled: open crawls that nobody works on, and sellers whose time has come."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.execution import OPEN_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A seller that waits to be crawled, since when, and its open execution where it has one."""
+
+    seller_id: str
+    execution_id: UUID | None
+    since: datetime
+
+
+# Each slice that a crawl has had counts as time that it did not wait.
+_NEXT = text(f"""
+    (SELECT e.seller_id, e.execution_id, e.created_at + make_interval(secs => e.slice_no * :slice_seconds) AS since
+     FROM crawling_schedule_executions e
+     WHERE e.status IN ('PENDING', 'RUNNING') AND e.seller_id <> ALL(CAST(:busy AS text[])))
+    UNION ALL
+    (SELECT c.seller_id, NULL, c.next_due_at
+     FROM crawling_schedules c JOIN sellers s USING (seller_id)
+     WHERE c.status = 'ACTIVE' AND s.status = 'ACTIVE' AND c.next_due_at <= now()
+       AND c.seller_id <> ALL(CAST(:busy AS text[]))
+       AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
+                       WHERE e.seller_id = c.seller_id
+                         AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
+     ORDER BY c.next_due_at LIMIT :limit)
+    ORDER BY since, seller_id LIMIT :limit
+""")
+
+
+def next_turns(connection: Connection, limit: int, *, busy: Collection[str], slice_seconds: float) -> list[Turn]:
+    """Those who have waited longest, without the busy ones."""
+    values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds}
+    return [Turn(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
