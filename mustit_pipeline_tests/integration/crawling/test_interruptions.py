@@ -14,6 +14,7 @@ from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.worker import HELD_SECONDS
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
@@ -84,7 +85,7 @@ def test_none_of_a_stopped_workers_late_writes_count(
     settings = make_settings(
         base_url=marketplace.url, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5
     )
-    market.add_seller("s", 40)
+    market.add_seller("s", 120)
     market.settings(latencyMs=20)
     register(database, "s")
     busy = """
@@ -96,18 +97,22 @@ def test_none_of_a_stopped_workers_late_writes_count(
         while True:
             wait_until(partial(_ended, database, 10))
             process.send_signal(signal.SIGSTOP)
-            # Stopped inside a transaction it would hold its locks; stopped with nothing in hand it could not be late.
-            if not number(database, busy) and number(database, held):
+            # Stopped inside a transaction it would hold its locks; stopped with nothing in hand it could not be late,
+            # and with nothing but what is in flight it could not send more.
+            if not number(database, busy) and number(database, held) > settings.max_concurrent_requests:
                 break
             process.send_signal(signal.SIGCONT)
             time.sleep(0.01)
         lost = number(database, held)
-        time.sleep(1.1)
+        # Longer than its lease, and longer than it may hold what it has not sent.
+        time.sleep(HELD_SECONDS)
         done = crawl(database, settings, "s").stored
         rows = check_outcomes(database, done.execution.id)
+        asked = market.audit()["requests"]
         process.send_signal(signal.SIGCONT)
         assert process.wait(60) == 0
-    assert lost > 0
+    assert lost > settings.max_concurrent_requests
+    assert market.audit()["requests"] - asked <= settings.max_concurrent_requests
     assert done.execution.status is ExecutionStatus.COMPLETED
     assert check_outcomes(database, done.execution.id) == rows
     assert {(row.status, row.bodies) for row in rows.values()} == {("COMPLETED", 1)}
@@ -171,6 +176,33 @@ def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
     else:
         assert stored.status is ExecutionStatus.CANCELLED
         assert {row.error_code for row in rows.values()} == {None, "CANCELLED"}
+
+
+def test_a_paused_crawl_with_few_agents_sends_little_of_what_it_holds(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """It leases ahead of its agents, and each request that it sent once renewed its right to send the rest."""
+    agents, gap = 3, 0.1
+    settings = make_settings(base_url=marketplace.url, min_request_gap_seconds=gap, breaker_min_available=0)
+    market.add_seller("s", 200)
+    register(database, "s")
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    work.sweep(60)
+    with database.transaction() as connection:
+        few = f"SELECT agent_id FROM user_agents ORDER BY agent_id LIMIT {agents}"
+        others = f"UPDATE user_agents SET status = 'BLOCKED', revision = revision + 1 WHERE agent_id NOT IN ({few})"
+        connection.execute(text(others))
+    asked: list[int] = []
+
+    def pause_late(report: WorkReport) -> None:
+        if report.completed >= 100 and not asked:
+            crawls.pause(database, work.stored.execution.id)
+            asked.append(market.audit()["requests"])
+
+    work.fetch_products(PRODUCT_TYPES, 60, pause_late)
+
+    sent = market.audit()["requests"] - asked[0]
+    assert sent <= 1.2 * HELD_SECONDS * agents / gap + settings.max_concurrent_requests / 10
 
 
 def test_short_slices_finish_a_crawl_without_hurting_a_task(
