@@ -79,13 +79,14 @@ def status(as_json: Json = False) -> None:
 
 def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
     """The pool for people: first what an operator wants to know, then why."""
-    out.print(f"{pool.available} of {pool.total} agents available; {_verdict(settings, pool, now)}", highlight=False)
+    out.print(_verdict(settings, pool, now), highlight=False)
     allowed = pool.available * settings.requests_per_hour
     window = (
         f"{settings.window_seconds / 60:g} min" if settings.window_seconds >= 60 else f"{settings.window_seconds:g} s"
     )
     print_fields(
         {
+            "agents": f"{pool.available:,} of {pool.total:,} available",
             f"requests of the last {window}": f"{pool.used_in_window:,} of {allowed:,}, {pool.in_flight:,} in flight",
             "requests today": f"{pool.requests_today:,}",
             "suspended": pool.suspended
@@ -94,9 +95,9 @@ def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
             "blocked": pool.blocked
             if not pool.blocked
             else f"{pool.blocked}: see `mustit agents list`, then `unblock`",
-            "with a session token": f"{pool.with_token}; the others get theirs with their next request"
-            if pool.with_token < pool.available
-            else pool.with_token,
+            "with a session token": pool.with_token
+            if pool.with_token >= pool.available
+            else f"{pool.with_token}; the rest get one with their next request",
             "breaker": pool.circuit,
             "requests counted by": "nobody: being handed over" if pool.counter == "moving" else pool.counter,
         }
@@ -108,17 +109,17 @@ def _verdict(settings: Settings, pool: PoolStatus, now: datetime) -> str:
     if pool.host_paused_until is not None:
         return f"[yellow]the marketplace throttles everybody[/], calls go on {until(pool.host_paused_until, now)}"
     if pool.circuit == "half-open":
-        return "[yellow]the breaker is half-open[/]: the next request is a trial that closes or re-opens it"
+        return "[yellow]the breaker is half-open[/]: a trial request closes or re-opens it"
     if pool.circuit_open_until is not None:
-        return f"[red]the breaker is open[/]: too few are available; a trial {until(pool.circuit_open_until, now)}"
+        return f"[red]the breaker is open[/], too few agents are left; a trial {until(pool.circuit_open_until, now)}"
     if pool.next_free_at is None:
         back = pool.next_recovery_at
-        return f"[red]nothing can be sent[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
+        return f"[red]no agent is available[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
     if used_up(settings, pool):
-        return f"[yellow]every agent has used its requests[/]; the next one is free {until(pool.next_free_at, now)}"
+        return f"[yellow]every agent has used its requests[/]; the next is free {until(pool.next_free_at, now)}"
     if pool.next_free_at > now:
         latest = " at the latest" if pool.in_flight else ""
-        return f"[green]every agent is at work[/]; the next one is free {until(pool.next_free_at, now)}{latest}"
+        return f"[green]every agent is at work[/]; the next is free {until(pool.next_free_at, now)}{latest}"
     return "[green]agents are free[/]"
 
 

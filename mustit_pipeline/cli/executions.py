@@ -13,7 +13,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.outlook import Outlook
-from mustit_pipeline.domain.states import SweepStatus, TaskType
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.executions import StoredExecution
@@ -87,11 +87,15 @@ def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str,
     )
     print_fields(
         {
-            "doing": f"{ahead.doing}; {ahead.in_progress:,} tasks in progress, {ahead.per_second:.1f} ended a second"
-            if execution.is_open
+            "doing": ahead.doing if execution.is_open else None,
+            "done about": None if ahead.done_at is None else until(ahead.done_at, now),
+            "pace": f"{ahead.in_progress:,} tasks in progress, {ahead.per_second:.1f} ended a second"
+            if execution.is_open and execution.started_at
             else None,
-            "done": None if ahead.done_at is None else f"about {until(ahead.done_at, now)}",
             "why it failed": execution.error_text,
+            "next": "`mustit execution resume` goes on from what is stored"
+            if execution.status is ExecutionStatus.FAILED
+            else None,
             "changes": ", ".join(f"{name} {number:,}" for name, number in changes.items()) or "none",
             "requests": f"{stored.requests:,}, {stored.throttled:,} of them throttled",
             "sweep": _sweep(stored, ahead),
@@ -106,7 +110,10 @@ def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str,
         print_table(
             "tasks",
             ["type", "waiting", "in progress", "completed", "failed"],
-            [(s.task_type.value, s.waiting, s.in_progress, s.completed, s.failed) for s in ahead.standings],
+            [
+                (one.task_type.value, *(f"{n:,}" for n in (one.waiting, one.in_progress, one.completed, one.failed)))
+                for one in ahead.standings
+            ],
         )
 
 
@@ -127,14 +134,14 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
         return "none: only products that are known are fetched" if stored.is_swept else "not begun"
     listed = f"{stored.listed_count:,} products listed"
     if stored.sweep_status is SweepStatus.PENDING:
-        return f"under way, {listed}"
+        return f"under way, {listed}" if stored.execution.is_open else f"broken off, {listed}: nothing is deleted"
     if stored.sweep_status is SweepStatus.COMPLETE:
         return f"COMPLETE, {listed}"
     failed = sum(standing.failed for standing in ahead.standings if standing.task_type is TaskType.MINISHOP)
     if stored.product_limit is not None:
         why = f"limited to {stored.product_limit:,}"
     else:
-        why = f"{failed:,} pages failed" if failed else "not all of them were on its pages"
+        why = f"{failed:,} of its pages failed" if failed else "not all of them were on its pages"
     return f"INCOMPLETE, {listed}, {why}: nothing is deleted"
 
 

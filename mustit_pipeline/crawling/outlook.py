@@ -58,6 +58,10 @@ class _View:
         return max(1.0, (self.now - (self.stored.execution.started_at or self.now)).total_seconds())
 
     @property
+    def idle_for(self) -> float:
+        return 0.0 if self.in_progress else (self.now - self.stored.updated_at).total_seconds()
+
+    @property
     def per_second(self) -> float:
         return sum(standing.recent for standing in self.standings) / min(RECENT_SECONDS, self.running_for)
 
@@ -67,10 +71,11 @@ def look(connection: Connection, settings: Settings, stored: StoredExecution, no
     standings = task_counts.standings(
         connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
     )
-    expected = expected_tasks(stored, settings.page_size)
+    execution = stored.execution
+    expected = expected_tasks(stored, settings.page_size) if execution.is_open else execution.total_tasks
     view = _View(settings, stored, roster.pool_status(connection, settings, now), standings, expected, now)
     doing = _doing(connection, view)
-    done_at = _done_at(connection, view) if stored.execution.status is ExecutionStatus.RUNNING else None
+    done_at = _done_at(connection, view) if execution.status is ExecutionStatus.RUNNING else None
     return Outlook(standings, expected, view.in_progress, view.per_second, doing, done_at)
 
 
@@ -100,10 +105,9 @@ def _idle(connection: Connection, view: _View) -> str:
     retry_in = task_counts.open_work(connection, view.stored.home).next_in
     if retry_in > 0:
         return f"resting: what is left has failed before and is tried again in {retry_in:.0f} s"
-    idle = (view.now - view.stored.updated_at).total_seconds()
-    if idle < IDLE_SECONDS:
+    if view.idle_for < IDLE_SECONDS:
         return "nobody works on it: the next slice starts soon"
-    return f"nobody has worked on it for {idle / 60:.0f} min: the sensor `due_crawls` says why"
+    return f"nobody has worked on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
 
 
 def _obstacle(settings: Settings, pool: PoolStatus) -> str | None:
@@ -119,10 +123,15 @@ def _obstacle(settings: Settings, pool: PoolStatus) -> str | None:
 
 
 def _done_at(connection: Connection, view: _View) -> datetime | None:
-    """At its own pace, or as fast as the limits let the pool be: whichever is later."""
+    """As fast as the limits let the pool be, or at its own pace: whichever is later; None where nobody works on it."""
+    if view.idle_for >= IDLE_SECONDS and _obstacle(view.settings, view.pool) is None:
+        return None
     least = at_best(connection, view.settings, view.pool, view.left, view.now)
     if least is None:
         return None
+    if not view.stored.is_swept:
+        # Listing pages are few and slow: their pace says nothing about the products.
+        return view.now + timedelta(seconds=least)
     # A pool that sends a window's requests at once and then waits is slow for most minutes, but not over a window.
     in_window = sum(standing.in_window for standing in view.standings)
     pace = max(view.per_second, in_window / min(view.settings.window_seconds, view.running_for))

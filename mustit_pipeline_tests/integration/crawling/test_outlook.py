@@ -32,7 +32,10 @@ def running(database: Database, make_settings: MakeSettings) -> StoredExecution:
     endpoints = Endpoints.from_settings(make_settings())
     with database.transaction() as connection:
         connection.execute(
-            text("UPDATE crawling_schedule_executions SET status = 'RUNNING', started_at = now() - interval '60 s'")
+            text("""
+                UPDATE crawling_schedule_executions SET status = 'RUNNING', started_at = now() - interval '60 s',
+                       sweep_status = 'COMPLETE', listed_count = 10
+            """)
         )
         tasks.add(connection, stored.home, plan_products(endpoints, dict.fromkeys(range(1, 11), 0)))
         connection.execute(
@@ -83,7 +86,9 @@ def test_a_sweep_under_way_is_judged_by_what_is_listed_and_not_by_the_pages_that
     """Forty pages of a seller of 20,000 products were promised to be done in seconds."""
     settings = make_settings(requests_per_hour=80, window_seconds=3600, min_request_gap_seconds=1, page_size=500)
     with database.transaction() as connection:
-        connection.execute(text("UPDATE crawling_schedule_executions SET listed_count = 20000"))
+        connection.execute(
+            text("UPDATE crawling_schedule_executions SET sweep_status = 'PENDING', listed_count = 20000")
+        )
     now = utc_now()
     sweeping = seen(database, settings, running, now)
     with database.transaction() as connection:
