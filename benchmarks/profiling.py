@@ -1,14 +1,17 @@
 """Ours under cProfile, event loop and worker threads apart: where a crawl's time goes."""
 
-import asyncio
 import cProfile
 import pstats
 import re
 import sys
 from collections import Counter
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from benchmarks import ours
 from benchmarks.job import Job, Outcome, contend
@@ -18,22 +21,37 @@ PARTS = ("main", "threads")
 IDLE = "waiting"
 # Own time spent in these is time in which the thread had nothing to do.
 _WAITS = ("'poll' of 'select", "'get' of '_queue", "'acquire' of '_thread")
+# Compiled code that a profile does not see, by who calls it.
+_HIDDEN = {
+    ("psycopg/connection.py", "wait"): IDLE,
+    ("mustit_pipeline/event_loop.py", "run"): "uvloop, its waiting included",
+}
 _LIBRARY = re.compile(
     r"site-packages/([^/.]+)|mustit_pipeline/(\w+)|/(asyncio)/|/lib/python[0-9.]+/(?!site-packages)(\w+)"
 )
 
 
-class _ProfiledThreads(asyncio.DefaultEventLoopPolicy):
-    """Gives every loop an executor whose threads are profiled, each on its own."""
+class Threads:
+    """The threads of every loop that is made meanwhile, profiled each on its own."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.profiles: list[cProfile.Profile] = []
 
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        loop = super().new_event_loop()
-        loop.set_default_executor(ThreadPoolExecutor(initializer=self._watch))
-        return loop
+    @contextmanager
+    def watched(self) -> Generator[None]:
+        """Put an executor of ours into the loops that `event_loop.run` makes."""
+        usual = uvloop.new_event_loop
+
+        def new_event_loop() -> uvloop.Loop:
+            loop = usual()
+            loop.set_default_executor(ThreadPoolExecutor(initializer=self._watch))
+            return loop
+
+        uvloop.new_event_loop = new_event_loop
+        try:
+            yield
+        finally:
+            uvloop.new_event_loop = usual
 
     def _watch(self) -> None:
         profile = cProfile.Profile()
@@ -48,12 +66,12 @@ class _ProfiledThreads(asyncio.DefaultEventLoopPolicy):
 def crawl(job: Job) -> Outcome:
     """One profiled crawl; both profiles are left as files."""
     target = Path(sys.argv[2])
-    threads = _ProfiledThreads()
-    asyncio.set_event_loop_policy(threads)
+    threads = Threads()
     main = cProfile.Profile()
     main.enable()
     try:
-        outcome = ours.crawl(job)
+        with threads.watched():
+            outcome = ours.crawl(job)
     finally:
         main.disable()
     main.dump_stats(target.with_suffix(".main"))
@@ -87,7 +105,8 @@ def by_library(stats: pstats.Stats) -> Counter[str]:
             for (caller, _, _), (_, _, share, _) in callers.items():
                 spent[_library(caller)] += share
         else:
-            spent[_library(file)] += own
+            place = "/".join(Path(file).parts[-2:])
+            spent[_HIDDEN.get((place, name)) or _library(file)] += own
     return spent
 
 

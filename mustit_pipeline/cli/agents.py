@@ -11,6 +11,7 @@ from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.outlook import used_up
 from mustit_pipeline.domain.values import UserAgentId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.agents import AgentRow
@@ -50,8 +51,9 @@ def show_all(as_json: Json = False) -> None:
 @app.command("status", epilog="Example: `mustit agents status --json`")
 def status(as_json: Json = False) -> None:
     """Say in one look how many agents can be used, what keeps the others, and when the next is free."""
+    now = utc_now()
     with runtime() as ground, ground.database.reading() as connection:
-        pool = roster.pool_status(connection, ground.settings, utc_now())
+        pool = roster.pool_status(connection, ground.settings, now)
     document = {
         "totalCount": pool.total,
         "availableCount": pool.available,
@@ -72,28 +74,19 @@ def status(as_json: Json = False) -> None:
     if as_json:
         print_json(document)
     else:
-        _print_status(ground.settings, pool, utc_now())
+        _print_status(ground.settings, pool, now)
 
 
 def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
     """The pool for people: first what an operator wants to know, then why."""
+    out.print(_verdict(settings, pool, now), highlight=False)
     allowed = pool.available * settings.requests_per_hour
-    if pool.host_paused_until is not None:
-        verdict = f"[yellow]calls pause[/] {until(pool.host_paused_until, now)}: the marketplace throttles everybody"
-    elif pool.circuit != "closed":
-        verdict = f"[red]the breaker is {pool.circuit}[/]: too few agents are available"
-    elif not pool.available:
-        verdict = "[red]no agent is available[/]"
-    elif pool.next_free_at is not None and pool.next_free_at > now:
-        verdict = f"[yellow]every agent has used its requests[/]; the next one is free {until(pool.next_free_at, now)}"
-    else:
-        verdict = "[green]agents are free[/]"
-    out.print(f"{pool.available} of {pool.total} agents available; {verdict}", highlight=False)
     window = (
         f"{settings.window_seconds / 60:g} min" if settings.window_seconds >= 60 else f"{settings.window_seconds:g} s"
     )
     print_fields(
         {
+            "agents": f"{pool.available:,} of {pool.total:,} available",
             f"requests of the last {window}": f"{pool.used_in_window:,} of {allowed:,}, {pool.in_flight:,} in flight",
             "requests today": f"{pool.requests_today:,}",
             "suspended": pool.suspended
@@ -102,13 +95,32 @@ def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
             "blocked": pool.blocked
             if not pool.blocked
             else f"{pool.blocked}: see `mustit agents list`, then `unblock`",
-            "with a session token": pool.with_token,
-            "breaker": pool.circuit
-            if pool.circuit_open_until is None
-            else f"{pool.circuit}; a trial request {until(pool.circuit_open_until, now)}",
+            "with a session token": pool.with_token
+            if pool.with_token >= pool.available
+            else f"{pool.with_token}; the rest get one with their next request",
+            "breaker": pool.circuit,
             "requests counted by": "nobody: being handed over" if pool.counter == "moving" else pool.counter,
         }
     )
+
+
+def _verdict(settings: Settings, pool: PoolStatus, now: datetime) -> str:
+    """What holds everybody up, the largest first."""
+    if pool.host_paused_until is not None:
+        return f"[yellow]the marketplace throttles everybody[/], calls go on {until(pool.host_paused_until, now)}"
+    if pool.circuit == "half-open":
+        return "[yellow]the breaker is half-open[/]: a trial request closes or re-opens it"
+    if pool.circuit_open_until is not None:
+        return f"[red]the breaker is open[/], too few agents are left; a trial {until(pool.circuit_open_until, now)}"
+    if pool.next_free_at is None:
+        back = pool.next_recovery_at
+        return f"[red]no agent is available[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
+    if used_up(settings, pool):
+        return f"[yellow]every agent has used its requests[/]; the next is free {until(pool.next_free_at, now)}"
+    if pool.next_free_at > now:
+        latest = " at the latest" if pool.in_flight else ""
+        return f"[green]every agent is at work[/]; the next is free {until(pool.next_free_at, now)}{latest}"
+    return "[green]agents are free[/]"
 
 
 @app.command("load", epilog="Example: `mustit agents load agents.txt`")

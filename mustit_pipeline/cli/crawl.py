@@ -2,12 +2,11 @@
 
 import logging
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, err, message_of, out, print_json
+from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_json
 from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import (
     Runtime,
@@ -67,7 +66,7 @@ def crawl(
     full: Annotated[bool, typer.Option("--full", help="Refetch every product.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Fetch at most so many products.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many requests it takes, and how long at best.")
+        bool, typer.Option("--dry-run", help="Only say what it would do: how many requests, and how long at best.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -190,6 +189,7 @@ def _tell_estimate(seller_id: SellerId, limit: int | None, *, as_json: bool) -> 
         print_json(
             {
                 "sellerId": seller_id.value,
+                "joins": None if cost.joins is None else str(cost.joins),
                 "products": cost.products,
                 "requests": cost.requests,
                 "availableAgents": cost.agents,
@@ -197,12 +197,12 @@ def _tell_estimate(seller_id: SellerId, limit: int | None, *, as_json: bool) -> 
             }
         )
         return
-    time = "no agent is available" if cost.seconds is None else f"{timedelta(seconds=round(cost.seconds))} at best"
-    out.print(
-        f"{seller_id}: {cost.products} products, {cost.requests} requests, {time} with {cost.agents} agents",
-        markup=False,
-        highlight=False,
-    )
+    time = "but no agent is left" if cost.seconds is None else f"{lasting(cost.seconds)} at best"
+    products = "" if cost.products is None else f"{cost.products:,} products, "
+    what = f"{products}{cost.requests:,} requests"
+    if cost.joins is not None:
+        what = f"joins the open execution {cost.joins}, which keeps its own --limit and --full: {what} left"
+    out.print(f"{seller_id}: {what}, {time} with {cost.agents} agents", markup=False, highlight=False, soft_wrap=True)
 
 
 def _tell(summary: CrawlSummary) -> None:

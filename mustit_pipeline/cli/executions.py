@@ -13,6 +13,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.outlook import Outlook
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.executions import StoredExecution
@@ -66,7 +67,8 @@ def show(execution_id: Id, as_json: Json = False) -> None:
     if as_json:
         expected = {
             "doing": ahead.doing,
-            "requestsInFlight": ahead.in_flight,
+            "expectedTasks": ahead.expected_tasks,
+            "tasksInProgress": ahead.in_progress,
             "tasksPerSecond": round(ahead.per_second, 2),
             "expectedEndAt": ahead.done_at.isoformat() if ahead.done_at else None,
             "tasks": [asdict(standing) for standing in ahead.standings],
@@ -80,24 +82,23 @@ def show(execution_id: Id, as_json: Json = False) -> None:
 
 def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str, int], now: datetime) -> None:
     execution = stored.execution
-    ended = execution.completed_tasks + execution.failed_tasks
     out.print(
-        Text.assemble(
-            (execution.seller_id.value, "bold"),
-            f"  {execution.status.value}  {execution.progress_rate:.0f} %  ",
-            f"({ended:,} of {execution.total_tasks:,} tasks, {execution.failed_tasks:,} failed)",
-        )
+        Text.assemble((execution.seller_id.value, "bold"), f"  {execution.status.value}  {_progress(stored, ahead)}")
     )
     print_fields(
         {
-            "doing": f"{ahead.doing}; {ahead.in_flight:,} in flight, {ahead.per_second:.1f} tasks a second"
-            if execution.is_open
+            "doing": ahead.doing if execution.is_open else None,
+            "done about": None if ahead.done_at is None else until(ahead.done_at, now),
+            "pace": f"{ahead.in_progress:,} tasks in progress, {ahead.per_second:.1f} ended a second"
+            if execution.is_open and execution.started_at
             else None,
-            "done": None if ahead.done_at is None else f"about {until(ahead.done_at, now)}",
             "why it failed": execution.error_text,
+            "next": "`mustit execution resume` goes on from what is stored"
+            if execution.status is ExecutionStatus.FAILED
+            else None,
             "changes": ", ".join(f"{name} {number:,}" for name, number in changes.items()) or "none",
             "requests": f"{stored.requests:,}, {stored.throttled:,} of them throttled",
-            "sweep": f"{stored.sweep_status.value}, {stored.listed_count or 0:,} products listed",
+            "sweep": _sweep(stored, ahead),
             "started": local(execution.started_at) or None,
             "ended": local(execution.ended_at) or None,
             "triggered by": stored.triggered_by,
@@ -109,8 +110,39 @@ def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str,
         print_table(
             "tasks",
             ["type", "waiting", "in progress", "completed", "failed"],
-            [(s.task_type.value, s.waiting, s.in_progress, s.completed, s.failed) for s in ahead.standings],
+            [
+                (one.task_type.value, *(f"{n:,}" for n in (one.waiting, one.in_progress, one.completed, one.failed)))
+                for one in ahead.standings
+            ],
         )
+
+
+def _progress(stored: StoredExecution, ahead: Outlook) -> str:
+    """How much has ended of everything that is planned, or will be once the listing is known."""
+    execution = stored.execution
+    ended = execution.completed_tasks + execution.failed_tasks
+    if not ahead.expected_tasks:
+        return "no task is planned"
+    about = "" if ahead.expected_tasks == execution.total_tasks else "about "
+    share = 100 * ended / ahead.expected_tasks
+    return f"{share:.0f} %  ({ended:,} of {about}{ahead.expected_tasks:,} tasks, {execution.failed_tasks:,} failed)"
+
+
+def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
+    """How the listing was seen, and why not as a whole."""
+    if stored.listed_count is None:
+        return "none: only products that are known are fetched" if stored.is_swept else "not begun"
+    listed = f"{stored.listed_count:,} products listed"
+    if stored.sweep_status is SweepStatus.PENDING:
+        return f"under way, {listed}" if stored.execution.is_open else f"broken off, {listed}: nothing is deleted"
+    if stored.sweep_status is SweepStatus.COMPLETE:
+        return f"COMPLETE, {listed}"
+    failed = sum(standing.failed for standing in ahead.standings if standing.task_type is TaskType.MINISHOP)
+    if stored.product_limit is not None:
+        why = f"limited to {stored.product_limit:,}"
+    else:
+        why = f"{failed:,} of its pages failed" if failed else "not all of them were on its pages"
+    return f"INCOMPLETE, {listed}, {why}: nothing is deleted"
 
 
 @app.command("pause", epilog="Example: `mustit execution pause 0b6f…`")

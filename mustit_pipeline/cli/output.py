@@ -64,7 +64,7 @@ def until(moment: datetime, now: datetime) -> str:
     if seconds <= 0:
         return "now"
     clock = moment.astimezone(SEOUL).strftime("%H:%M:%S" if seconds < 86400 else "%Y-%m-%d %H:%M")
-    return f"in {lasting(seconds)} ({clock})"
+    return f"in {'less than 1 s' if seconds < 1 else lasting(seconds)} ({clock})"
 
 
 def lasting(seconds: float) -> str:

@@ -1,45 +1,60 @@
-"""What a crawl would cost, asked with a single request and without leaving a trace of a plan."""
+"""What a crawl would cost, asked with a single request at most and without leaving a trace of a plan."""
 
 import math
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import would_join
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
+from mustit_pipeline.crawling.pace import at_best
+from mustit_pipeline.crawling.planning import expected_tasks, tasks_for, wanted_products
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import sellers
 from mustit_pipeline.store.database import Database, addresses
+from mustit_pipeline.store.executions import StoredExecution
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How many requests a crawl takes, and how long at best with the agents that are available now."""
+    """How many requests a crawl takes, or what is left of the one it joins, and how long that lasts at best."""
 
-    products: int
+    joins: ExecutionId | None
+    products: int | None
     requests: int
     agents: int
     seconds: float | None
 
 
 def estimate(database: Database, settings: Settings, seller_id: SellerId, *, limit: int | None = None) -> Estimate:
-    """Ask how many products a registered seller has, and work out the rest."""
+    """Work out what a crawl would do now; refuses what the crawl would be refused for."""
     with database.reading() as connection:
-        sellers.get(connection, seller_id)
-    count = event_loop.run(_count(database, settings, seller_id))
+        joined = would_join(connection, seller_id)
+    if joined is not None and joined.is_planned:
+        products, requests = _left_of(joined, settings)
+    else:
+        count = event_loop.run(_count(database, settings, seller_id))
+        products = wanted_products(count, limit if joined is None else joined.product_limit)
+        requests = 1 + tasks_for(products, settings.page_size)
+    now = utc_now()
     with database.reading() as connection:
-        pool = roster.pool_status(connection, settings, utc_now())
-    products = count if limit is None else min(count, limit)
-    requests = 1 + math.ceil(products / settings.page_size) + 2 * products
-    return Estimate(products, requests, pool.available, seconds_for(settings, pool, requests, utc_now()))
+        pool = roster.pool_status(connection, settings, now)
+        seconds = at_best(connection, settings, pool, requests, now)
+    return Estimate(None if joined is None else joined.execution.id, products, requests, pool.available, seconds)
+
+
+def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:
+    """The products of an execution that has a plan, unless it goes without a listing, and the requests yet to make."""
+    execution = stored.execution
+    left = expected_tasks(stored, settings.page_size) - execution.completed_tasks - execution.failed_tasks
+    count = stored.listed_count
+    return None if count is None else wanted_products(count, stored.product_limit), left
 
 
 async def _count(database: Database, settings: Settings, seller_id: SellerId) -> int:
@@ -71,23 +86,3 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
                 english=f"No agent is free for the count call ({error}): see `mustit agents status`",
             ) from None
     return fetched.value.count
-
-
-def seconds_for(settings: Settings, pool: PoolStatus, requests: int, now: datetime) -> float | None:
-    """How long so many more requests take at best; None where nobody can send them.
-
-    Bounded by the pause between two requests of an agent while the window's budget lasts, and then by the window.
-    """
-    if not pool.available:
-        return None
-    budget = pool.available * settings.requests_per_hour
-    pause = settings.min_request_gap_seconds / pool.available
-    left = max(0, budget - pool.used_in_window)
-    if requests <= left:
-        return requests * pause
-    # Whoever has used up everything waits for the first slot that comes free, and otherwise for a whole window.
-    first = settings.window_seconds
-    if not left and pool.next_free_at is not None:
-        first = min(first, max(0.0, (pool.next_free_at - now).total_seconds()))
-    windows, last = divmod(requests - left - 1, budget)
-    return first + windows * settings.window_seconds + (last + 1) * pause

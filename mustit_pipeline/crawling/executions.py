@@ -54,6 +54,22 @@ def open_or_join(
     return Opened(stored, joined=False)
 
 
+def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
+    """The open execution that a crawl would join, None where it would open one; refuses what it could not work on."""
+    seller, _ = sellers.get(connection, seller_id)
+    present = executions.find_open(connection, seller_id)
+    if present is None:
+        _refuse_inactive(seller)
+        return None
+    if present.execution.status is ExecutionStatus.PAUSED:
+        raise Conflict(
+            "CONFLICT_EXECUTION_PAUSED",
+            korean=f"일시정지된 실행입니다: {present.execution.id}",
+            english=f"The crawl is PAUSED: resume it with `mustit execution resume {present.execution.id}`",
+        )
+    return present
+
+
 def pause(database: Database, execution_id: ExecutionId) -> StoredExecution:
     """Let no further task of it be taken; those in flight end normally."""
     with database.transaction() as connection:

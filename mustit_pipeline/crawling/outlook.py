@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
-from mustit_pipeline.crawling.estimate import seconds_for
+from mustit_pipeline.crawling.pace import at_best, held_for
+from mustit_pipeline.crawling.planning import expected_tasks
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import task_counts
@@ -16,6 +17,8 @@ from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.task_counts import TypeStanding
 
 RECENT_SECONDS = 300.0
+# A run that follows on another is there within seconds.
+IDLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,58 +26,114 @@ class Outlook:
     """How the tasks of an execution stand, what it is doing, and when it should be done if that goes on."""
 
     standings: Sequence[TypeStanding]
-    in_flight: int
+    expected_tasks: int
+    in_progress: int
     per_second: float
     doing: str
     done_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Everything that an outlook is judged by."""
+
+    settings: Settings
+    stored: StoredExecution
+    pool: PoolStatus
+    standings: Sequence[TypeStanding]
+    expected: int
+    now: datetime
+
+    @property
+    def in_progress(self) -> int:
+        return sum(standing.in_progress for standing in self.standings)
+
+    @property
+    def left(self) -> int:
+        execution = self.stored.execution
+        return self.expected - execution.completed_tasks - execution.failed_tasks
+
+    @property
+    def running_for(self) -> float:
+        return max(1.0, (self.now - (self.stored.execution.started_at or self.now)).total_seconds())
+
+    @property
+    def idle_for(self) -> float:
+        return 0.0 if self.in_progress else (self.now - self.stored.updated_at).total_seconds()
+
+    @property
+    def per_second(self) -> float:
+        return sum(standing.recent for standing in self.standings) / min(RECENT_SECONDS, self.running_for)
+
+
 def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
     """Work it out from the tasks and the pool; of one that has ended there is nothing to expect."""
-    standings = task_counts.standings(connection, stored.home, RECENT_SECONDS)
-    in_flight = sum(standing.in_progress for standing in standings)
-    recent = sum(standing.recent for standing in standings)
-    running_for = (now - (stored.execution.started_at or now)).total_seconds()
-    per_second = recent / min(RECENT_SECONDS, max(running_for, 1.0))
-    pool = roster.pool_status(connection, settings, now)
-    doing = _doing(stored, pool, in_flight, now)
-    done_at = None
-    if stored.execution.status is ExecutionStatus.RUNNING:
-        done_at = _done_at(settings, pool, stored.execution.remaining, per_second, now)
-    return Outlook(standings, in_flight, per_second, doing, done_at)
+    standings = task_counts.standings(
+        connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
+    )
+    execution = stored.execution
+    expected = expected_tasks(stored, settings.page_size) if execution.is_open else execution.total_tasks
+    view = _View(settings, stored, roster.pool_status(connection, settings, now), standings, expected, now)
+    doing = _doing(connection, view)
+    done_at = _done_at(connection, view) if execution.status is ExecutionStatus.RUNNING else None
+    return Outlook(standings, expected, view.in_progress, view.per_second, doing, done_at)
 
 
-def _doing(stored: StoredExecution, pool: PoolStatus, in_flight: int, now: datetime) -> str:
-    status = stored.execution.status
+def used_up(settings: Settings, pool: PoolStatus) -> bool:
+    """Whether the agents have used their requests, and are not merely busy for a moment."""
+    return pool.used_in_window >= pool.available * settings.requests_per_hour
+
+
+def _doing(connection: Connection, view: _View) -> str:
+    status = view.stored.execution.status
     if status is ExecutionStatus.PENDING:
         return "waiting for a run that plans it"
     if status is ExecutionStatus.PAUSED:
         return "paused: nothing is sent until `mustit execution resume`"
     if status is not ExecutionStatus.RUNNING:
         return "ended"
-    obstacle = _obstacle(pool, now)
-    if in_flight:
-        return "fetching" if obstacle is None else f"waiting: {obstacle}"
-    if not stored.execution.remaining:
+    if view.stored.is_swept and not view.left:
         return "everything is fetched; its change sets are being written"
-    return "nobody works on it: the next slice starts soon" if obstacle is None else f"waiting: {obstacle}"
+    obstacle = _obstacle(view.settings, view.pool)
+    if obstacle is not None:
+        return f"waiting: {obstacle}"
+    return "fetching" if view.in_progress else _idle(connection, view)
 
 
-def _obstacle(pool: PoolStatus, now: datetime) -> str | None:
+def _idle(connection: Connection, view: _View) -> str:
+    """Why nobody works on an execution although agents could be had."""
+    retry_in = task_counts.open_work(connection, view.stored.home).next_in
+    if retry_in > 0:
+        return f"resting: what is left has failed before and is tried again in {retry_in:.0f} s"
+    if view.idle_for < IDLE_SECONDS:
+        return "nobody works on it: the next slice starts soon"
+    return f"nobody has worked on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
+
+
+def _obstacle(settings: Settings, pool: PoolStatus) -> str | None:
     if pool.host_paused_until is not None:
         return "the marketplace throttles everybody, calls pause"
     if pool.circuit == "open":
         return "the breaker is open, too few agents are available"
-    if pool.next_free_at is None:
+    if pool.circuit == "half-open":
+        return "the breaker is half-open, a trial request decides"
+    if not pool.available:
         return "no agent is available"
-    return "every agent has used its requests" if pool.next_free_at > now + timedelta(seconds=5) else None
+    return "every agent has used its requests" if used_up(settings, pool) else None
 
 
-def _done_at(settings: Settings, pool: PoolStatus, remaining: int, per_second: float, now: datetime) -> datetime | None:
-    """At the pace of the last minutes, or as fast as the limits let the pool be: whichever is later."""
-    least = seconds_for(settings, pool, remaining, now)
+def _done_at(connection: Connection, view: _View) -> datetime | None:
+    """As fast as the limits let the pool be, or at its own pace: whichever is later; None where nobody works on it."""
+    if view.idle_for >= IDLE_SECONDS and _obstacle(view.settings, view.pool) is None:
+        return None
+    least = at_best(connection, view.settings, view.pool, view.left, view.now)
     if least is None:
         return None
-    pace = remaining / per_second if per_second else 0.0
-    start = max(now, pool.host_paused_until or now, pool.circuit_open_until or now)
-    return start + timedelta(seconds=max(least, pace))
+    if not view.stored.is_swept:
+        # Listing pages are few and slow: their pace says nothing about the products.
+        return view.now + timedelta(seconds=least)
+    # A pool that sends a window's requests at once and then waits is slow for most minutes, but not over a window.
+    in_window = sum(standing.in_window for standing in view.standings)
+    pace = max(view.per_second, in_window / min(view.settings.window_seconds, view.running_for))
+    at_its_pace = held_for(view.pool, view.now) + view.left / pace if pace else 0.0
+    return view.now + timedelta(seconds=max(least, at_its_pace))

@@ -1,10 +1,12 @@
 """Which calls a crawl consists of: its listing pages, then the products that they show."""
 
+import math
 from collections.abc import Container, Iterable, Sequence
 
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.tasks import PlannedTask
 
 PAGE_PRIORITY = 0
@@ -15,12 +17,29 @@ KNOWN_PRODUCT_PRIORITY = 20
 PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
 
 
+def tasks_for(products: int, page_size: int) -> int:
+    """How many tasks a crawl of so many products comes to."""
+    return math.ceil(products / page_size) + len(PRODUCT_TYPES) * products
+
+
+def wanted_products(count: int, limit: int | None) -> int:
+    """How many of the listed products a crawl fetches."""
+    return count if limit is None else min(count, limit)
+
+
+def expected_tasks(stored: StoredExecution, page_size: int) -> int:
+    """All tasks that an execution comes to: while its pages are being read, their products are not planned yet."""
+    planned = stored.execution.total_tasks
+    if stored.is_swept or stored.listed_count is None:
+        return planned
+    return max(planned, tasks_for(wanted_products(stored.listed_count, stored.product_limit), page_size))
+
+
 def plan_pages(endpoints: Endpoints, seller_id: SellerId, count: int, limit: int | None) -> list[PlannedTask]:
     """The listing pages that hold so many products, or as many of them as are wanted."""
-    wanted = count if limit is None else min(count, limit)
     return [
         PlannedTask(endpoints.listing(seller_id, page_no), PAGE_PRIORITY, page_no=page_no)
-        for page_no in endpoints.page_numbers(wanted)
+        for page_no in endpoints.page_numbers(wanted_products(count, limit))
     ]
 
 

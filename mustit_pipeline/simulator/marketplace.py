@@ -170,7 +170,9 @@ class Marketplace:
         seller = self.world.sellers.get(self._another_seller(asked) if fault == "wrong_seller" else asked)
         if seller is None:
             return Answer(200, listing_body(0, (), noise))
-        shown = [] if fault == "empty_page" else seller.page(call.page_no * call.page_size, call.page_size)
+        # Page numbers differ, but what is shown is the page before.
+        page_no = max(0, call.page_no - 1) if fault == "repeated_page" else call.page_no
+        shown = [] if fault == "empty_page" else seller.page(page_no * call.page_size, call.page_size)
         products = [self.world.product(number) for number in shown]
         answer = Answer(200, listing_body(len(seller.order), products, noise))
         self._shift_if_due(asked)

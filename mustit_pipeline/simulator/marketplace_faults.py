@@ -29,6 +29,7 @@ FAULTS: Mapping[str, FaultKind] = {
     "wrong_seller": FaultKind(API),
     "count_zero": FaultKind(frozenset({"listing"})),
     "empty_page": FaultKind(frozenset({"listing"})),
+    "repeated_page": FaultKind(frozenset({"listing"})),
     "token_refused": FaultKind(API, status=401),
 }
 

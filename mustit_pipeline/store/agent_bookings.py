@@ -251,7 +251,7 @@ def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None
                 (SELECT max(b.ends_at) FROM agent_bookings b WHERE b.agent_id = a.agent_id) + {_SPAN.format("rest")},
                 (SELECT b.ends_at FROM agent_bookings b WHERE b.agent_id = a.agent_id
                  ORDER BY b.ends_at DESC OFFSET :others LIMIT 1) + {_SPAN.format("window")}
-            ), clock_timestamp()))
+            ), a.created_at))
             FROM user_agents a WHERE a.status = 'AVAILABLE'
         """),
         _refree(limits, None),

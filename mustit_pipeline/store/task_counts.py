@@ -32,7 +32,8 @@ _STANDINGS = text(f"""
            count(*) FILTER (WHERE status IN ({OPEN}) AND status NOT IN ({LEASED})) AS waiting,
            count(*) FILTER (WHERE status = '{TASK.target("complete").value}') AS completed,
            count(*) FILTER (WHERE status = '{TASK.target("fail").value}') AS failed,
-           count(*) FILTER (WHERE completed_at > now() - make_interval(secs => :recent)) AS recent
+           count(*) FILTER (WHERE completed_at > now() - make_interval(secs => :recent)) AS recent,
+           count(*) FILTER (WHERE completed_at > now() - make_interval(secs => :window)) AS in_window
     FROM crawler_tasks WHERE task_month = :task_month AND execution_id = :execution_id
     GROUP BY task_type ORDER BY task_type
 """)
@@ -40,7 +41,7 @@ _STANDINGS = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class TypeStanding:
-    """How an execution's tasks of one type stand; `recent` ones have ended a moment ago."""
+    """How an execution's tasks of one type stand; `recent` ones have ended a moment ago, others within a window."""
 
     task_type: TaskType
     total: int
@@ -49,6 +50,7 @@ class TypeStanding:
     completed: int
     failed: int
     recent: int
+    in_window: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +69,27 @@ class PageOutcomes:
     failed: int
 
 
-def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType]) -> OpenWork:
+def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType] = TaskType) -> OpenWork:
     """What is left of an execution's tasks of these types."""
     row = connection.execute(_OPEN_WORK, _of(home) | {"types": [kind.value for kind in types]}).one()
     return OpenWork(row.open, max(0.0, float(row.next_in or 0.0)))
 
 
-def standings(connection: Connection, home: TaskHome, recent_seconds: float) -> list[TypeStanding]:
+def standings(
+    connection: Connection, home: TaskHome, *, recent_seconds: float, window_seconds: float
+) -> list[TypeStanding]:
     """How the tasks stand, by type."""
-    rows = connection.execute(_STANDINGS, _of(home) | {"recent": recent_seconds})
+    rows = connection.execute(_STANDINGS, _of(home) | {"recent": recent_seconds, "window": window_seconds})
     return [
         TypeStanding(
-            TaskType(row.task_type), row.total, row.in_progress, row.waiting, row.completed, row.failed, row.recent
+            TaskType(row.task_type),
+            row.total,
+            row.in_progress,
+            row.waiting,
+            row.completed,
+            row.failed,
+            row.recent,
+            row.in_window,
         )
         for row in rows
     ]

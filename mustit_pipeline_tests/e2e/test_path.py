@@ -3,6 +3,14 @@
 import signal
 import time
 
+from sqlalchemy import text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline_tests.e2e.asking import settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
 from mustit_pipeline_tests.integration.crawls import differences
 
@@ -97,6 +105,54 @@ def test_a_dry_run_says_what_a_crawl_would_cost_and_opens_nothing(world: World) 
     assert "2 products, 6 requests" in limited.out
     assert world.mustit("execution", "list", "--seller", "estimated", "--json").document == []
     assert world.mustit("crawl", "nobody", "--dry-run").code == 1
+
+
+def test_a_dry_run_says_what_is_left_of_the_crawl_that_would_be_joined(world: World) -> None:
+    """It promised a whole crawl where the real command would have joined one that was nearly done."""
+    world.register("joined", 12)
+    settings = settings_of(world)
+    opened = open_or_join(world.database, SellerId("joined"), triggered_by="test", now=utc_now(), product_limit=10)
+    world.market.reset_audit()
+
+    unplanned = world.mustit("crawl", "joined", "--dry-run", "--limit", "2", "--json")
+    asked = _asked_for(world, "pageSize=1&")
+    Crawl(world.database, settings, opened.stored).sweep(60)
+    with world.database.transaction() as connection:
+        connection.execute(
+            text("UPDATE crawling_schedule_executions SET completed_tasks = 15 WHERE execution_id = :id"),
+            {"id": opened.stored.execution.id.value},
+        )
+    world.market.reset_audit()
+    planned = world.mustit("crawl", "joined", "--dry-run")
+
+    assert (unplanned.code, planned.code) == (0, 0)
+    assert unplanned.document["joins"] == str(opened.stored.execution.id)
+    assert (unplanned.document["products"], unplanned.document["requests"]) == (10, 1 + 1 + 20)
+    assert asked == 1
+    assert f"joins the open execution {opened.stored.execution.id}, which keeps its own --limit" in planned.out
+    assert "10 products, 6 requests left" in planned.out
+    assert world.market.requested_urls() == {}
+
+
+def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: World) -> None:
+    for seller in ("asleep", "held"):
+        world.register(seller, 3)
+    registry.deactivate(world.database, SellerId("asleep"), utc_now())
+    opened = open_or_join(world.database, SellerId("held"), triggered_by="test", now=utc_now())
+    with world.database.transaction() as connection:
+        connection.execute(
+            text("UPDATE crawling_schedule_executions SET status = 'PAUSED' WHERE execution_id = :id"),
+            {"id": opened.stored.execution.id.value},
+        )
+    world.market.reset_audit()
+
+    inactive = world.mustit("crawl", "asleep", "--dry-run", "--json")
+    paused = world.mustit("crawl", "held", "--dry-run")
+
+    assert (inactive.code, inactive.document["errorCode"]) == (1, "CONFLICT_SELLER_INACTIVE")
+    assert paused.code == 1
+    assert f"PAUSED: resume it with `mustit execution resume {opened.stored.execution.id}`" in paused.err
+    assert world.market.requested_urls() == {}
 
 
 def test_a_marketplace_that_does_not_answer_fails_the_crawl_with_its_reason(world: World) -> None:

@@ -61,7 +61,7 @@ def every_change_and_no_other(world: World, size: Size) -> Numbers:
 
 
 def listings_that_lie(world: World, size: Size) -> Numbers:
-    """A count of 0, a page that is missing, broken or HTML, 40 % gone: nothing is deleted that nobody approved."""
+    """A count of 0, a page that is missing, repeated, broken or HTML, 40 % gone: nothing goes that nobody approved."""
     products = size.products
     settings = world.with_settings(page_size=products // 4)
     world.market.add_seller(SELLER, products)
@@ -78,10 +78,10 @@ def listings_that_lie(world: World, size: Size) -> Numbers:
     crawl(world.database, settings, SELLER)
     _expect_open_holds(world, 0)
 
-    for kind in ("empty_page", "5xx", "html"):
+    for kind in ("empty_page", "repeated_page", "5xx", "html"):
         world.market.fault(kind, "listing", pageNo=2)
         for _ in range(2):
-            _expect_incomplete(world, crawl(world.database, settings, SELLER), failed=kind != "empty_page")
+            _expect_incomplete(world, crawl(world.database, settings, SELLER), failed=kind in ("5xx", "html"))
         world.market.clear_faults()
     _expect_untouched(world, told)
 

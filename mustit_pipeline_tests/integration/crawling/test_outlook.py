@@ -1,15 +1,14 @@
 """What an operator is told about a crawl under way."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import outlook
-from mustit_pipeline.crawling.estimate import seconds_for
 from mustit_pipeline.crawling.executions import find, open_or_join, pause
 from mustit_pipeline.crawling.outlook import Outlook
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
@@ -17,7 +16,8 @@ from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import leases, tasks
+from mustit_pipeline.store import agent_use, leases, tasks
+from mustit_pipeline.store.agent_bookings import AgentLimits
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline_tests.conftest import MakeSettings
@@ -32,7 +32,10 @@ def running(database: Database, make_settings: MakeSettings) -> StoredExecution:
     endpoints = Endpoints.from_settings(make_settings())
     with database.transaction() as connection:
         connection.execute(
-            text("UPDATE crawling_schedule_executions SET status = 'RUNNING', started_at = now() - interval '60 s'")
+            text("""
+                UPDATE crawling_schedule_executions SET status = 'RUNNING', started_at = now() - interval '60 s',
+                       sweep_status = 'COMPLETE', listed_count = 10
+            """)
         )
         tasks.add(connection, stored.home, plan_products(endpoints, dict.fromkeys(range(1, 11), 0)))
         connection.execute(
@@ -77,28 +80,81 @@ def test_nobody_is_promised_more_than_the_limits_allow(
     assert ahead.done_at - now == pytest.approx(timedelta(hours=13), abs=timedelta(minutes=1))
 
 
-@pytest.mark.parametrize(
-    ("used", "free_in", "requests", "seconds"),
-    [
-        (0, 0, 4_000, 80),
-        (0, 0, 4_001, 3_600),
-        (0, 0, 6_936, 3_659),
-        (1_000, 0, 3_000, 60),
-        (1_000, 0, 3_001, 3_600),
-        (4_000, 600, 100, 602),
-        (4_000, 600, 4_100, 4_202),
-    ],
-)
-def test_whoever_needs_more_than_is_left_of_the_window_waits_for_the_next(
-    database: Database, make_settings: MakeSettings, used: int, free_in: float, requests: int, seconds: float
+def test_a_sweep_under_way_is_judged_by_what_is_listed_and_not_by_the_pages_that_are_planned(
+    database: Database, make_settings: MakeSettings, running: StoredExecution
 ) -> None:
-    settings = make_settings(requests_per_hour=80, window_seconds=3600, min_request_gap_seconds=1)
+    """Forty pages of a seller of 20,000 products were promised to be done in seconds."""
+    settings = make_settings(requests_per_hour=80, window_seconds=3600, min_request_gap_seconds=1, page_size=500)
+    with database.transaction() as connection:
+        connection.execute(
+            text("UPDATE crawling_schedule_executions SET sweep_status = 'PENDING', listed_count = 20000")
+        )
     now = utc_now()
-    with database.reading() as connection:
-        pool = roster.pool_status(connection, settings, now)
-    pool = replace(pool, used_in_window=used, next_free_at=now + timedelta(seconds=free_in))
+    sweeping = seen(database, settings, running, now)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET product_limit = 100"))
+    limited = seen(database, settings, running, now)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET sweep_status = 'COMPLETE'"))
+    swept = seen(database, settings, running, now)
 
-    assert seconds_for(settings, pool, requests, now) == pytest.approx(seconds, abs=1)
+    assert [view.expected_tasks for view in (sweeping, limited, swept)] == [40 + 40_000, 1 + 200, 20]
+    assert sweeping.done_at is not None
+    assert sweeping.done_at - now > timedelta(hours=9)
+
+
+def test_a_pool_that_waits_for_its_window_is_not_taken_for_a_slow_one(
+    database: Database, make_settings: MakeSettings, running: StoredExecution
+) -> None:
+    """The last few requests of a burst, five minutes ago, were taken for the pace of the whole crawl."""
+    settings = make_settings(window_seconds=3600)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET started_at = now() - interval '10 min'"))
+        connection.execute(
+            text("UPDATE crawler_tasks SET completed_at = now() - interval '8 min' WHERE completed_at IS NOT NULL")
+        )
+        connection.execute(text("UPDATE crawler_tasks SET completed_at = now() WHERE task_key LIKE '%DETAIL:1'"))
+    now = utc_now()
+    ahead = seen(database, settings, running, now)
+    assert ahead.per_second == pytest.approx(1 / 300)
+    assert ahead.done_at is not None
+    # Six in ten minutes, and fourteen are left.
+    assert ahead.done_at - now == pytest.approx(timedelta(minutes=10 * 14 / 6), abs=timedelta(seconds=5))
+
+
+def test_the_pool_is_played_forward_from_the_bookings_that_are_written(database: Database) -> None:
+    now, limits = utc_now(), AgentLimits(requests=2, window=3600, gap=1)
+    with database.transaction() as connection:
+        first, second, third, *_ = roster.list_agents(connection)
+        connection.execute(
+            text("UPDATE user_agents SET status = 'BLOCKED' WHERE NOT agent_id = ANY(:ids)"),
+            {"ids": [first.agent_id, second.agent_id, third.agent_id]},
+        )
+        connection.execute(
+            text("UPDATE user_agents SET status = 'SUSPENDED', suspended_until = :until WHERE agent_id = :id"),
+            {"until": now + timedelta(minutes=10), "id": third.agent_id},
+        )
+        for agent, booked, answered in (
+            (first, 7300, 7200),
+            (first, 3541, 3540),
+            (first, 1801, 1800),
+            (first, 901, 900),
+            (second, 1, None),
+        ):
+            book(connection, agent.agent_id, now, booked, answered)
+        found = agent_use.usable(connection, limits, now)
+    # The oldest one of the first agent is out of the window, and the next one beyond what it may have used.
+    assert sorted((use.rests, use.ends) for use in found) == [(0, (-1800, -900)), (0, (0,)), (600, ())]
+
+
+def book(connection: Connection, agent_id: UUID, now: datetime, booked_ago: float, answered_ago: float | None) -> None:
+    """A request of an agent; without an answer it is in flight."""
+    booked = now - timedelta(seconds=booked_ago)
+    answered = None if answered_ago is None else now - timedelta(seconds=answered_ago)
+    connection.execute(
+        text("INSERT INTO agent_bookings VALUES (gen_random_uuid(), :agent_id, :booked, :expires, :answered)"),
+        {"agent_id": agent_id, "booked": booked, "expires": booked + timedelta(seconds=30), "answered": answered},
+    )
 
 
 def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettings, running: StoredExecution) -> None:
@@ -116,7 +172,7 @@ def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettin
             max_releases=5,
         )
     working = seen(database, settings, running)
-    assert (working.doing, working.in_flight) == ("fetching", 4)
+    assert (working.doing, working.in_progress) == ("fetching", 4)
     with database.transaction() as connection:
         connection.execute(text("UPDATE pool_state SET paused_until = now() + interval '1 minute'"))
     held_up = seen(database, settings, running)

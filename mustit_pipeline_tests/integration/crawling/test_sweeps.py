@@ -76,6 +76,27 @@ def test_products_that_vanish_during_the_sweep_leave_an_empty_page_and_an_incomp
     assert pages(database, work) == 4
 
 
+def test_a_page_that_is_shown_twice_leaves_an_incomplete_sweep_which_says_nothing_about_what_is_gone(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=5)
+    market.add_seller("s", 20)
+    register(database, "s")
+    crawl(database, settings, "s")
+    market.remove("s", [market.products("s")[12]["itemNo"]])
+    market.fault("repeated_page", "listing", pageNo=2)
+    for _ in range(settings.deletion_sweeps + 1):
+        stored = crawl(database, settings, "s").stored
+        assert (stored.sweep_status, stored.listed_count) == (SweepStatus.INCOMPLETE, 19)
+        assert number(database, SEEN, execution=stored.execution.id.value) == 14
+        assert number(database, "SELECT count(*) FROM products WHERE deleted_at IS NOT NULL OR absent_sweeps > 0") == 0
+    market.clear_faults()
+    again = crawl(database, settings, "s").stored
+    assert again.sweep_status is SweepStatus.COMPLETE
+    assert number(database, SEEN, execution=again.execution.id.value) == 19
+    assert number(database, "SELECT count(*) FROM products WHERE deleted_at IS NOT NULL") == 0
+
+
 def test_products_that_appear_during_the_sweep_add_the_page_that_holds_the_pushed_ones(
     database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:

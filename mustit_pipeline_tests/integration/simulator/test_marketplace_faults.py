@@ -153,6 +153,17 @@ def test_a_fault_can_be_that_of_one_listing_page_alone(
     ]
 
 
+def test_a_page_can_be_shown_under_the_number_of_the_next_one_too(
+    control: MarketplaceControl, visitor: Visitor
+) -> None:
+    control.fault("repeated_page", "listing", pageNo=1)
+    pages = [visitor.listing(SELLER, page_no, 10).json() for page_no in range(3)]
+    first, second, third = ([item["itemNo"] for item in page["items"]] for page in pages)
+    assert first == second
+    assert not set(first) & set(third)
+    assert {page["count"] for page in pages} == {30}
+
+
 def test_answers_of_another_seller(control: MarketplaceControl, visitor: Visitor, item_no: int) -> None:
     control.fault("wrong_seller", "any", count=2)
     wrong = visitor.detail(item_no).json()["moduleList"][1]["data"]
