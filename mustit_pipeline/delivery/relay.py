@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from mustit_pipeline import event_loop
 from mustit_pipeline.delivery.events import event_body, event_type
 from mustit_pipeline.delivery.flakiness import is_flaky, may_be_chance
-from mustit_pipeline.delivery.product_server import NOTHING_TO_SAY, Answer, ProductServer, Verdict
+from mustit_pipeline.delivery.product_server import NOT_SENT, NOTHING_TO_SAY, Answer, ProductServer, Verdict
 from mustit_pipeline.delivery.window import Ended, Ports, Window
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import OutboxStatus
@@ -121,16 +121,27 @@ class _Relay:
             claimed, superseded = outbox.claim(
                 connection,
                 owner=self._owner,
-                limit=self._settings.relay_batch if trial_in is None else 1,
+                limit=self._settings.relay_batch,
                 lease_seconds=self._lease,
                 max_retries=self._settings.outbox_max_retries,
                 failing=failing,
                 trial=trial_in is not None,
             )
-            if claimed and trial_in is not None:
-                breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
+            if trial_in is not None:
+                claimed = self._on_trial(connection, claimed)
         self._report.superseded += superseded
         return claimed, superseded
+
+    def _on_trial(self, connection: Connection, claimed: list[ClaimedEvent]) -> list[ClaimedEvent]:
+        """One row asks whether the server is back; those that send nothing need no server, the others wait on."""
+        speaking = [event for event in claimed if event_type(event) is not None]
+        if not speaking:
+            return claimed
+        breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
+        asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
+        given_back = [self._settlement(event, NOT_SENT, server_is_there=False) for event in waiting]
+        settlements.settle(connection, given_back)
+        return [event for event in claimed if event is asking or event_type(event) is None]
 
     def _pause(self) -> float | None:
         """Seconds until it is worth looking again; None where nothing waits."""

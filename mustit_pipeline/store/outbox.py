@@ -33,6 +33,8 @@ class ClaimedEvent:
     tried_before: bool
     due_at: datetime
     failing_since: datetime | None
+    # How often this version has been sent, this time included.
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ _CLAIM = f"""
     RETURNING o.outbox_id, o.status
 """
 _CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(order="next_attempt_at")))
-# The row that asks whether the server is back is the one sent least often of those that are due: one that breaks every
-# connection must not keep the breaker open for all others.
+# The row that asks whether the server is back is one of those sent least often of all that are due: one that breaks
+# every connection must not keep the breaker open for all others.
 _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(order="attempts, next_attempt_at")))
 
 _CLAIMED = text("""
@@ -248,4 +250,5 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.tried_before,
         row.next_attempt_at,
         row.failing_since,
+        row.attempts,
     )

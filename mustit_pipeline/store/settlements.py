@@ -40,7 +40,8 @@ _SETTLE = text(f"""
         failing_since = CASE WHEN s.retry_count = 0 THEN NULL WHEN o.retry_count = 0 THEN now()
                              ELSE coalesce(o.failing_since, now()) END,
         attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
-        next_attempt_at = now() + make_interval(secs => s.delay),
+        -- Given back without a pause it is as old as it was, and stands where it stood.
+        next_attempt_at = CASE WHEN s.delay > 0 THEN now() + make_interval(secs => s.delay) ELSE o.next_attempt_at END,
         completed_at = CASE WHEN s.status = {COMPLETED} THEN now() END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
