@@ -22,10 +22,12 @@ from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import breakers, outbox, settlements
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
 from mustit_pipeline.store.settlements import Settlement
 
 BREAKER = "product_server"
+# A call that has used up this share of the time for its answer hangs: a second of the usual five.
+HANGING_SHARE = 0.2
 
 log = structlog.get_logger(__name__)
 
@@ -103,15 +105,16 @@ class _Relay:
         window = Window(
             Ports(self._claim, lambda event: self._deliver(server, event), self._settle),
             size=self._window,
-            failing_batch=max(1, self._settings.relay_batch // 2),
+            batch=self._settings.relay_batch,
             lease_seconds=self._lease,
+            hanging_seconds=self._settings.product_server_read_seconds * HANGING_SHARE,
             breaker=self._settings.product_server_breaker_failures,
         )
         await window.run()
         if window.answers:
             self._waited = 0.0
 
-    def _claim(self, failing: int) -> tuple[list[ClaimedEvent], int]:
+    def _claim(self, wanted: Wanted) -> tuple[list[ClaimedEvent], int]:
         """Take due rows; an open breaker lets none through, and one on trial when its cool-down is over."""
         with self._database.transaction() as connection:
             outbox.release_expired(connection)
@@ -124,7 +127,7 @@ class _Relay:
                 limit=self._settings.relay_batch,
                 lease_seconds=self._lease,
                 max_retries=self._settings.outbox_max_retries,
-                failing=failing,
+                wanted=wanted,
                 trial=trial_in is not None,
             )
             if trial_in is not None:
