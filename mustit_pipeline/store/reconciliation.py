@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import outbox, products
+from mustit_pipeline.store import outbox, products, raw
 from mustit_pipeline.store.outbox_states import UNSENT
 from mustit_pipeline.store.products import NewVersion
 
@@ -99,7 +99,9 @@ def unchanged(connection: Connection, seller_id: str, doubted: Sequence[Belief])
 
 def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Correction], at: datetime) -> int:
     """Give one seller's products a new version of their state with its outbox row; what has moved on is left alone."""
-    # Whoever makes versions holds these locks: from here on nothing gets under way behind our back.
+    # Whoever makes versions takes turns, and holds these locks: from here on nothing gets under way behind our back. A
+    # processor that only waited for the locks would not see our version, and publish its own without changes.
+    raw.take_turns(connection, seller_id.value)
     locked = products.lock(connection, seller_id.value, [one.belief.item_no for one in corrections])
     still = unchanged(connection, seller_id.value, [one.belief for one in corrections])
     sent = [one for one in corrections if one.belief.item_no in still]
