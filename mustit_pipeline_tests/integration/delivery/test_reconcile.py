@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import orjson
 import pytest
 
 from mustit_pipeline.catalog.processing import USUAL_BATCH
@@ -126,6 +127,26 @@ def test_every_kind_of_difference_is_named_and_a_resend_heals_it_with_versions_t
     assert (third.compared, third.differences, third.in_order) == (6, 0, True)
     audit = server.audit()
     assert (audit["stale"], audit["rejected"], audit["updatesOfUnknown"]) == (0, 0, 0)
+
+
+def test_products_of_which_the_server_refused_everything_as_stale_are_found_and_healed(
+    shelf: Shelf, settings: Settings, running_server: RunningSimulator, effects: Effects
+) -> None:
+    """Whoever lost the database begins at version 1 again, and the server has newer ones."""
+    shelf.crawl(1, 2, 3)
+    data = orjson.loads(shelf.rows("SELECT product_data FROM product_change_sets WHERE item_no = 1")[0]["product_data"])
+    tell(running_server.url, shelf, 1, 7, data | {"stock": 99})
+    assert relay(shelf.database, settings).superseded == 1
+
+    result = look(shelf, settings, resend=True)
+
+    assert found(result) == [(1, Kind.NEWER, ("stock",))]
+    assert (result.compared, result.resent) == (3, 1)
+    assert relay(shelf.database, settings).sent == 1
+    assert effects()[-1] == (1, 8, "PRODUCT_CREATED")
+    assert look(shelf, settings).in_order
+    with shelf.database.reading() as connection:
+        assert reconciliation.count(connection, SellerId(shelf.seller_id)) == 3
 
 
 def test_what_is_on_its_way_is_neither_judged_nor_sent_again(shelf: Shelf, settings: Settings) -> None:
