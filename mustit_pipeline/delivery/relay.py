@@ -190,7 +190,7 @@ class _Relay:
             row.complete(event.occurred_at)
             # Stale where it was sent before is the echo of our own version, whose answer was lost; at once it is about
             # something that we know nothing of, and from which no changes run.
-            held = answer.verdict is Verdict.DONE or event.attempts > 1
+            held = answer.verdict is Verdict.DONE or event.sent_before
             return Settlement(event, answer.status, sent=answer.sent, held=held)
         # An outage burns no try. A connection that breaks although the server goes on answering others is this
         # event's own failure, and would otherwise be tried for ever.

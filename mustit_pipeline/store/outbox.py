@@ -33,8 +33,9 @@ class ClaimedEvent:
     tried_before: bool
     due_at: datetime
     failing_since: datetime | None
-    # How often this version has been sent, this time included.
+    # How often this version has been sent, this time included; and whether an earlier time may have arrived.
     attempts: int
+    sent_before: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_
 
 _CLAIMED = text("""
     SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
-           d.product_data AS delivered_data,
+           d.product_data AS delivered_data, o.attempts > 1 AS sent_before,
            EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
                    AND a.version < o.version AND a.attempts > 0) AS tried_before
     FROM product_outbox o
@@ -264,4 +265,5 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.next_attempt_at,
         row.failing_since,
         row.attempts,
+        row.sent_before,
     )
