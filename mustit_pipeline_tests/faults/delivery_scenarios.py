@@ -80,7 +80,7 @@ def hopeless_events_delay_nobody(world: World, size: Size) -> Numbers:
 
 def _refused_events(world: World, size: Size) -> Numbers:
     """The good ones go out before the hopeless ones are tried a second time."""
-    rows = 100_000 if size == LONG else 3_000
+    rows = 100_000 if size == LONG else 2_000
     hopeless = rows // 100
     fill(world.database, "hopeless", range(1, hopeless + 1))
     fill(world.database, "good", range(1, rows - hopeless + 1))
@@ -110,7 +110,7 @@ def _refused_events(world: World, size: Size) -> Numbers:
 
 def _hanging_events(world: World, size: Size) -> Numbers:
     """However many wait before the good ones, few have been tried when the first of those goes out."""
-    hanging, good, read_seconds = (1_000, 20_000, 1.0) if size == LONG else (100, 500, 0.5)
+    hanging, good, read_seconds = (1_000, 20_000, 1.0) if size == LONG else (100, 300, 0.4)
     fill(world.database, "silent", range(1, hanging + 1))
     fill(world.database, "patient", range(1, good + 1))
     world.receiver.fault("timeout_before", "events", seconds=30, sellerId="silent")
