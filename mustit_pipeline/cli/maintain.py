@@ -14,6 +14,8 @@ KINDS = {
     "bodiesAged": "processed bodies older than MUSTIT_RAW_RETENTION_DAYS",
     "bodiesUnchanged": "processed bodies that newer ones only repeat",
     "bookings": "bookings of agents that no window reaches any more",
+    "alerts": "alerts that were over before MUSTIT_ALERT_RETENTION_DAYS",
+    "samples": "compared products older than MUSTIT_TRUTH_RETENTION_DAYS",
     "runs": "old Dagster runs that tell of no asset",
     "logLines": "log lines of older Dagster runs, whose materializations stay",
 }
@@ -42,6 +44,8 @@ def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
         "bodiesAged": done.bodies_aged,
         "bodiesUnchanged": done.bodies_unchanged,
         "bookings": done.bookings,
+        "alerts": done.alerts,
+        "samples": done.samples,
         "runs": pruned.runs,
         "logLines": pruned.lines,
     }

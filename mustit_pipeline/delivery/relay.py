@@ -15,17 +15,19 @@ from sqlalchemy import Connection
 from mustit_pipeline import event_loop
 from mustit_pipeline.delivery.events import event_body, event_type
 from mustit_pipeline.delivery.flakiness import is_flaky, may_be_chance
-from mustit_pipeline.delivery.product_server import NOTHING_TO_SAY, Answer, ProductServer, Verdict
+from mustit_pipeline.delivery.product_server import NOT_SENT, NOTHING_TO_SAY, Answer, ProductServer, Verdict
 from mustit_pipeline.delivery.window import Ended, Ports, Window
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import breakers, outbox, settlements
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
 from mustit_pipeline.store.settlements import Settlement
 
 BREAKER = "product_server"
+# A call that has used up this share of the time for its answer hangs: a second of the usual five.
+HANGING_SHARE = 0.2
 
 log = structlog.get_logger(__name__)
 
@@ -103,15 +105,16 @@ class _Relay:
         window = Window(
             Ports(self._claim, lambda event: self._deliver(server, event), self._settle),
             size=self._window,
-            failing_batch=max(1, self._settings.relay_batch // 2),
+            batch=self._settings.relay_batch,
             lease_seconds=self._lease,
+            hanging_seconds=self._settings.product_server_read_seconds * HANGING_SHARE,
             breaker=self._settings.product_server_breaker_failures,
         )
         await window.run()
         if window.answers:
             self._waited = 0.0
 
-    def _claim(self, failing: int) -> tuple[list[ClaimedEvent], int]:
+    def _claim(self, wanted: Wanted) -> tuple[list[ClaimedEvent], int]:
         """Take due rows; an open breaker lets none through, and one on trial when its cool-down is over."""
         with self._database.transaction() as connection:
             outbox.release_expired(connection)
@@ -121,16 +124,27 @@ class _Relay:
             claimed, superseded = outbox.claim(
                 connection,
                 owner=self._owner,
-                limit=self._settings.relay_batch if trial_in is None else 1,
+                limit=self._settings.relay_batch,
                 lease_seconds=self._lease,
                 max_retries=self._settings.outbox_max_retries,
-                failing=failing,
+                wanted=wanted,
                 trial=trial_in is not None,
             )
-            if claimed and trial_in is not None:
-                breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
+            if trial_in is not None:
+                claimed = self._on_trial(connection, claimed)
         self._report.superseded += superseded
         return claimed, superseded
+
+    def _on_trial(self, connection: Connection, claimed: list[ClaimedEvent]) -> list[ClaimedEvent]:
+        """One row asks whether the server is back; those that send nothing need no server, the others wait on."""
+        speaking = [event for event in claimed if event_type(event) is not None]
+        if not speaking:
+            return claimed
+        breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
+        asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
+        given_back = [self._settlement(event, NOT_SENT, server_is_there=False) for event in waiting]
+        settlements.settle(connection, given_back)
+        return [event for event in claimed if event is asking or event_type(event) is None]
 
     def _pause(self) -> float | None:
         """Seconds until it is worth looking again; None where nothing waits."""
@@ -174,7 +188,10 @@ class _Relay:
         row = event.outbox
         if answer.verdict in (Verdict.DONE, Verdict.STALE):
             row.complete(event.occurred_at)
-            return Settlement(event, answer.status, sent=answer.sent)
+            # Stale where it was sent before is the echo of our own version, whose answer was lost; at once it is about
+            # something that we know nothing of, and from which no changes run.
+            held = answer.verdict is Verdict.DONE or event.sent_before
+            return Settlement(event, answer.status, sent=answer.sent, held=held)
         # An outage burns no try. A connection that breaks although the server goes on answering others is this
         # event's own failure, and would otherwise be tried for ever.
         if answer.verdict is Verdict.UNREACHABLE and not (answer.sent and server_is_there):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from mustit_pipeline.delivery.backlog import Backlog
+from mustit_pipeline.delivery.backlog import Backlog, Lane
 from mustit_pipeline.delivery.product_server import NOT_SENT, Answer
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
 
 Ended = tuple[ClaimedEvent, Answer]
 
@@ -22,7 +22,7 @@ SETTLE_SECONDS = 0.1
 class Ports:
     """What the window works with; claiming and settling block, and are called in threads."""
 
-    claim: Callable[[int], tuple[list[ClaimedEvent], int]]
+    claim: Callable[[Wanted], tuple[list[ClaimedEvent], int]]
     deliver: Callable[[ClaimedEvent], Coroutine[Any, Any, Ended]]
     settle: Callable[[list[Ended]], None]
 
@@ -30,14 +30,18 @@ class Ports:
 class Window:
     """So many deliveries under way at once; one claim and one settlement at a time beside them."""
 
-    def __init__(self, ports: Ports, *, size: int, failing_batch: int, lease_seconds: float, breaker: int) -> None:
+    def __init__(
+        self, ports: Ports, *, size: int, batch: int, lease_seconds: float, hanging_seconds: float, breaker: int
+    ) -> None:
         self._ports = ports
         self._size = size
-        self._failing_batch = failing_batch
+        self._batch = batch
         self._lease = lease_seconds
+        self._hanging_seconds = hanging_seconds
         self._breaker = breaker
         self._backlog = Backlog(size)
-        self._flying: set[asyncio.Task[Ended]] = set()
+        # Each with the moment at which it began.
+        self._flying: dict[asyncio.Task[Ended], float] = {}
         self._ended: list[Ended] = []
         self._settle_by = 0.0
         self._claiming: asyncio.Task[tuple[list[ClaimedEvent], int]] | None = None
@@ -74,32 +78,52 @@ class Window:
 
     def _give_back(self) -> None:
         returned = self._backlog.clear() if self._server_gone else self._backlog.outdated()
-        self._end(*((event, NOT_SENT) for event in returned))
+        if not self._backlog.wary and self._hanging() >= self._backlog.suspected_places:
+            returned += self._backlog.be_wary()
+        # First of all, because nothing has to be awaited before it is known what becomes of them.
+        self._end(*((event, NOT_SENT) for event in returned), at=0)
+
+    def _hanging(self) -> int:
+        begun_before = time.monotonic() - self._hanging_seconds
+        return sum(begun < begun_before for begun in self._flying.values())
 
     def _send(self) -> None:
         while len(self._flying) < self._size and (event := self._backlog.next()) is not None:
-            self._flying.add(asyncio.create_task(self._ports.deliver(event)))
+            self._flying[asyncio.create_task(self._ports.deliver(event))] = time.monotonic()
 
     def _claim_ahead(self) -> None:
         if self._claiming is not None or self._server_gone:
             return
-        if self._flying and time.monotonic() >= self._look_again_at:
+        now = time.monotonic()
+        if self._flying and now >= self._look_again_at:
             self._dry_fresh = self._dry_failing = False
-        wants_fresh = not self._dry_fresh and self._backlog.fresh < self._size
-        wants_failing = not self._dry_failing and self._backlog.failing < self._backlog.failing_places
-        if wants_fresh or wants_failing:
-            failing = self._failing_batch if wants_failing else 0
-            self._claiming = asyncio.create_task(self._claim(failing))
+            self._look_again_at = now + LOOK_AGAIN_SECONDS
+        wanted = self._wanted()
+        if wanted.fresh or wanted.failing:
+            self._claiming = asyncio.create_task(self._claim(wanted))
 
-    async def _claim(self, failing: int) -> tuple[list[ClaimedEvent], int]:
+    def _wanted(self) -> Wanted:
+        """What to claim next; of rows that may hold their places for long only so many as will soon have one."""
+        backlog, half = self._backlog, self._backlog.suspected_places
+        batch, enough = (half, half) if backlog.wary else (self._batch, self._size)
+        failing = not self._dry_failing and backlog.waiting(Lane.FAILING) < half
+        oldest = not self._dry_fresh and backlog.waiting(Lane.OLDEST) < enough
+        newest = not self._dry_fresh and backlog.waiting(Lane.NEWEST) < self._size
+        if backlog.wary and newest and not (oldest or failing):
+            return Wanted(self._batch, 0, newest_first=True)
+        return Wanted(batch if oldest else 0, max(1, self._batch // 2) if failing else 0)
+
+    async def _claim(self, wanted: Wanted) -> tuple[list[ClaimedEvent], int]:
         # From before the claim on, so that we never believe a lease to be longer than it is.
         fresh_until = time.monotonic() + self._lease / 2
-        claimed, superseded = await asyncio.to_thread(self._ports.claim, failing)
-        self._backlog.add(claimed, fresh_until)
+        claimed, superseded = await asyncio.to_thread(self._ports.claim, wanted)
+        self._backlog.add(claimed, fresh_until, newest=wanted.newest_first)
         if not superseded:
-            self._dry_fresh = all(event.failing_since is not None for event in claimed)
-            if failing:
-                self._dry_failing = all(event.failing_since is None for event in claimed)
+            failing = sum(event.failing_since is not None for event in claimed)
+            if wanted.fresh:
+                self._dry_fresh = failing == len(claimed)
+            if wanted.failing:
+                self._dry_failing = not failing
         self._look_again_at = time.monotonic() + LOOK_AGAIN_SECONDS
         return claimed, superseded
 
@@ -110,7 +134,7 @@ class Window:
 
     def _take_answers(self) -> None:
         for task in [task for task in self._flying if task.done()]:
-            self._flying.discard(task)
+            del self._flying[task]
             event, answer = task.result()
             self._backlog.ended(event)
             self._end((event, answer))
@@ -120,10 +144,11 @@ class Window:
             elif answer.unreachable:
                 self._unreachable += 1
 
-    def _end(self, *ended: Ended) -> None:
+    def _end(self, *ended: Ended, at: int | None = None) -> None:
         if ended and not self._ended:
             self._settle_by = time.monotonic() + SETTLE_SECONDS
-        self._ended.extend(ended)
+        place = len(self._ended) if at is None else at
+        self._ended[place:place] = ended
 
     def _settle_ended(self) -> None:
         if self._settling is not None:
@@ -136,7 +161,8 @@ class Window:
 
     def _decided(self) -> int:
         """Up to the last answer: whether a connection that broke after it was an outage, the next answer tells."""
-        return max((place for place, (_, answer) in enumerate(self._ended, 1) if answer.answered), default=0)
+        decided = (answer.answered or answer is NOT_SENT for _, answer in self._ended)
+        return max((place for place, is_decided in enumerate(decided, 1) if is_decided), default=0)
 
     def _patience(self) -> float:
         """Until something is to be done although nothing has ended."""

@@ -11,6 +11,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import retention, task_months
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.retention import Aged
 
 # So many removed bodies are worth a vacuum of our own; fewer are left to autovacuum.
 VACUUM_FROM = 1000
@@ -27,6 +28,8 @@ class Maintained:
     bodies_aged: int
     bodies_unchanged: int
     bookings: int
+    alerts: int
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,14 @@ def maintain(
         _months_ahead(database, settings, now, months, dry_run=dry_run)
         _drop_months(database, settings, now, months, dry_run=dry_run)
         aged, unchanged = _bodies(database, settings, now, dry_run=dry_run, tell=tell)
-        bookings = _bookings(database, settings, now, dry_run=dry_run)
+        # The pool itself prunes its bookings while it works; twice its window is far beyond anything that it counts.
+        unreached = now - timedelta(seconds=2 * settings.window_seconds + 3600)
+        ages = (
+            (retention.BOOKINGS, unreached),
+            (retention.ALERTS, now - timedelta(days=settings.alert_retention_days)),
+            (retention.SAMPLES, now - timedelta(days=settings.truth_retention_days)),
+        )
+        bookings, alerts, samples = (_aged(database, settings, *age, dry_run=dry_run) for age in ages)
         if not dry_run:
             if aged + unchanged >= VACUUM_FROM:
                 retention.tidy(database, "product_raw_data")
@@ -63,6 +73,8 @@ def maintain(
         aged,
         unchanged,
         bookings,
+        alerts,
+        samples,
     )
 
 
@@ -153,10 +165,8 @@ def _bodies(
     return aged, unchanged
 
 
-def _bookings(database: Database, settings: Settings, now: datetime, *, dry_run: bool) -> int:
-    # The pool itself prunes while it works; twice its window is far beyond anything that it counts.
-    before = now - timedelta(seconds=2 * settings.window_seconds + 3600)
+def _aged(database: Database, settings: Settings, aged: Aged, before: datetime, *, dry_run: bool) -> int:
     if dry_run:
         with database.reading() as connection:
-            return retention.old_bookings(connection, before)
-    return retention.delete_bookings(database, before, settings.retention_batch)
+            return retention.count_aged(connection, aged, before)
+    return retention.delete_aged(database, aged, before, settings.retention_batch)

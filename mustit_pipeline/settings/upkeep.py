@@ -17,6 +17,10 @@ class UpkeepSettings(BaseSettings):
     raw_unchanged_days: float = Field(
         7, ge=0, le=3650, description="And those that a newer body of the same call only repeats; at most the former"
     )
+    alert_retention_days: float = Field(90, ge=1, le=3650, description="How long alerts are kept that are over")
+    truth_retention_days: float = Field(
+        365, ge=1, le=3650, description="How long it is kept how sampled products compared; at least TRUTH_WINDOW_DAYS"
+    )
     retention_batch: int = Field(5000, ge=1, le=100_000, description="Rows that one transaction of maintenance removes")
     run_log_retention_days: float = Field(
         30, ge=1, le=3650, description="How long Dagster's log lines are kept; materializations and checks stay"

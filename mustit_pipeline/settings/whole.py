@@ -35,6 +35,7 @@ ORDERED = (
     ("health_floor", "health_recovered"),
     ("storm_pause_seconds", "storm_longest_pause_seconds"),
     ("raw_unchanged_days", "raw_retention_days"),
+    ("truth_window_days", "truth_retention_days"),
 )
 
 

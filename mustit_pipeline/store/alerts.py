@@ -1,6 +1,6 @@
 """Alerts: one open for a subject at a time, each told once by whoever claims it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -50,20 +50,21 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An alert in our hands, to be told to the addresses that have not been reached yet."""
+    """An alert in our hands, and when each address was told of it last; of its end nobody has been told before."""
 
     alert: Alert
     lease_no: int
-    reached: frozenset[str]
+    reached: Mapping[str, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What became of a notice: which addresses have it, and whether that is all of them."""
+    """What became of a notice: when each address was told last, whether any was now, and when there is more to tell."""
 
     notice: Notice
-    reached: frozenset[str]
-    everybody: bool
+    reached: Mapping[str, datetime]
+    heard: bool
+    again_at: datetime | None
     error: str | None
 
 
@@ -84,8 +85,8 @@ _SEE = text("""
 # Whoever is telling of an alert that ends has the wrong text: its lease is void, and the end is told.
 _END = """
     UPDATE alerts a
-    SET ended_at = {at}, notice_at = :now, reached = '{{}}', lease_no = a.lease_no + 1, lease_owner = NULL,
-        lease_expires_at = NULL
+    SET ended_at = {at}, notice_at = :now, reached = '{{}}', last_error = NULL, lease_no = a.lease_no + 1,
+        lease_owner = NULL, lease_expires_at = NULL
     {which} AND a.ended_at IS NULL
     RETURNING a.alert_id
 """
@@ -104,24 +105,23 @@ _END_HEALED = text(
     )
 )
 
+# What somebody could not be told of comes after what nobody has tried to tell yet.
 _CLAIM = text("""
     UPDATE alerts a SET lease_owner = :owner, lease_no = a.lease_no + 1,
                         lease_expires_at = clock_timestamp() + make_interval(secs => :lease_seconds)
     WHERE a.alert_id IN (SELECT alert_id FROM alerts
                          WHERE notice_at <= :now AND (lease_expires_at IS NULL OR lease_expires_at < clock_timestamp())
-                         ORDER BY notice_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+                         ORDER BY last_error IS NOT NULL, notice_at LIMIT :limit FOR UPDATE SKIP LOCKED)
     RETURNING *
 """)
 
 _SETTLE = text("""
     UPDATE alerts a
-    SET reached = CASE WHEN t.everybody THEN '{}' ELSE string_to_array(t.reached, ' ') END,
-        notices = a.notices + CASE WHEN t.everybody THEN 1 ELSE 0 END,
-        notice_at = CASE WHEN NOT t.everybody THEN a.notice_at
-                         WHEN a.ended_at IS NULL THEN CAST(:again_at AS timestamptz) END,
-        last_error = t.error, lease_owner = NULL, lease_expires_at = NULL
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:reached AS text[]),
-                CAST(:everybody AS boolean[]), CAST(:errors AS text[])) AS t(id, lease_no, reached, everybody, error)
+    SET reached = string_to_array(t.reached, ' '), notices = a.notices + CASE WHEN t.heard THEN 1 ELSE 0 END,
+        notice_at = t.again_at, last_error = t.error, lease_owner = NULL, lease_expires_at = NULL
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:reached AS text[]), CAST(:heard AS boolean[]),
+                CAST(:again_at AS timestamptz[]), CAST(:errors AS text[]))
+         AS t(id, lease_no, reached, heard, again_at, error)
     WHERE a.alert_id = t.id AND a.lease_no = t.lease_no AND a.lease_owner IS NOT NULL
     RETURNING a.alert_id
 """)
@@ -175,21 +175,21 @@ def end_healed(connection: Connection, healed: Sequence[Outcome], now: datetime)
 def claim(connection: Connection, *, owner: str, limit: int, lease_seconds: float, now: datetime) -> list[Notice]:
     """Take alerts that somebody has to be told of; nobody else has them until the lease ends."""
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds, "now": now}
-    notices = [Notice(_alert(row), row.lease_no, frozenset(row.reached)) for row in connection.execute(_CLAIM, values)]
+    notices = [Notice(_alert(row), row.lease_no, _reached(row)) for row in connection.execute(_CLAIM, values)]
     return sorted(notices, key=lambda notice: (notice.alert.opened_at, notice.alert.subject))
 
 
-def settle(connection: Connection, told: Sequence[Told], again_at: datetime) -> int:
+def settle(connection: Connection, told: Sequence[Told]) -> int:
     """Write down who has been told; what ended meanwhile, or is another's by now, is left alone."""
     if not told:
         return 0
     values = {
         "ids": [one.notice.alert.id for one in told],
         "lease_nos": [one.notice.lease_no for one in told],
-        "reached": [" ".join(sorted(one.reached)) for one in told],
-        "everybody": [one.everybody for one in told],
+        "reached": [" ".join(f"{key}@{at.isoformat()}" for key, at in one.reached.items()) for one in told],
+        "heard": [one.heard for one in told],
+        "again_at": [one.again_at for one in told],
         "errors": [one.error for one in told],
-        "again_at": again_at,
     }
     return len(connection.execute(_SETTLE, values).all())
 
@@ -209,6 +209,11 @@ def open_alerts(connection: Connection) -> tuple[int, int, str | None]:
     """How many are open, how many of them somebody could not be told of, and why."""
     row = connection.execute(_OPEN).one()
     return row.number, row.unheard, row.last_error
+
+
+def _reached(row: Row[tuple[object, ...]]) -> dict[str, datetime]:
+    entries = [entry.partition("@") for entry in row.reached]
+    return {key: datetime.fromisoformat(at) if at else row.opened_at for key, _, at in entries}
 
 
 def _alert(row: Row[tuple[object, ...]]) -> Alert:

@@ -33,6 +33,18 @@ class ClaimedEvent:
     tried_before: bool
     due_at: datetime
     failing_since: datetime | None
+    # How often this version has been sent, this time included; and whether an earlier time may have arrived.
+    attempts: int
+    sent_before: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many due rows a claim may take: such as never failed, from which end, and such as did."""
+
+    fresh: int
+    failing: int
+    newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +89,12 @@ _FREE = f"""NOT EXISTS (SELECT FROM product_outbox f
 _LANE = f"""
     SELECT o.outbox_id, o.next_attempt_at, o.attempts FROM product_outbox o
     WHERE o.status IN ({WAITING}) AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
-    ORDER BY o.next_attempt_at LIMIT {{limit}}
+    ORDER BY o.next_attempt_at {{end}} LIMIT {{limit}}
     FOR UPDATE OF o SKIP LOCKED
 """
 _DUE = f"""
-    WITH fresh AS ({_LANE.format(state="IS NULL", limit=":fresh")}),
-    failing AS ({_LANE.format(state="IS NOT NULL", limit=":failing")}),
+    WITH fresh AS ({_LANE.format(state="IS NULL", end="{end}", limit=":fresh")}),
+    failing AS ({_LANE.format(state="IS NOT NULL", end="", limit=":failing")}),
     due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
 """
 
@@ -104,14 +116,15 @@ _CLAIM = f"""
     FROM newest n WHERE o.outbox_id = n.outbox_id
     RETURNING o.outbox_id, o.status
 """
-_CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(order="next_attempt_at")))
-# The row that asks whether the server is back is the one sent least often of those that are due: one that breaks every
-# connection must not keep the breaker open for all others.
-_CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(order="attempts, next_attempt_at")))
+_CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(end="", order="next_attempt_at")))
+_CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attempt_at DESC")))
+# The row that asks whether the server is back is one of those sent least often of all that are due: one that breaks
+# every connection must not keep the breaker open for all others.
+_CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at")))
 
 _CLAIMED = text("""
     SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
-           d.product_data AS delivered_data,
+           d.product_data AS delivered_data, o.attempts > 1 AS sent_before,
            EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
                    AND a.version < o.version AND a.attempts > 0) AS tried_before
     FROM product_outbox o
@@ -177,14 +190,17 @@ def claim(
     limit: int,
     lease_seconds: float,
     max_retries: int,
-    failing: int | None = None,
+    wanted: Wanted | None = None,
     trial: bool = False,
 ) -> tuple[list[ClaimedEvent], int]:
-    """Take due rows to send, at most `failing` of them failing ones; returns them and how many were superseded."""
-    lanes = (TRIAL_CANDIDATES, TRIAL_CANDIDATES) if trial else (limit, limit if failing is None else failing)
-    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds, "fresh": lanes[0], "failing": lanes[1]}
+    """Take due rows to send, oldest first unless wanted otherwise; returns them and how many were superseded."""
+    wanted = wanted or Wanted(limit, limit)
+    query = _CLAIM_NEWEST if wanted.newest_first else _CLAIM_DUE
+    if trial:
+        wanted, query = Wanted(TRIAL_CANDIDATES, TRIAL_CANDIDATES), _CLAIM_TRIAL
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
     connection.execute(_CLAIM_LOCK)
-    rows = connection.execute(_CLAIM_TRIAL if trial else _CLAIM_DUE, values).all()
+    rows = connection.execute(query, values | {"fresh": wanted.fresh, "failing": wanted.failing}).all()
     mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
     claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []
     return claimed, len(rows) - len(mine)
@@ -248,4 +264,6 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.tried_before,
         row.next_attempt_at,
         row.failing_since,
+        row.attempts,
+        row.sent_before,
     )

@@ -8,14 +8,20 @@ from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import outbox, products
-from mustit_pipeline.store.outbox_states import UNSENT
+from mustit_pipeline.store import outbox, products, raw
+from mustit_pipeline.store.outbox_states import COMPLETED, UNSENT
 from mustit_pipeline.store.products import NewVersion
+
+# The product server's answer to a version that is not newer than what it has.
+STALE = 409
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """A product of which something was delivered; `data` is None where that was its deletion."""
+    """A product of which something was delivered; `data` is None where that was its deletion.
+
+    Also one of which all was refused as stale: of that nothing is delivered, and its newest state should be there.
+    """
 
     seller_id: str
     item_no: int
@@ -37,21 +43,26 @@ class Correction:
 _UNDER_WAY = f"""EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
                         AND o.status IN ({UNSENT}))"""
 
+_TOLD = f"""(p.delivered_version > 0
+             OR EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
+                        AND o.version = p.version AND o.status = {COMPLETED} AND o.last_status = {STALE}))"""
+
 _BELIEFS = f"""
     SELECT p.seller_id, p.item_no, p.version, p.delivered_version, {_UNDER_WAY} AS under_way, d.product_data
     FROM products p
     JOIN product_change_sets d
-      ON d.seller_id = p.seller_id AND d.item_no = p.item_no AND d.version = p.delivered_version
-    WHERE {{which}}
+      ON d.seller_id = p.seller_id AND d.item_no = p.item_no
+     AND d.version = coalesce(nullif(p.delivered_version, 0), p.version)
+    WHERE {_TOLD} AND {{which}}
     ORDER BY p.seller_id, p.item_no
 """
 _OF_ALL = text(_BELIEFS.format(which="(p.seller_id, p.item_no) > (:seller_id, :item_no)") + "LIMIT :limit")
 _OF_SELLER = text(_BELIEFS.format(which="p.seller_id = :seller_id AND p.item_no > :item_no") + "LIMIT :limit")
 _OF_ITEMS = text(_BELIEFS.format(which="p.seller_id = :seller_id AND p.item_no = ANY(CAST(:items AS bigint[]))"))
 
-_COUNT = text("""
-    SELECT count(*) FROM products
-    WHERE delivered_version > 0 AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
+_COUNT = text(f"""
+    SELECT count(*) FROM products p
+    WHERE {_TOLD} AND (CAST(:seller_id AS text) IS NULL OR p.seller_id = :seller_id)
 """)
 
 # The state of the newest version goes out, whatever became of that version: a failed one is superseded by this.
@@ -99,7 +110,9 @@ def unchanged(connection: Connection, seller_id: str, doubted: Sequence[Belief])
 
 def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Correction], at: datetime) -> int:
     """Give one seller's products a new version of their state with its outbox row; what has moved on is left alone."""
-    # Whoever makes versions holds these locks: from here on nothing gets under way behind our back.
+    # Whoever makes versions takes turns, and holds these locks: from here on nothing gets under way behind our back. A
+    # processor that only waited for the locks would not see our version, and publish its own without changes.
+    raw.take_turns(connection, seller_id.value)
     locked = products.lock(connection, seller_id.value, [one.belief.item_no for one in corrections])
     still = unchanged(connection, seller_id.value, [one.belief for one in corrections])
     sent = [one for one in corrections if one.belief.item_no in still]

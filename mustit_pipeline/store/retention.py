@@ -48,11 +48,25 @@ _SELLERS_WITH_OLD_BODIES = text("""
     ORDER BY seller_id
 """)
 
-_OLD_BOOKINGS = text("SELECT count(*) FROM agent_bookings WHERE ends_at < :before")
-_DELETE_BOOKINGS = text("""
-    DELETE FROM agent_bookings WHERE booking_id IN (
-        SELECT booking_id FROM agent_bookings WHERE ends_at < :before ORDER BY ends_at LIMIT :batch)
-""")
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """Rows that go by their age alone: their key, and the times that have to be past."""
+
+    table: str
+    key: str
+    times: tuple[str, ...]
+
+    @property
+    def old(self) -> str:
+        return " AND ".join(f"{time} < :before" for time in self.times)
+
+
+# Bookings that ended before every window that could ask for them.
+BOOKINGS = Aged("agent_bookings", "booking_id", ("ends_at",))
+# What has ended so long ago was opened before that, and only that has an index.
+ALERTS = Aged("alerts", "alert_id", ("opened_at", "ended_at"))
+SAMPLES = Aged("truth_samples", "sample_id", ("judged_at",))
 
 
 @contextmanager
@@ -100,17 +114,22 @@ def delete_bodies(database: Database, raw_ids: Sequence[int], batch: int) -> Ite
         yield removed
 
 
-def old_bookings(connection: Connection, before: datetime) -> int:
-    """Bookings that ended before every window that could ask for them."""
-    return connection.execute(_OLD_BOOKINGS, {"before": before}).scalar_one()
+def count_aged(connection: Connection, aged: Aged, before: datetime) -> int:
+    """How many such rows there are."""
+    query = text(f"SELECT count(*) FROM {aged.table} WHERE {aged.old}")
+    return connection.execute(query, {"before": before}).scalar_one()
 
 
-def delete_bookings(database: Database, before: datetime, batch: int) -> int:
+def delete_aged(database: Database, aged: Aged, before: datetime, batch: int) -> int:
     """Remove them, in transactions of a batch each."""
+    query = text(f"""
+        DELETE FROM {aged.table} WHERE {aged.key} IN (
+            SELECT {aged.key} FROM {aged.table} WHERE {aged.old} ORDER BY {aged.times[0]} LIMIT :batch)
+    """)
     removed = 0
     while True:
         with database.transaction() as connection:
-            gone = connection.execute(_DELETE_BOOKINGS, {"before": before, "batch": batch}).rowcount
+            gone = connection.execute(query, {"before": before, "batch": batch}).rowcount
         removed += gone
         if gone < batch:
             return removed

@@ -22,6 +22,8 @@ class Settlement:
     delay: float = 0.0
     # Whether anything of it can have reached the product server; a claim alone is no attempt.
     sent: bool = True
+    # Whether the server has this version now that it is done, and not a newer one of somebody else's.
+    held: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,15 @@ _SETTLE = text(f"""
         failing_since = CASE WHEN s.retry_count = 0 THEN NULL WHEN o.retry_count = 0 THEN now()
                              ELSE coalesce(o.failing_since, now()) END,
         attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
-        next_attempt_at = now() + make_interval(secs => s.delay),
+        -- Given back without a pause it is as old as it was, and stands where it stood.
+        next_attempt_at = CASE WHEN s.delay > 0 THEN now() + make_interval(secs => s.delay) ELSE o.next_attempt_at END,
         completed_at = CASE WHEN s.status = {COMPLETED} THEN now() END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
                 CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
          AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
     WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status IN ({SENDING})
-    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status, s.sent
+    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
 """)
 
 # Locked in the order in which crawls lock products: whoever meets waits, nobody waits in a circle.
@@ -93,7 +96,8 @@ def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUI
         "sent": [s.sent for s in settlements],
     }
     written = connection.execute(_SETTLE, values).all()
-    done = [row for row in written if row.status == OutboxStatus.COMPLETED and row.sent]
+    held = {s.event.outbox.id.value for s in settlements if s.sent and s.held}
+    done = [row for row in written if row.status == OutboxStatus.COMPLETED and row.outbox_id in held]
     if done:
         connection.execute(
             _DELIVERED,

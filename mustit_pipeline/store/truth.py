@@ -9,7 +9,6 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import ExecutionStatus, SellerStatus, TaskStatus, TaskType, TruthVerdict
 
-KEPT = timedelta(days=365)
 # The two calls of which a product's content is made.
 _CALLS = f"('{TaskType.PRODUCT_DETAIL.value}:' || t.item_no, '{TaskType.PRODUCT_OPTION.value}:' || t.item_no)"
 
@@ -122,8 +121,6 @@ _JUDGE = text(f"""
     WHERE t.sample_id = j.id AND t.verdict = '{TruthVerdict.OPEN.value}'
 """)
 
-_FORGET = text("DELETE FROM truth_samples WHERE judged_at < :before")
-
 _WRONG = text(f"""
     SELECT seller_id || ' ' || item_no || ' (' || coalesce(difference, '') || ')' FROM truth_samples
     WHERE judged_at >= :since AND verdict = '{TruthVerdict.WRONG.value}' ORDER BY judged_at DESC LIMIT :most
@@ -170,7 +167,7 @@ def add(connection: Connection, samples: Sequence[Sample], at: datetime) -> None
 
 
 def judge(connection: Connection, judged: Sequence[tuple[Suspect, Sample]], at: datetime) -> None:
-    """Write down what became of suspects, and forget what was judged long ago."""
+    """Write down what became of suspects."""
     values = {
         "at": at,
         "ids": [suspect.sample_id for suspect, _ in judged],
@@ -179,7 +176,6 @@ def judge(connection: Connection, judged: Sequence[tuple[Suspect, Sample]], at: 
         "differences": [one.difference for _, one in judged],
     }
     connection.execute(_JUDGE, values)
-    connection.execute(_FORGET, {"before": at - KEPT})
 
 
 def wrong(connection: Connection, since: datetime, most: int) -> list[str]:

@@ -72,7 +72,7 @@ alerts = Table(
     timestamp("opened_at"),
     timestamp("last_seen_at"),
     timestamp("ended_at", nullable=True),
-    # When somebody has to be told next, and which addresses (by their hash) have been told since.
+    # When somebody has to be told next; and which addresses have been told, by their hash, and when (`hash@time`).
     timestamp("notice_at", nullable=True),
     Column("reached", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("notices", Integer, nullable=False, server_default="0"),

@@ -20,6 +20,8 @@ AT_ONCE = 1000
 LINES = 20
 # A sensor's tick has a minute; whom it did not come to, the next one tells.
 LONGEST_SECONDS = 30.0
+# An address that fails is tried again so soon, and only that one: the others hear of it again in their own time.
+TRY_AGAIN = timedelta(minutes=1)
 SEOUL = ZoneInfo("Asia/Seoul")
 
 log = structlog.get_logger(__name__)
@@ -34,7 +36,7 @@ class Telling:
 
 
 def tell(database: Database, settings: Settings, now: datetime, *, longest_seconds: float = LONGEST_SECONDS) -> Telling:
-    """Tell every address of every alert that is due; what fails stays due, and nothing is sent inside a transaction."""
+    """Tell every address of every alert that is due; what fails is tried again. Nothing is sent in a transaction."""
     targets = channels(settings.alert_addresses())
     if not targets:
         with database.transaction() as connection:
@@ -46,37 +48,58 @@ def tell(database: Database, settings: Settings, now: datetime, *, longest_secon
         )
     if not notices:
         return Telling()
-    reached, errors = _send(targets, notices, longest_seconds)
-    outcome = [_told(notice, targets, reached, errors) for notice in notices]
+    due = _Due(now, timedelta(hours=settings.alert_repeat_hours))
+    errors = _send(targets, notices, due, longest_seconds)
+    outcome = [_told(notice, targets, due, errors) for notice in notices]
     with database.transaction() as connection:
-        alerts.settle(connection, outcome, now + timedelta(hours=settings.alert_repeat_hours))
-    told = sum(one.everybody for one in outcome)
+        alerts.settle(connection, outcome)
+    told = sum(one.error is None for one in outcome)
     return Telling(told, len(outcome) - told)
 
 
-def _send(targets: list[Channel], notices: list[Notice], longest_seconds: float) -> tuple[set[str], dict[str, str]]:
-    """Which addresses have now been told of everything that they did not know, and why others have not."""
-    reached: set[str] = set()
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """One telling: what an address has to hear of now, whatever becomes of the others."""
+
+    now: datetime
+    repeat: timedelta
+
+    def concerns(self, channel: Channel, notice: Notice) -> bool:
+        told_at = notice.reached.get(channel.key)
+        if told_at is None:
+            return True
+        return notice.alert.ended_at is None and told_at + self.repeat <= self.now
+
+
+def _send(targets: list[Channel], notices: list[Notice], due: _Due, longest_seconds: float) -> dict[str, str]:
+    """Tell each address of everything that it has to hear of; says which could not be told, and why."""
     errors: dict[str, str] = {}
     until = time.monotonic() + longest_seconds
     for channel in targets:
+        new = [notice.alert for notice in notices if due.concerns(channel, notice)]
+        if not new:
+            continue
         if time.monotonic() > until:
             errors[channel.key] = f"{channel.name}: there was no time left"
             continue
-        new = [notice.alert for notice in notices if channel.key not in notice.reached]
-        error = channel.send(message_of(new)) if new else None
-        if error is None:
-            reached.add(channel.key)
-        else:
+        error = channel.send(message_of(new))
+        if error is not None:
             errors[channel.key] = error
             log.warning("an alert could not be sent; it is tried again", why=error)
-    return reached, errors
+    return errors
 
 
-def _told(notice: Notice, targets: list[Channel], reached: set[str], errors: dict[str, str]) -> Told:
-    knowing = notice.reached | reached
-    missing = [channel.key for channel in targets if channel.key not in knowing]
-    return Told(notice, knowing, not missing, errors[missing[0]] if missing else None)
+def _told(notice: Notice, targets: list[Channel], due: _Due, errors: dict[str, str]) -> Told:
+    asked = [channel.key for channel in targets if due.concerns(channel, notice)]
+    missing = [key for key in asked if key in errors]
+    heard = {key: due.now for key in asked if key not in errors}
+    # Addresses that are no longer set are forgotten.
+    reached = {channel.key: notice.reached[channel.key] for channel in targets if channel.key in notice.reached} | heard
+    if missing:
+        again_at = due.now + TRY_AGAIN
+    else:
+        again_at = min(reached.values()) + due.repeat if notice.alert.ended_at is None else None
+    return Told(notice, reached, bool(heard), again_at, errors[missing[0]] if missing else None)
 
 
 def message_of(told: Sequence[Alert]) -> Message:

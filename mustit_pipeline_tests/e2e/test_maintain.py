@@ -17,7 +17,16 @@ from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, TestServers
 from mustit_pipeline_tests.integration.crawls import register
 
 Maintain = Callable[..., str]
-COUNTS = {"tasksMoved": 0, "bodiesAged": 0, "bodiesUnchanged": 0, "bookings": 0, "runs": 0, "logLines": 0}
+COUNTS = {
+    "tasksMoved": 0,
+    "bodiesAged": 0,
+    "bodiesUnchanged": 0,
+    "bookings": 0,
+    "alerts": 0,
+    "samples": 0,
+    "runs": 0,
+    "logLines": 0,
+}
 
 
 @pytest.fixture
@@ -83,5 +92,12 @@ def test_maintain_says_what_it_would_do_then_what_it_did_and_then_that_nothing_w
                     SELECT gen_random_uuid(), gen_random_uuid(), long_ago, long_ago
                     FROM (SELECT now() - interval '9 days') AS past(long_ago)""")
         )
+        connection.execute(
+            text("""INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at, ended_at)
+                    SELECT 'run', 'RUN_FAILED', 't', 'd', long_ago, long_ago, long_ago
+                    FROM (SELECT now() - interval '99 days') AS past(long_ago)""")
+        )
     assert "Would be done" in maintain("--dry-run")
-    assert "bookings of agents that no window reaches" in maintain()
+    told = maintain()
+    assert "bookings of agents that no window reaches" in told
+    assert "alerts that were over before" in told

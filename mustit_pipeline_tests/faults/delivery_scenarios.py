@@ -74,8 +74,13 @@ def server_down_for_an_hour(world: World, size: Size) -> Numbers:
 
 
 def hopeless_events_delay_nobody(world: World, size: Size) -> Numbers:
-    """One event in a hundred is never taken, and they stand first: the good ones go out before they are retried."""
-    rows = 100_000 if size == LONG else 3_000
+    """One event in a hundred is never taken, and they stand first; then more of them, and each hangs."""
+    return _refused_events(world, size) | _hanging_events(world, size)
+
+
+def _refused_events(world: World, size: Size) -> Numbers:
+    """The good ones go out before the hopeless ones are tried a second time."""
+    rows = 100_000 if size == LONG else 2_000
     hopeless = rows // 100
     fill(world.database, "hopeless", range(1, hopeless + 1))
     fill(world.database, "good", range(1, rows - hopeless + 1))
@@ -101,6 +106,28 @@ def hopeless_events_delay_nobody(world: World, size: Size) -> Numbers:
     return {"events": rows, "hopeless": hopeless, "calls until the last good one": calls_by_then[0]} | {
         "events per second": round(report.sent / seconds)
     }
+
+
+def _hanging_events(world: World, size: Size) -> Numbers:
+    """However many wait before the good ones, few have been tried when the first of those goes out."""
+    hanging, good, read_seconds = (1_000, 20_000, 1.0) if size == LONG else (100, 300, 0.4)
+    fill(world.database, "silent", range(1, hanging + 1))
+    fill(world.database, "patient", range(1, good + 1))
+    world.receiver.fault("timeout_before", "events", seconds=30, sellerId="silent")
+    settings = world.with_settings(product_server_read_seconds=read_seconds, outbox_max_retries=1)
+    hung_by_then: list[int] = []
+
+    def look(report: RelayReport) -> None:
+        if not hung_by_then and report.sent >= good // 10:
+            hung_by_then.append(world.receiver.audit()["faults"].get("timeout_before", 0))
+
+    report = relay(world.database, settings, patience_seconds=60, progress=look)
+    allowed = hanging // 2
+    if not hung_by_then or hung_by_then[0] > allowed:
+        raise AssertionError(f"{hung_by_then} events had hung when good ones went out, at most {allowed} may have")
+    if (report.sent, report.failed, report.waiting) != (good, hanging, 0):
+        raise AssertionError(f"sent {report.sent}, failed {report.failed}, waiting {report.waiting}")
+    return {"hanging": hanging, "hung when good ones went out": hung_by_then[0]}
 
 
 def _through(world: World, size: Size, kind: str, **options: Any) -> Numbers:

@@ -114,6 +114,8 @@ WRONG = [
     ("task_retention_months", "0", "greater than or equal to 1"),
     ("raw_retention_days", "0", "greater than or equal to 1"),
     ("raw_unchanged_days", "-1", "greater than or equal to 0"),
+    ("alert_retention_days", "0", "greater than or equal to 1"),
+    ("truth_retention_days", "3651", "less than or equal to 3650"),
     ("retention_batch", "0", "greater than or equal to 1"),
     ("run_log_retention_days", "0", "greater than or equal to 1"),
     ("full_refresh_days", "0", "greater than 0"),

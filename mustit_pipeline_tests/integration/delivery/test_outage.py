@@ -91,3 +91,36 @@ def test_the_trial_is_not_made_with_the_row_that_breaks_every_connection(
     relay(shelf.database, settings)
 
     assert effects() == [(2, 1, "PRODUCT_CREATED")]
+
+
+def test_events_that_send_nothing_do_not_use_up_the_trial(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    """Products deleted before anything was sent are the oldest and were never tried: each would be the trial."""
+    small = settings.model_copy(update={"relay_batch": 10})
+    server.fault("down", "events")
+    shelf.crawl(*range(1, 8))
+    relay(shelf.database, small)
+    assert shelf.rows("SELECT open_until > now() AS open FROM circuit_breakers") == [{"open": True}]
+    unsaid = range(100, 125)
+    shelf.crawl(*range(1, 8), *unsaid)
+    assert shelf.delete(*unsaid) == len(unsaid)
+    shelf.change(LET_ALL_BE_DUE)
+    shelf.change("UPDATE product_outbox SET next_attempt_at = now() - interval '1 hour' WHERE item_no >= 100")
+    before = sends(server)
+
+    shelf.change(LET_A_TRIAL_BE_DUE)
+    relay(shelf.database, small)
+
+    assert sends(server) == before + 1
+    assert shelf.rows("SELECT DISTINCT status, attempts FROM product_outbox WHERE item_no >= 100") == [
+        {"status": "COMPLETED", "attempts": 0}
+    ]
+    assert shelf.rows("SELECT count(*) AS n FROM product_outbox WHERE status = 'WAITING'") == [{"n": 7}]
+    assert shelf.rows("SELECT sum(attempts) AS n FROM product_outbox") == [{"n": sends(server)}]
+
+    server.clear_faults()
+    shelf.change(LET_A_TRIAL_BE_DUE)
+    shelf.change(LET_ALL_BE_DUE)
+    assert relay(shelf.database, small).sent == 7
+    assert len(effects()) == 7

@@ -3,14 +3,17 @@
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import orjson
 import pytest
 
+from mustit_pipeline.catalog.processing import USUAL_BATCH
 from mustit_pipeline.delivery.reconcile import Kind, Reconciliation, reconcile
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import ExternalFailure
@@ -18,6 +21,8 @@ from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_product_server
+from mustit_pipeline.store import reconciliation
+from mustit_pipeline.store.reconciliation import Correction
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 
@@ -124,6 +129,26 @@ def test_every_kind_of_difference_is_named_and_a_resend_heals_it_with_versions_t
     assert (audit["stale"], audit["rejected"], audit["updatesOfUnknown"]) == (0, 0, 0)
 
 
+def test_products_of_which_the_server_refused_everything_as_stale_are_found_and_healed(
+    shelf: Shelf, settings: Settings, running_server: RunningSimulator, effects: Effects
+) -> None:
+    """Whoever lost the database begins at version 1 again, and the server has newer ones."""
+    shelf.crawl(1, 2, 3)
+    data = orjson.loads(shelf.rows("SELECT product_data FROM product_change_sets WHERE item_no = 1")[0]["product_data"])
+    tell(running_server.url, shelf, 1, 7, data | {"stock": 99})
+    assert relay(shelf.database, settings).superseded == 1
+
+    result = look(shelf, settings, resend=True)
+
+    assert found(result) == [(1, Kind.NEWER, ("stock",))]
+    assert (result.compared, result.resent) == (3, 1)
+    assert relay(shelf.database, settings).sent == 1
+    assert effects()[-1] == (1, 8, "PRODUCT_CREATED")
+    assert look(shelf, settings).in_order
+    with shelf.database.reading() as connection:
+        assert reconciliation.count(connection, SellerId(shelf.seller_id)) == 3
+
+
 def test_what_is_on_its_way_is_neither_judged_nor_sent_again(shelf: Shelf, settings: Settings) -> None:
     shelf.crawl(1, 2)
     relay(shelf.database, settings)
@@ -154,6 +179,35 @@ def test_a_resend_of_what_has_moved_on_since_is_left_alone(
     (result,) = results
     assert (result.differences, result.under_way, result.resent) == (0, 1, 0)
     assert [row["version"] for row in shelf.outbox(1)] == [1, 2]
+
+
+def test_what_is_published_while_a_resend_is_written_still_says_what_changed(shelf: Shelf, settings: Settings) -> None:
+    """The crawl's version comes after the resent one, and its changes are those since then."""
+    shelf.crawl(1, stock=3)
+    relay(shelf.database, settings)
+    shelf.open()
+    shelf.listing(1)
+    shelf.detail(1, stock=44)
+    shelf.options(1)
+    shelf.swept()
+    shelf.process(replace(USUAL_BATCH, versions=0))
+    with shelf.database.reading() as connection:
+        (belief,) = reconciliation.beliefs(connection, SellerId(shelf.seller_id), None, 10)
+    publishing = threading.Thread(target=shelf.process)
+
+    with shelf.database.transaction() as connection:
+        sent = reconciliation.resend(connection, SellerId(shelf.seller_id), [Correction(belief, 0)], utc_now())
+        publishing.start()
+        while not shelf.rows("SELECT 1 FROM pg_locks WHERE NOT granted"):
+            publishing.join(0.02)
+    publishing.join()
+
+    assert sent == 1
+    assert shelf.versions(1) == [(1, "CREATED"), (2, "UPDATED"), (3, "UPDATED")]
+    assert shelf.rows("SELECT changes FROM product_change_sets WHERE version = 3") == [
+        {"changes": [{"type": "STOCK", "field": "stock", "old": 3, "new": 44}]}
+    ]
+    assert_whole(shelf.database)
 
 
 def test_a_server_that_lost_everything_gets_everything_back_once(

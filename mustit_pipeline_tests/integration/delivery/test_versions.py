@@ -66,6 +66,41 @@ def test_changes_run_from_the_version_that_was_delivered_last(
     assert changes_of(server, shelf, 4) == [("stock", 3, 4)]
 
 
+def test_changes_do_not_run_from_a_version_that_was_refused_as_stale(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    shelf.crawl(1, stock=1)
+    relay(shelf.database, settings)
+    server.fault("status", "events", status=409, itemNo=1, count=1)
+    shelf.crawl(1, stock=2)
+    report = relay(shelf.database, settings)
+    assert (report.sent, report.superseded, report.waiting) == (0, 1, 0)
+
+    shelf.crawl(1, stock=3)
+    relay(shelf.database, settings)
+
+    assert effects() == [(1, 1, "PRODUCT_CREATED"), (1, 3, "PRODUCT_UPDATED")]
+    assert changes_of(server, shelf, 3) == [("stock", 1, 3)]
+
+
+def test_a_version_refused_as_stale_after_its_answer_was_lost_is_the_one_that_arrived(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    """A server that remembers no keys calls our own repetition stale."""
+    shelf.crawl(1, stock=1)
+    relay(shelf.database, settings)
+    server.fault("drop_after", "events", itemNo=1, count=1)
+    server.fault("status", "events", status=409, itemNo=1, count=1)
+    shelf.crawl(1, stock=2)
+    assert relay(shelf.database, settings, patience_seconds=5).superseded == 1
+
+    shelf.crawl(1, stock=3)
+    relay(shelf.database, settings)
+
+    assert effects()[1:] == [(1, 2, "PRODUCT_UPDATED"), (1, 3, "PRODUCT_UPDATED")]
+    assert changes_of(server, shelf, 3) == [("stock", 2, 3)]
+
+
 def test_a_failed_version_is_superseded_by_the_next_one(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:

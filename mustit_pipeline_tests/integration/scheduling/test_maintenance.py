@@ -245,6 +245,42 @@ def test_bookings_that_no_window_reaches_go_in_batches(database: Database, make_
     assert scalars(database, "SELECT count(*) FROM agent_bookings") == [3]
 
 
+def test_alerts_that_are_over_and_old_samples_go_in_batches(database: Database, make_settings: MakeSettings) -> None:
+    settings = make_settings(alert_retention_days=90, truth_retention_days=365, retention_batch=2)
+    with database.transaction() as connection:
+        for name, opened, ended in (
+            ("a", 300, 91),
+            ("b", 300, 95),
+            ("c", 99, 98),
+            ("late", 300, 89),
+            ("open", 300, None),
+        ):
+            connection.execute(
+                text("""INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at, ended_at)
+                        VALUES (:name, 'RUN_FAILED', 't', 'd', :opened, :opened, :ended)"""),
+                {"name": name, "opened": NOW - opened * DAY, "ended": None if ended is None else NOW - ended * DAY},
+            )
+        for item, age in enumerate((364, 366, 400, 500, None)):
+            judged = None if age is None else NOW - age * DAY
+            connection.execute(
+                text("""INSERT INTO truth_samples (seller_id, item_no, verdict, sampled_at, judged_at)
+                        VALUES ('dmont', :item, :verdict, :sampled, :judged)"""),
+                {
+                    "item": item,
+                    "verdict": "OPEN" if judged is None else "EQUAL",
+                    "sampled": NOW - 500 * DAY,
+                    "judged": judged,
+                },
+            )
+
+    dry = maintain(database, settings, NOW, dry_run=True)
+    done = maintain(database, settings, NOW)
+
+    assert (dry.alerts, dry.samples) == (done.alerts, done.samples) == (3, 3)
+    assert scalars(database, "SELECT subject FROM alerts ORDER BY subject") == ["late", "open"]
+    assert scalars(database, "SELECT item_no FROM truth_samples ORDER BY item_no") == [0, 4]
+
+
 def test_only_one_maintenance_works_at_a_time(database: Database, settings: Settings) -> None:
     with retention.alone(database), pytest.raises(Conflict) as refused:
         maintain(database, settings, NOW)

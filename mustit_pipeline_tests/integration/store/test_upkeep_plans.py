@@ -98,7 +98,7 @@ def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_t
         "expired bodies": lambda c: retention.expired_bodies(
             c, SELLER, aged_before=now - 90 * day, unchanged_before=now - 7 * day
         ),
-        "old bookings": lambda c: retention.old_bookings(c, now - day / 6),
+        "old bookings": lambda c: retention.count_aged(c, retention.BOOKINGS, now - day / 6),
     }
     found: dict[str, list[str]] = {}
     for name, act in queries.items():

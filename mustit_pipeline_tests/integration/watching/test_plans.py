@@ -6,7 +6,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import alerts, change_holds, criteria, health, truth
+from mustit_pipeline.store import alerts, change_holds, criteria, health, retention, truth
 from mustit_pipeline.store.alerts import Condition, Outcome
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.truth import Drawn
@@ -63,6 +63,8 @@ def test_neither_checks_nor_alerts_read_a_big_table_from_end_to_end(grown: Datab
         "end unseen": lambda c: alerts.end_unseen(c, ["RUN_FAILED"], ["run 7"], now, now),
         "claim": lambda c: alerts.claim(c, owner="me", limit=10, lease_seconds=60, now=now),
         "open alerts": alerts.open_alerts,
+        "old alerts": lambda c: retention.count_aged(c, retention.ALERTS, now - 90 * DAY),
+        "old samples": lambda c: retention.count_aged(c, retention.SAMPLES, now - 800 * DAY),
         "newest": lambda c: alerts.newest(c, everything=True, limit=20),
     }
     found: dict[str, list[str]] = {}

@@ -119,6 +119,50 @@ def test_one_receiver_that_fails_makes_the_others_hear_nothing_twice(
     assert (len(inbox.messages), len(other_inbox.messages)) == (1, 1)
 
 
+def test_an_address_that_never_answers_keeps_nobody_else_from_being_told_again(
+    database: Database, make_settings: MakeSettings, inbox: Inbox, other_inbox: Inbox
+) -> None:
+    settings = make_settings(alert_urls=f"{other_inbox.url}, {inbox.url}", alert_repeat_hours=6, alert_calm_seconds=0)
+    other_inbox.refusing = True
+    for minutes in range(0, 13 * 60, 30):
+        at = T0 + minutes * MINUTE
+        observe(database, settings, at, others=[BROKEN])
+        tell(database, settings, at)
+    assert len(inbox.messages) == 3
+    assert [row["notices"] for row in stored(database)] == [3]
+
+    other_inbox.refusing = False
+    tell(database, settings, T0 + 13 * HOUR)
+    assert (len(inbox.messages), len(other_inbox.messages)) == (3, 1)
+    observe(database, settings, T0 + 14 * HOUR)
+    tell(database, settings, T0 + 14 * HOUR)
+    assert inbox.titles[3:] == other_inbox.titles[1:] == ["[mustit] Over: The sensor x fails"]
+    assert [row["notice_at"] for row in stored(database)] == [None]
+
+
+def test_notices_that_somebody_cannot_be_given_do_not_stand_before_new_ones(
+    database: Database,
+    make_settings: MakeSettings,
+    inbox: Inbox,
+    other_inbox: Inbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mustit_pipeline.watching.telling.AT_ONCE", 3)
+    settings = make_settings(alert_urls=f"{other_inbox.url}, {inbox.url}", alert_calm_seconds=0)
+    other_inbox.refusing = True
+    old = [Condition(f"tick {n}", "TICK_FAILED", f"The sensor {n} fails", "Look.") for n in range(3)]
+    observe(database, settings, T0, others=old)
+    tell(database, settings, T0)
+
+    observe(database, settings, T0 + MINUTE, others=[*old, BROKEN])
+    tell(database, settings, T0 + MINUTE)
+    assert inbox.titles == ["[mustit] 3 alerts", "[mustit] The sensor x fails"]
+
+    observe(database, settings, T0 + 2 * MINUTE, others=old)
+    tell(database, settings, T0 + 2 * MINUTE)
+    assert inbox.titles[2:] == ["[mustit] Over: The sensor x fails"]
+
+
 def test_two_senders_at_once_send_once(database: Database, settings: Settings, inbox: Inbox) -> None:
     observe(database, settings, T0, others=[BROKEN])
     inbox.go_on.clear()
