@@ -40,6 +40,10 @@ class Journal:
         entry.answered, entry.throttled = time.monotonic(), throttled
         self._due[slot.booking_id] = entry
 
+    def left(self, slot: Slot) -> None:
+        """No answer to a booking will be told; what is not written yet still is."""
+        self._open.pop(slot.booking_id, None)
+
     def withdrawn(self, slot: Slot) -> None:
         """Nothing was sent: forget it if nobody else knows of it, otherwise it counts as used."""
         entry = self._open.get(slot.booking_id)
@@ -54,8 +58,11 @@ class Journal:
 
     def forget(self, slot: Slot) -> None:
         """A booking that PostgreSQL has removed itself."""
-        self._open.pop(slot.booking_id, None)
+        entry = self._open.pop(slot.booking_id, None)
         self._due.pop(slot.booking_id, None)
+        if entry is not None and not entry.written:
+            entry.written = True
+            self._unwritten[slot.agent_id] -= 1
 
     def unwritten(self, agent_id: UUID) -> int:
         """How many bookings of an agent would be forgotten if this process died now."""

@@ -27,6 +27,10 @@ class Outcome(Enum):
     SERVER_ERROR = "server error"
     FAILED = "failed"
     UNAUTHORIZED = "unauthorized"
+    # Sent, and the marketplace may read it, and count it, only after we gave up: its moment is unknown.
+    LOST = "lost"
+    # The same, but it was we who gave up: the agent is not to blame.
+    ABANDONED = "abandoned"
     NOT_SENT = "not sent"
 
 
@@ -65,7 +69,7 @@ def judge(
 def _apply(agent: UserAgent, outcome: Outcome, now: datetime) -> None:
     if outcome is Outcome.SERVER_ERROR:
         agent.server_error(now)
-    elif outcome in (Outcome.FAILED, Outcome.UNAUTHORIZED):
+    elif outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNAUTHORIZED):
         agent.failure(now)
 
 

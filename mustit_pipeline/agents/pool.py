@@ -132,22 +132,24 @@ class AgentPool:
         return booked
 
     async def settle(self, booking: Booking, outcome: Outcome) -> None:
-        """How the request ended: its slot frees one window from now, or at once if it was never sent."""
+        """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown."""
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
             return
         if outcome is Outcome.NOT_SENT:
             await self._limiter.withdraw(entry.slot, 0.0)
+        elif outcome in (Outcome.LOST, Outcome.ABANDONED):
+            self._limiter.leave(entry.slot)
         else:
             await self._limiter.settle(entry.slot)
         if outcome is Outcome.SUCCESS:
             known = self._agents.get(booking.agent_id)
             if known is None or known.health < HEALTH_MAX:
                 self._successes[booking.agent_id] += 1
-        elif outcome is not Outcome.NOT_SENT:
+        elif outcome not in (Outcome.NOT_SENT, Outcome.ABANDONED):
             await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no))
         if entry.trial is not None:
-            undecided = outcome in (Outcome.NOT_SENT, Outcome.UNAUTHORIZED)
+            undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
 
     async def throttled(self, booking: Booking, retry_after: float | None) -> None:

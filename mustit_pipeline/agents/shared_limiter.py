@@ -113,6 +113,10 @@ class SharedLimiter:
         else:
             await self.sync()
 
+    def leave(self, slot: Slot) -> None:
+        """No answer will be known: the booking ends when it expires, as that of a worker that died."""
+        self._journal.left(slot)
+
     async def withdraw(self, slot: Slot, pause: float) -> None:
         """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
         # In turn with the reports: one under way would write the booking down after it was removed.
