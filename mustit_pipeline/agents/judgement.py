@@ -74,13 +74,13 @@ def _apply(agent: UserAgent, outcome: Outcome, now: datetime) -> None:
 
 
 def throttle(
-    connection: Connection, settings: Settings, agent_id: UUID, booked_ago: float, retry_after: float | None
+    connection: Connection, settings: Settings, agent_id: UUID, asked_ago: float, retry_after: float | None
 ) -> bool:
-    """One 429, whose answer is already among the written bookings; True if it was part of a storm."""
+    """One 429, among the written bookings already or to a call for a token; True if it was part of a storm."""
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
     asked = rules.honoured(retry_after)
-    if pool.paused_until is not None and pool.now - timedelta(seconds=booked_ago) < pool.paused_until:
+    if pool.paused_until is not None and pool.now - timedelta(seconds=asked_ago) < pool.paused_until:
         # Sent before the host's pause was over: still the same event, which no agent is to blame for.
         agents.drop_session(connection, agent_id)
         until = max(pool.paused_until, pool.now + timedelta(seconds=asked))

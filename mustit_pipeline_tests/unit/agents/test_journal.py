@@ -14,7 +14,7 @@ def test_a_booking_without_an_answer_is_written_once_and_then_forgotten() -> Non
     journal.left(SLOT)
     taken = journal.take()
     assert [(record.answered_ago, record.fresh) for record in journal.records(taken)] == [(None, True)]
-    journal.wrote(taken, [SLOT.booking_id])
+    journal.wrote(taken, [SLOT.booking_id], [])
     # Were it still known, this would be its answer.
     journal.withdrawn(SLOT)
     assert (journal.take(), journal.unwritten(SLOT.agent_id)) == ([], 0)
