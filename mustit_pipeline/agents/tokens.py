@@ -60,7 +60,8 @@ class TokenDesk:
         self._client = client
         self._throttled = throttled
         self._vault = SessionVault(settings.token_keys())
-        self._rules, self._storms = agent_rules(settings), storm_rules(settings)
+        self._rules = agent_rules(settings)
+        self._storm_rules = storm_rules(settings)
         self._lease = settings.total_timeout_seconds + BUSY_SECONDS + 5.0
         self._held: dict[UUID, _Held] = {}
         self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
@@ -93,7 +94,7 @@ class TokenDesk:
 
     def doubts(self, agent_id: UUID) -> bool:
         """Whether this agent just got a 5xx instead of a token: asking another one shows whose fault that is."""
-        return agent_id in self._unwell and len(self._unwell) < self._storms.agents
+        return agent_id in self._unwell and len(self._unwell) < self._storm_rules.agents
 
     async def obtain(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
         """The stored session, or a new one."""
@@ -248,7 +249,7 @@ class TokenDesk:
 
     def _is_outage(self, connection: Connection, unwell: frozenset[UUID]) -> bool:
         available = sum(row.status is AgentStatus.AVAILABLE for row in agents.read_agents(connection))
-        return self._storms.is_outage(agents=len(unwell), available=available)
+        return self._storm_rules.is_outage(agents=len(unwell), available=available)
 
     def _excuse(self, connection: Connection, unwell: frozenset[UUID]) -> None:
         locked = agents.lock_agents(connection, unwell, self._rules)
