@@ -50,9 +50,9 @@ _NETWORK_TEXTS = {
 
 
 class NetworkFailure(FetchError):
-    """No whole answer arrived."""
+    """No whole answer arrived; `answered` says whether a part of one did."""
 
-    def __init__(self, path: str, reason: NetworkReason) -> None:
+    def __init__(self, path: str, reason: NetworkReason, *, answered: bool = False) -> None:
         korean, english = _NETWORK_TEXTS[reason]
         super().__init__(
             f"EXTERNAL_NETWORK_{reason}",
@@ -61,6 +61,12 @@ class NetworkFailure(FetchError):
             english=f"Network failure: {english} ({path})",
         )
         self.reason = reason
+        self.answered = answered
+
+    @property
+    def may_still_arrive(self) -> bool:
+        """Whether the server may read the request, and count it, only later: it was sent and nothing came back."""
+        return not self.answered and self.reason not in (NetworkReason.CONNECT, NetworkReason.CONNECT_TIMEOUT)
 
 
 class StatusFailure(FetchError):
@@ -214,7 +220,7 @@ def failure_of_status(status: int, path: str, retry_after: str | None, now: date
         return NotFoundAnswer(path, status)
     if status == 408:
         # The server itself says that the call timed out: a 4xx by number only.
-        return NetworkFailure(path, NetworkReason.READ_TIMEOUT)
+        return NetworkFailure(path, NetworkReason.READ_TIMEOUT, answered=True)
     if 500 <= status < 600:
         return ServerFailure(path, status)
     return UnexpectedStatus(path, status)

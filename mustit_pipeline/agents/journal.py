@@ -24,6 +24,7 @@ class Journal:
     def __init__(self) -> None:
         self._open: dict[UUID, _Entry] = {}
         self._due: dict[UUID, _Entry] = {}
+        self._gone: set[UUID] = set()
         self._unwritten: Counter[UUID] = Counter()
 
     def booked(self, slot: Slot, *, written: bool) -> None:
@@ -40,22 +41,26 @@ class Journal:
         entry.answered, entry.throttled = time.monotonic(), throttled
         self._due[slot.booking_id] = entry
 
+    def left(self, slot: Slot) -> None:
+        """No answer to a booking will be told; what is not written yet still is."""
+        self._open.pop(slot.booking_id, None)
+
     def withdrawn(self, slot: Slot) -> None:
-        """Nothing was sent: forget it if nobody else knows of it, otherwise it counts as used."""
+        """Nothing was sent: forget it, and have it removed if it is written."""
         entry = self._open.get(slot.booking_id)
         if entry is None:
             return
         if entry.written:
-            self.answered(slot, throttled=False)
-            return
-        del self._open[slot.booking_id]
-        self._due.pop(slot.booking_id, None)
-        self._unwritten[slot.agent_id] -= 1
+            self._gone.add(slot.booking_id)
+        self.forget(slot)
 
     def forget(self, slot: Slot) -> None:
         """A booking that PostgreSQL has removed itself."""
-        self._open.pop(slot.booking_id, None)
+        entry = self._open.pop(slot.booking_id, None)
         self._due.pop(slot.booking_id, None)
+        if entry is not None and not entry.written:
+            entry.written = True
+            self._unwritten[slot.agent_id] -= 1
 
     def unwritten(self, agent_id: UUID) -> int:
         """How many bookings of an agent would be forgotten if this process died now."""
@@ -66,8 +71,13 @@ class Journal:
         due, self._due = list(self._due.values()), {}
         return due
 
-    def wrote(self, entries: list[_Entry], counted: list[UUID]) -> None:
-        """They are in the database."""
+    def gone(self) -> list[UUID]:
+        """What was written and must be removed again."""
+        return list(self._gone)
+
+    def wrote(self, entries: list[_Entry], counted: list[UUID], removed: list[UUID]) -> None:
+        """They are in the database, or no longer."""
+        self._gone.difference_update(removed)
         done = set(counted)
         for entry in entries:
             if not entry.written:

@@ -27,6 +27,10 @@ class Outcome(Enum):
     SERVER_ERROR = "server error"
     FAILED = "failed"
     UNAUTHORIZED = "unauthorized"
+    # Sent, and the marketplace may read it, and count it, only after we gave up: its moment is unknown.
+    LOST = "lost"
+    # The same, but it was we who gave up: the agent is not to blame.
+    ABANDONED = "abandoned"
     NOT_SENT = "not sent"
 
 
@@ -65,18 +69,18 @@ def judge(
 def _apply(agent: UserAgent, outcome: Outcome, now: datetime) -> None:
     if outcome is Outcome.SERVER_ERROR:
         agent.server_error(now)
-    elif outcome in (Outcome.FAILED, Outcome.UNAUTHORIZED):
+    elif outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNAUTHORIZED):
         agent.failure(now)
 
 
 def throttle(
-    connection: Connection, settings: Settings, agent_id: UUID, booked_ago: float, retry_after: float | None
+    connection: Connection, settings: Settings, agent_id: UUID, asked_ago: float, retry_after: float | None
 ) -> bool:
-    """One 429, whose answer is already among the written bookings; True if it was part of a storm."""
+    """One 429, among the written bookings already or to a call for a token; True if it was part of a storm."""
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
     asked = rules.honoured(retry_after)
-    if pool.paused_until is not None and pool.now - timedelta(seconds=booked_ago) < pool.paused_until:
+    if pool.paused_until is not None and pool.now - timedelta(seconds=asked_ago) < pool.paused_until:
         # Sent before the host's pause was over: still the same event, which no agent is to blame for.
         agents.drop_session(connection, agent_id)
         until = max(pool.paused_until, pool.now + timedelta(seconds=asked))

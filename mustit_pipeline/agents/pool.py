@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
+from mustit_pipeline.agents.booking import Booking, Wait
 from mustit_pipeline.agents.judgement import Failure, Outcome
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
@@ -38,25 +39,6 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
-    """One request that may be sent now, and no later than `send_before` on this process's monotonic clock."""
-
-    agent_id: UUID
-    user_agent: str
-    session: Session = field(repr=False)
-    booking_id: UUID
-    send_before: float
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing may be sent for so many seconds: "limit", "breaker", "host paused", "no agents" or "tokens"."""
-
-    seconds: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Open:
     slot: Slot
     token_no: int
@@ -72,7 +54,7 @@ class AgentPool:
         self._settings = settings
         self._database = database
         self._limiter = SharedLimiter(database, limits_of(settings), hold_of(settings), redis_url)
-        self._desk = TokenDesk(settings, database, client)
+        self._desk = TokenDesk(settings, database, client, self._throttle)
         self._agents: dict[UUID, AgentRow] = {}
         self._open: dict[UUID, _Open] = {}
         self._successes: Counter[UUID] = Counter()
@@ -125,29 +107,35 @@ class AgentPool:
         ):
             await self._limiter.sync()
             return Wait(TRIAL_SECONDS, "breaker")
-        booked = await self._book(trial)
+        try:
+            booked = await self._book(trial)
+        except BaseException:
+            self._errand(self._end_trial(trial, good=None))
+            raise
         if isinstance(booked, Wait):
             await self._end_trial(trial, good=None)
             return Wait(booked.seconds, "breaker" if booked.reason == "limit" else booked.reason)
         return booked
 
     async def settle(self, booking: Booking, outcome: Outcome) -> None:
-        """How the request ended: its slot frees one window from now, or at once if it was never sent."""
+        """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown."""
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
             return
         if outcome is Outcome.NOT_SENT:
             await self._limiter.withdraw(entry.slot, 0.0)
+        elif outcome in (Outcome.LOST, Outcome.ABANDONED):
+            self._limiter.leave(entry.slot)
         else:
             await self._limiter.settle(entry.slot)
         if outcome is Outcome.SUCCESS:
             known = self._agents.get(booking.agent_id)
             if known is None or known.health < HEALTH_MAX:
                 self._successes[booking.agent_id] += 1
-        elif outcome is not Outcome.NOT_SENT:
+        elif outcome not in (Outcome.NOT_SENT, Outcome.ABANDONED):
             await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no))
         if entry.trial is not None:
-            undecided = outcome in (Outcome.NOT_SENT, Outcome.UNAUTHORIZED)
+            undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
 
     async def throttled(self, booking: Booking, retry_after: float | None) -> None:
@@ -155,7 +143,8 @@ class AgentPool:
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
             return
-        await self._throttle(entry.slot, retry_after)
+        await self._limiter.settle(entry.slot, throttled=True)
+        await self._throttle(booking.agent_id, entry.slot.booked, retry_after)
         if entry.trial is not None:
             await self._end_trial(entry.trial, good=False)
 
@@ -168,6 +157,8 @@ class AgentPool:
             slot = await self._limiter.acquire()
             if isinstance(slot, FreeIn):
                 return Wait(slot.seconds, reason) if slot.seconds is not None else self._no_agents()
+            if self._desk.doubts(slot.agent_id):
+                slot = await self._another(slot)
             try:
                 booking = await self._equip(slot, trial)
             except BaseException:
@@ -177,6 +168,22 @@ class AgentPool:
                 return booking
             reason = "tokens" if booking else reason
         return Wait(TICK_SECONDS, reason)
+
+    async def _another(self, slot: Slot) -> Slot:
+        """Another agent than one that is doubted, if one is free."""
+        doubted = [slot]
+        try:
+            while self._desk.doubts(slot.agent_id):
+                found = await self._limiter.acquire()
+                if isinstance(found, FreeIn):
+                    break
+                slot = found
+                doubted.append(found)
+        finally:
+            for other in doubted:
+                if other is not slot:
+                    self._errand(self._limiter.withdraw(other, 0.0))
+        return slot
 
     async def _equip(self, slot: Slot, trial: UUID | None) -> Booking | bool:
         """The slot with a session; otherwise the slot is given back, and True says that a token was what it lacked."""
@@ -189,10 +196,7 @@ class AgentPool:
             issued = self._desk.issued
             found = await self._desk.obtain(slot.agent_id, user_agent)
             if not isinstance(found, Session):
-                if found.throttled is not None:
-                    await self._throttle(slot, found.throttled.retry_after)
-                else:
-                    await self._limiter.withdraw(slot, found.seconds)
+                await self._limiter.withdraw(slot, found.seconds)
                 self._wanted.set()
                 return True
             session, token_no = found, self._desk.number(slot.agent_id)
@@ -206,15 +210,16 @@ class AgentPool:
         self._open[slot.booking_id] = _Open(slot, token_no, trial)
         return Booking(slot.agent_id, user_agent, session, slot.booking_id, send_before)
 
-    async def _throttle(self, slot: Slot, retry_after: float | None) -> None:
-        booked_ago = time.monotonic() - slot.booked
-        await self._limiter.settle(slot, throttled=True)
+    async def _throttle(self, agent_id: UUID, asked: float, retry_after: float | None) -> None:
+        """A 429, to a request whose answer is told already or to a call for a token."""
         await self._limiter.sync()
-        self._desk.drop(slot.agent_id)
+        self._desk.drop(agent_id)
         storm = await self._transact(
-            lambda connection: judgement.throttle(connection, self._settings, slot.agent_id, booked_ago, retry_after)
+            lambda connection: judgement.throttle(
+                connection, self._settings, agent_id, time.monotonic() - asked, retry_after
+            )
         )
-        log.warning("the marketplace throttles", agent=str(slot.agent_id), retry_after=retry_after, host=storm)
+        log.warning("the marketplace throttles", agent=str(agent_id), retry_after=retry_after, host=storm)
         await self._refresh()
 
     async def _judge_failure(self, failure: Failure) -> None:

@@ -124,6 +124,19 @@ def unblock(connection: Connection, settings: Settings, agent_id: UUID) -> Agent
     return _change(connection, agent_rules(settings), agent_id, UserAgent.unblock, None)
 
 
+def unblock_all(connection: Connection, settings: Settings) -> list[AgentRow]:
+    """An admin lets every blocked agent work again; they are given as they were, with the reason."""
+    agent_pool.read_pool(connection, lock=True)
+    blocked = [row for row in agents.read_agents(connection) if row.status is AgentStatus.BLOCKED]
+    locked = agents.lock_agents(connection, [row.agent_id for row in blocked], agent_rules(settings))
+    freed = [agent for agent in locked if agent.status is AgentStatus.BLOCKED]
+    for agent in freed:
+        agent.unblock()
+    agents.save_agents(connection, freed, None)
+    ids = {agent.id.value for agent in freed}
+    return [row for row in blocked if row.agent_id in ids]
+
+
 def recover_suspended(connection: Connection, settings: Settings, now: datetime) -> int:
     """Let every agent whose rest is over work again; says how many."""
     agent_pool.read_pool(connection, lock=True)

@@ -113,6 +113,10 @@ class SharedLimiter:
         else:
             await self.sync()
 
+    def leave(self, slot: Slot) -> None:
+        """No answer will be known: the booking ends when it expires, as that of a worker that died."""
+        self._journal.left(slot)
+
     async def withdraw(self, slot: Slot, pause: float) -> None:
         """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
         # In turn with the reports: one under way would write the booking down after it was removed.
@@ -163,12 +167,13 @@ class SharedLimiter:
     async def _report(self) -> PoolRow:
         started = time.monotonic()
         due = self._journal.take()
-        records = self._journal.records(due)
+        records, gone = self._journal.records(due), self._journal.gone()
         epoch, reaches = self._epoch, self._door.ready_to_return()
         pruning = started - self._pruned > PRUNE_SECONDS
 
         def write(connection: Connection) -> PoolRow:
             agent_bookings.record(connection, records, self._limits)
+            agent_bookings.remove(connection, gone)
             agent_pool.report_worker(connection, self.worker_id, epoch, reaches_redis=reaches)
             if pruning:
                 age = self._limits.window + self._hold + PRUNE_SECONDS
@@ -181,7 +186,7 @@ class SharedLimiter:
         except BaseException:
             self._journal.keep(due)
             raise
-        self._journal.wrote(due, [record.booking_id for record in records if record.fresh])
+        self._journal.wrote(due, [record.booking_id for record in records if record.fresh], gone)
         self._pruned = started if pruning else self._pruned
         self._synced, self.shared = started, (pool, started)
         if (pool.counter, pool.epoch) == (self._counter, self._epoch):

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
@@ -9,10 +10,10 @@ from uuid import UUID, uuid4
 import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline.agents.rules import agent_rules
+from mustit_pipeline.agents.rules import agent_rules, storm_rules
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.failures import FetchError, NetworkFailure, Throttled
+from mustit_pipeline.failures import FetchError, NetworkFailure, ServerFailure, Throttled
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session, issue_session
 from mustit_pipeline.settings import Settings
@@ -32,10 +33,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NoToken:
-    """No token now; the agent may be asked for again after `seconds`. A 429 is passed on to whoever judges agents."""
+    """No token now; the agent may be asked for again after `seconds`."""
 
     seconds: float
-    throttled: Throttled | None = None
+
+
+Throttling = Callable[[UUID, float, float | None], Awaitable[None]]
+"""Who judges a 429: the agent, when it was asked with (monotonic), and the Retry-After."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +53,22 @@ class _Held:
 class TokenDesk:
     """The sessions of this process, decrypted only while they are valid."""
 
-    def __init__(self, settings: Settings, database: Database, client: MarketplaceClient) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, client: MarketplaceClient, throttled: Throttling
+    ) -> None:
         self._database = database
         self._client = client
+        self._throttled = throttled
         self._vault = SessionVault(settings.token_keys())
         self._rules = agent_rules(settings)
+        self._storm_rules = storm_rules(settings)
         self._lease = settings.total_timeout_seconds + BUSY_SECONDS + 5.0
         self._held: dict[UUID, _Held] = {}
         self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
         self._at_once = asyncio.Semaphore(ISSUES_AT_ONCE)
         self._failures = 0
+        # Who got a 5xx instead of a token since anybody got one.
+        self._unwell: set[UUID] = set()
         self._not_before = 0.0
         self.issued = 0
         self.trouble = "none yet"
@@ -78,9 +88,13 @@ class TokenDesk:
         if now >= held.last_use:
             del self._held[agent_id]
             return None
-        if now >= held.renew_at and agent_id not in self._issuing and self._pause() <= 0:
+        if now >= held.renew_at and agent_id not in self._issuing and self._pause() <= 0 and not self.doubts(agent_id):
             self._start_issue(agent_id, user_agent)
         return held.session
+
+    def doubts(self, agent_id: UUID) -> bool:
+        """Whether this agent just got a 5xx instead of a token: asking another one shows whose fault that is."""
+        return agent_id in self._unwell and len(self._unwell) < self._storm_rules.agents
 
     async def obtain(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
         """The stored session, or a new one."""
@@ -131,20 +145,24 @@ class TokenDesk:
             token_no = await asyncio.to_thread(self._claim, agent_id, owner)
             if token_no is None:
                 return NoToken(BUSY_SECONDS)
+            asked = time.monotonic()
             try:
                 session = await issue_session(self._client, user_agent, datetime.now(UTC))
                 sealed = self._vault.seal(agent_id, token_no, session)
                 stored = await asyncio.to_thread(self._store, agent_id, owner, sealed, session.expires_at)
             except FetchError as error:
-                return await self._failed(agent_id, owner, error)
+                failed = await self._failed(agent_id, owner, error)
+                if isinstance(error, Throttled):
+                    await self._throttled(agent_id, asked, error.retry_after)
+                return failed
             except BaseException:
                 await asyncio.shield(asyncio.to_thread(self._give_back, agent_id, owner))
                 raise
         self._failures = 0
-        if not stored:
+        self._unwell.clear()
+        if not (stored and self._hold(agent_id, token_no, session)):
             return NoToken(BUSY_SECONDS)
         self.issued += 1
-        self._hold(agent_id, token_no, session)
         return session
 
     async def _failed(self, agent_id: UUID, owner: UUID, error: FetchError) -> NoToken:
@@ -155,19 +173,27 @@ class TokenDesk:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 20))
             self._failures += 1
             self._not_before = time.monotonic() + pause
-        throttled = error if isinstance(error, Throttled) else None
+        if isinstance(error, ServerFailure):
+            self._unwell.add(agent_id)
         # No answer, or one to everybody, says nothing about this agent: an outage must not block the pool.
-        counts = throttled is None and not isinstance(error, NetworkFailure)
-        blocked = await asyncio.to_thread(self._note_failure, agent_id, owner, counts)
+        counts = not isinstance(error, Throttled | NetworkFailure)
+        blocked = await asyncio.to_thread(self._note_failure, agent_id, owner, counts, frozenset(self._unwell))
         log.warning("no token was issued", agent=str(agent_id), code=error.code, blocked=blocked, pause=pause)
-        return NoToken(pause, throttled)
+        return NoToken(pause)
 
-    def _hold(self, agent_id: UUID, token_no: int, session: Session) -> None:
-        expires, now = session.expires_at.timestamp(), time.time()
-        life = max(0.0, expires - now)
-        renew_at = expires - min(RENEW_SECONDS, RENEW_SHARE * life)
-        last_use = expires - min(LAST_SECONDS, LAST_SHARE * life)
-        self._held[agent_id] = _Held(token_no, session, renew_at, last_use)
+    def _hold(self, agent_id: UUID, token_no: int, session: Session) -> bool:
+        """Keep a session in memory; False if it is too close to its end, by what its whole life was."""
+        expires, life = session.expires_at.timestamp(), session.lifetime.total_seconds()
+        held = _Held(
+            token_no,
+            session,
+            renew_at=expires - min(RENEW_SECONDS, RENEW_SHARE * life),
+            last_use=expires - min(LAST_SECONDS, LAST_SHARE * life),
+        )
+        if time.time() >= held.last_use:
+            return False
+        self._held[agent_id] = held
+        return True
 
     def _load(self, agent_id: UUID) -> Session | None:
         with self._database.reading() as connection:
@@ -179,11 +205,10 @@ class TokenDesk:
         except SessionUnreadable as error:
             log.warning("a stored session is replaced", why=str(error))
             return None
-        if session.expires_at.timestamp() - time.time() < LAST_SHARE * LAST_SECONDS:
+        if not self._hold(agent_id, stored.token_no, session):
             return None
         if self._vault.is_outdated(stored):
             self._reseal(agent_id, stored, session)
-        self._hold(agent_id, stored.token_no, session)
         return session
 
     def _reseal(self, agent_id: UUID, stored: SealedSession, session: Session) -> None:
@@ -208,8 +233,12 @@ class TokenDesk:
                 return agents.store_session(connection, agent_id, sealed, agent)
         return False
 
-    def _note_failure(self, agent_id: UUID, owner: UUID, counts: bool) -> bool:
+    def _note_failure(self, agent_id: UUID, owner: UUID, counts: bool, unwell: frozenset[UUID]) -> bool:
+        """Count it against the agent, or against nobody if the host is unwell; True if that has blocked the agent."""
         with self._database.transaction() as connection:
+            if agent_id in unwell and self._is_outage(connection, unwell):
+                self._excuse(connection, unwell)
+                counts = False
             for agent in self._mine(connection, agent_id, owner):
                 if counts:
                     agent.issue_failed()
@@ -217,6 +246,17 @@ class TokenDesk:
                     agents.save_agents(connection, [agent], reason)
                 return agent.status is AgentStatus.BLOCKED
         return False
+
+    def _is_outage(self, connection: Connection, unwell: frozenset[UUID]) -> bool:
+        available = sum(row.status is AgentStatus.AVAILABLE for row in agents.read_agents(connection))
+        return self._storm_rules.is_outage(agents=len(unwell), available=available)
+
+    def _excuse(self, connection: Connection, unwell: frozenset[UUID]) -> None:
+        locked = agents.lock_agents(connection, unwell, self._rules)
+        excused = [agent for agent in locked if agent.issue_failures and agent.status is AgentStatus.AVAILABLE]
+        for agent in excused:
+            agent.issue_excused()
+        agents.save_agents(connection, excused, None)
 
     def _mine(self, connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
         """The agent, locked, if this issue still has the right to change it."""

@@ -1,7 +1,7 @@
 """Sessions at rest: AES-256-GCM, each bound to its row, its token number and its key."""
 
 import os
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import orjson
@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mustit_pipeline.domain.values import Token
-from mustit_pipeline.marketplace.session import Session
+from mustit_pipeline.marketplace.session import USUAL_LIFETIME, Session
 from mustit_pipeline.settings import TokenKey
 from mustit_pipeline.store.agents import SealedSession
 
@@ -35,6 +35,7 @@ class SessionVault:
                 "nid": session.nid,
                 "mustit_uid": session.mustit_uid,
                 "expires_at": session.expires_at.isoformat(),
+                "lifetime": session.lifetime.total_seconds(),
             }
         )
         nonce = os.urandom(NONCE_BYTES)
@@ -59,6 +60,8 @@ class SessionVault:
             nid=fields["nid"],
             mustit_uid=fields["mustit_uid"],
             expires_at=datetime.fromisoformat(fields["expires_at"]),
+            # Sessions that were sealed before it was kept have the usual one.
+            lifetime=timedelta(seconds=fields["lifetime"]) if "lifetime" in fields else USUAL_LIFETIME,
         )
 
     def is_outdated(self, stored: SealedSession) -> bool:

@@ -149,11 +149,29 @@ def block(agent_id: Id, as_json: Json = False) -> None:
         _say(roster.block(connection, UserAgentId(agent_id).value), as_json)
 
 
-@app.command("unblock", epilog="Example: `mustit agents unblock 3f2c…`")
-def unblock(agent_id: Id, as_json: Json = False) -> None:
-    """Let a blocked agent work again, with a new token."""
+@app.command("unblock", epilog="Example: `mustit agents unblock --all`")
+def unblock(
+    agent_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The agent's id.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Every blocked agent, whoever blocked it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let a blocked agent, or all of them, work again, with a new token."""
+    if (agent_id is None) is not everyone:
+        raise typer.BadParameter("give either an agent's id or --all")
     with runtime() as ground, ground.database.transaction() as connection:
-        _say(roster.unblock(connection, ground.settings, UserAgentId(agent_id).value), as_json)
+        if agent_id is not None:
+            _say(roster.unblock(connection, ground.settings, UserAgentId(agent_id).value), as_json)
+        else:
+            _say_unblocked(roster.unblock_all(connection, ground.settings), as_json)
+
+
+def _say_unblocked(agents: list[AgentRow], as_json: bool) -> None:
+    if as_json:
+        print_json({"unblocked": [{"agentId": str(agent.agent_id), "reason": agent.reason} for agent in agents]})
+        return
+    for agent in agents:
+        out.print(f"{agent.agent_id} is AVAILABLE; it was blocked: {agent.reason}", highlight=False, markup=False)
+    out.print(f"{len(agents)} agents unblocked." if agents else "No agent is blocked.", highlight=False)
 
 
 def _say(agent: AgentRow, as_json: bool) -> None:

@@ -139,9 +139,10 @@ class Fetcher:
         except FetchError as error:
             await self._pool.settle(agent, _outcome(error))
             raise
-        except BaseException:
-            # Cancelled on the way: the marketplace may have counted it, so it stays counted.
-            await asyncio.shield(self._pool.settle(agent, Outcome.FAILED))
+        except BaseException as error:
+            # Our own end is no fault of the agent, but what was under way may still be counted.
+            outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
+            await asyncio.shield(self._pool.settle(agent, outcome))
             raise
         await self._pool.settle(agent, Outcome.SUCCESS)
         return Fetched(answer.body, value)
@@ -152,5 +153,7 @@ def _outcome(error: FetchError) -> Outcome:
         return Outcome.UNAUTHORIZED
     if isinstance(error, ServerFailure):
         return Outcome.SERVER_ERROR
+    if isinstance(error, NetworkFailure) and error.may_still_arrive:
+        return Outcome.LOST
     # That a product does not exist is a good answer: nothing is wrong with the agent that brought it.
     return Outcome.SUCCESS if isinstance(error, NotFoundAnswer) else Outcome.FAILED

@@ -1,4 +1,4 @@
-"""When it is the host that throttles, not one agent that asked too much, and how long it is then left alone."""
+"""When it is the host that throttles or is unwell, not one agent, and how long a throttling one is left alone."""
 
 from dataclasses import dataclass
 
@@ -26,6 +26,10 @@ class StormRules:
         of the last seconds would outnumber every 429 that the pool can get, and it would be burnt, agent by agent.
         """
         return agents >= self.agents and (throttled >= self.share * answers or in_a_row >= 2 * self.agents)
+
+    def is_outage(self, *, agents: int, available: int) -> bool:
+        """Whether so many different agents got a 5xx in a row that it is the host; one alone never tells."""
+        return agents >= max(2, min(self.agents, available))
 
     def next_level(self, level: int, *, last_pause: float, since_pause: float) -> int:
         """The level after a pause: one higher unless the host was calm for long enough since."""

@@ -85,6 +85,10 @@ class UserAgent(Aggregate):
         if self.issue_failures >= self.rules.issue_failures and self.status is not AgentStatus.BLOCKED:
             self.block()
 
+    def issue_excused(self) -> None:
+        """The host gave nobody a token: that says nothing about this agent."""
+        self._set(issue_failures=0)
+
     def is_recoverable(self, now: datetime) -> bool:
         """Whether it has rested long enough."""
         rested = self.suspended_until is None or self.suspended_until <= now

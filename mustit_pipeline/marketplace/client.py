@@ -75,12 +75,13 @@ class MarketplaceClient:
         path = target.raw_path
         if self._pool is None:
             raise RuntimeError("the client is used outside of its context")
-        started = perf_counter()
+        started, answered = perf_counter(), False
         try:
             async with (
                 asyncio.timeout(self._deadline),
                 self._pool.get(target, headers=_ASKED | _sendable(headers), allow_redirects=False) as response,
             ):
+                answered = True
                 retry_after = response.headers.get("retry-after")
                 failure = failure_of_status(response.status, path, retry_after, datetime.now(UTC))
                 if failure is not None:
@@ -90,7 +91,7 @@ class MarketplaceClient:
                 body = await self._whole_body(response, path)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             # Without the cause: its text may name what a request carried.
-            raise NetworkFailure(path, _reason(error)) from None
+            raise NetworkFailure(path, _reason(error), answered=answered) from None
         return Answer(body, perf_counter() - started, tuple(response.headers.getall("set-cookie", ())))
 
     def _permitted(self, url: str) -> yarl.URL:

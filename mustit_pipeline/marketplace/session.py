@@ -23,12 +23,13 @@ _SECONDS = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A token and its companions, valid until `expires_at`; only headers() shows them."""
+    """A token and its companions, valid for `lifetime` until `expires_at`; only headers() shows them."""
 
     token: Token = field(repr=False)
     nid: str = field(repr=False)
     mustit_uid: str = field(repr=False)
     expires_at: datetime
+    lifetime: timedelta = USUAL_LIFETIME
 
     def headers(self, user_agent: str) -> dict[str, str]:
         """What a request of this session sends."""
@@ -60,11 +61,13 @@ def read_session(set_cookies: Iterable[str], now: datetime) -> Session:
     token, attributes = cookies["token"]
     if not _COOKIE_VALUE.fullmatch(token):
         raise SessionRefused("/", "the cookie named token is blank or not a cookie value")
+    lifetime = _lifetime(attributes, now)
     return Session(
         token=Token(token),
         nid=_companion(cookies, "nid"),
         mustit_uid=_companion(cookies, "mustit_uid"),
-        expires_at=now + _lifetime(attributes, now),
+        expires_at=now + lifetime,
+        lifetime=lifetime,
     )
 
 

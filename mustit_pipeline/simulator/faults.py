@@ -57,6 +57,7 @@ class FaultKind:
     seconds: float = 0.0
     status: int = 0
     lasts: bool = False
+    unread: bool = False
 
 
 def fraction(*parts: object) -> float:
@@ -76,6 +77,10 @@ class FaultSwitch:
         self._on: dict[int, Fault] = {}
         self._seen: dict[int, int] = {}
         self._used: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any is on."""
+        return bool(self._on)
 
     def switch_on(self, fields: Fields, now: float) -> Fault:
         """A new fault as a control call describes it."""
@@ -122,13 +127,15 @@ class FaultSwitch:
         now: float,
         *,
         page_no: int | None = None,
+        unread: bool = False,
     ) -> Fault | None:
-        """The fault that this request meets, if any."""
+        """The fault that this request meets, if any: while it lies `unread`, or once it is read and counted."""
         met = Met(endpoint, agent, seller_id, item_no, page_no)
         for fault in self._on.values():
             if fault.until is not None and now >= fault.until:
                 continue
-            if endpoint not in self._kinds[fault.kind].endpoints:
+            kind = self._kinds[fault.kind]
+            if kind.unread is not unread or endpoint not in kind.endpoints:
                 continue
             if fault.count is not None and self._used[fault.id] >= fault.count:
                 continue

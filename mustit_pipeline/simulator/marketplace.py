@@ -57,6 +57,7 @@ class Marketplace:
         self.faults = FaultSwitch(world.seed, FAULTS, ENDPOINTS)
         self._tokens = Tokens(world.seed)
         self._windows: defaultdict[str, AgentWindow] = defaultdict(AgentWindow)
+        self._unread: set[asyncio.Task[web.StreamResponse]] = set()
         self._calls = 0
         self._due_shifts: dict[str, tuple[int, int]] = {}
 
@@ -77,6 +78,21 @@ class Marketplace:
         if call is None:
             return error_answer(404, f"no such call: {raw}").response()
         agent = _printable(request.headers.get("User-Agent", ""))
+        late = self._fault(call, agent, unread=True)
+        if late is None:
+            return await self._read(request, call, agent, raw)
+        reading = asyncio.create_task(self._read(request, call, agent, raw, after=late.seconds))
+        self._unread.add(reading)
+        reading.add_done_callback(self._unread.discard)
+        # A caller that gives up ends this handler, but the request is still there to be read.
+        return await asyncio.shield(reading)
+
+    async def _read(
+        self, request: web.BaseRequest, call: Call, agent: str, raw: str, *, after: float = 0.0
+    ) -> web.StreamResponse:
+        if after:
+            await asyncio.sleep(after)
+            self.audit.fault(agent, "late")
         self.audit.began(agent, call.endpoint, raw)
         try:
             response = await self._serve(request, call, agent)
@@ -113,8 +129,7 @@ class Marketplace:
                 self.audit.over_limit(agent, refusal.cause)
                 retry = ("Retry-After", str(refusal.retry_after))
                 return error_answer(429, f"too many requests ({refusal.cause})", retry).response()
-        page_no = call.page_no + self.settings.first_page_no if call.endpoint == "listing" else None
-        fault = self.faults.choose(call.endpoint, agent, call.seller_id, call.item_no, now, page_no=page_no)
+        fault = self._fault(call, agent)
         if self.settings.latency_ms:
             await asyncio.sleep(self.settings.latency_ms / 1000)
         if call.endpoint == "listing":
@@ -124,6 +139,14 @@ class Marketplace:
             return usual().response()
         self.audit.fault(agent, fault.kind)
         return await faulty(request, fault, usual)
+
+    def _fault(self, call: Call, agent: str, *, unread: bool = False) -> Fault | None:
+        if not self.faults:
+            return None
+        page_no = call.page_no + self.settings.first_page_no if call.endpoint == "listing" else None
+        return self.faults.choose(
+            call.endpoint, agent, call.seller_id, call.item_no, time.monotonic(), page_no=page_no, unread=unread
+        )
 
     async def _made_ready(self, call: Call) -> None:
         """Meet the products of a page for the first time a few at a time: a busy loop would see arrivals late."""

@@ -18,6 +18,8 @@ FAULTS: Mapping[str, FaultKind] = {
     "storm": FaultKind(_ALL, status=429, lasts=True),
     "5xx": FaultKind(_ALL, status=503),
     "status": FaultKind(_ALL, status=500),
+    # Lies unread for so long, and is counted only then, whether or not the caller still waits.
+    "late": FaultKind(_ALL, seconds=5.0, unread=True),
     "slow": FaultKind(_ALL, seconds=5.0),
     "drip": FaultKind(_ALL, seconds=5.0),
     "reset": FaultKind(_ALL),

@@ -230,6 +230,12 @@ def withdraw(
     connection.execute(_REFREE, _refree(limits, now) | {"ids": [agent_id], "pause": pause})
 
 
+def remove(connection: Connection, booking_ids: Sequence[UUID]) -> None:
+    """Forget bookings that were written and never sent, while somebody else counts."""
+    if booking_ids:
+        connection.execute(text("DELETE FROM agent_bookings WHERE booking_id = ANY(:ids)"), {"ids": list(booking_ids)})
+
+
 def in_window(connection: Connection, window: float) -> tuple[int, int]:
     """How many requests of AVAILABLE agents the window holds by what is written, and how many of them are in flight."""
     row = connection.execute(

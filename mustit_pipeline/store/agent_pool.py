@@ -113,12 +113,21 @@ def read_recent_answers(connection: Connection, since: datetime) -> RecentAnswer
     """What the marketplace answered since then."""
     row = connection.execute(
         text("""
+            WITH booked AS (
+                SELECT agent_id, throttled, ends_at FROM agent_bookings
+                WHERE ends_at > :since AND answered_at IS NOT NULL
+            ), answered AS (
+                SELECT * FROM booked
+                UNION ALL
+                -- A call for a token has no booking.
+                SELECT agent_id, true, throttled_at FROM user_agents
+                WHERE throttled_at > :since AND agent_id NOT IN (SELECT agent_id FROM booked WHERE throttled)
+            )
             SELECT count(*) AS answers, count(*) FILTER (WHERE throttled) AS throttled,
                    coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled), '{}') AS agents,
                    count(DISTINCT agent_id) FILTER (WHERE throttled AND (good_at IS NULL OR ends_at > good_at))
                        AS in_a_row
-            FROM (SELECT agent_id, throttled, ends_at, max(ends_at) FILTER (WHERE NOT throttled) OVER () AS good_at
-                  FROM agent_bookings WHERE ends_at > :since AND answered_at IS NOT NULL) AS recent
+            FROM (SELECT *, max(ends_at) FILTER (WHERE NOT throttled) OVER () AS good_at FROM answered) AS recent
         """),
         {"since": since},
     ).one()

@@ -1,9 +1,13 @@
 """Where an operator decides: held deletions approved or rejected, failed events sent again."""
 
+from uuid import uuid4
+
 import pytest
 
+from mustit_pipeline.agents import roster
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import Conflict, InvariantViolated
+from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
@@ -90,3 +94,25 @@ def test_failed_events_are_listed_inspected_and_sent_again(world: World, setting
     relay(world.database, settings)
     assert sorted(effect.item_no for effect in world.receiver.log() if effect.seller_id == seller) == sorted(items)
     assert "nothing to retry" in ask(world, "outbox", "retry", "--status", "FAILED", "--seller", seller).out
+
+
+def test_all_blocked_agents_are_unblocked_at_once(world: World, settings: Settings) -> None:
+    with world.database.transaction() as connection:
+        blocked = [row.agent_id for row in roster.list_agents(connection)[:2]]
+        for agent_id in blocked:
+            roster.block(connection, agent_id)
+
+    told = ask(world, "agents", "unblock", "--all", "--json")
+    again = ask(world, "agents", "unblock", "--all")
+
+    freed = [{"agentId": str(agent_id), "reason": "blocked by an admin"} for agent_id in blocked]
+    assert (told.code, told.document) == (0, {"unblocked": freed})
+    assert (again.code, again.out) == (0, "No agent is blocked.\n")
+    with world.database.reading() as connection:
+        now = {row.agent_id: (row.status, row.health) for row in roster.list_agents(connection)}
+    assert {now[agent_id] for agent_id in blocked} == {(AgentStatus.AVAILABLE, settings.health_recovered)}
+
+
+def test_unblocking_wants_an_id_or_all(world: World) -> None:
+    for arguments in ((), (str(uuid4()), "--all")):
+        assert ask(world, "agents", "unblock", *arguments).code == 2

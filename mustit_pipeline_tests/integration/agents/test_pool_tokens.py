@@ -20,6 +20,7 @@ from mustit_pipeline_tests.integration.agents.servers import Marketplace, RedisS
 from mustit_pipeline_tests.integration.agents.visits import (
     booking_of,
     bookings,
+    nobody_throttles,
     opened,
     rows,
     run,
@@ -98,7 +99,7 @@ def test_one_issue_at_a_time_for_an_agent(database: Database, tmp_path: Path) ->
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desks = [TokenDesk(settings, database, client) for _ in range(4)]
+                desks = [TokenDesk(settings, database, client, nobody_throttles) for _ in range(4)]
                 agent = rows(database)["agent-000"]
                 answers = await asyncio.gather(*(desk.obtain(agent.agent_id, agent.user_agent) for desk in desks * 2))
                 assert len(server.tokens["agent-000"]) == 1
@@ -205,7 +206,7 @@ def test_a_desk_without_a_token_says_how_long(database: Database, tmp_path: Path
         async with Marketplace(on_token=lambda _: web.Response(status=503)) as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desk = TokenDesk(settings, database, client)
+                desk = TokenDesk(settings, database, client, nobody_throttles)
                 known = list(rows(database).values())
                 first = await desk.obtain(known[0].agent_id, known[0].user_agent)
                 second = await desk.obtain(known[1].agent_id, known[1].user_agent)

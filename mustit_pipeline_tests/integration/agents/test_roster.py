@@ -21,6 +21,7 @@ from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.store import agent_tables, agents
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import Marketplace, empty_pool, settings_of
+from mustit_pipeline_tests.integration.agents.visits import nobody_throttles
 
 OLD, NEW = (base64.b64encode(bytes([fill]) * 32).decode() for fill in (1, 2))
 
@@ -109,7 +110,9 @@ def test_a_rotated_key_reseals_what_it_opens_and_a_lost_key_means_a_new_token(
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url, token_key=SecretStr(key))
             async with MarketplaceClient(settings) as client:
-                session = await TokenDesk(settings, database, client).obtain(agent.agent_id, agent.user_agent)
+                session = await TokenDesk(settings, database, client, nobody_throttles).obtain(
+                    agent.agent_id, agent.user_agent
+                )
                 assert isinstance(session, Session)
                 return session, len(server.tokens)
 

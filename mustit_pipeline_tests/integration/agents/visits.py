@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
@@ -58,6 +59,10 @@ async def refused(pool: AgentPool) -> Wait:
             await pool.settle(answer, Outcome.NOT_SENT)
         await asyncio.sleep(0.02)
     raise AssertionError("the breaker never opened")
+
+
+async def nobody_throttles(agent_id: UUID, asked: float, retry_after: float | None) -> None:
+    raise AssertionError(f"{agent_id} was throttled")
 
 
 def rows(database: Database) -> dict[str, AgentRow]:

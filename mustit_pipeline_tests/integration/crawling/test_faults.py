@@ -22,6 +22,7 @@ PASSING = [
     *(
         "429",
         "5xx",
+        "late",
         "slow",
         "drip",
         "reset",

@@ -171,6 +171,16 @@ def test_an_answer_that_breaks_off_is_a_network_failure(answer: Send) -> None:
     assert network_reason(answer) is NetworkReason.BROKEN
 
 
+@pytest.mark.parametrize(
+    ("answer", "may_still_arrive"),
+    [(silence, True), (hangs_up, True), (drips_headers, True), (hangs_up_halfway, False), (stops_halfway, False)],
+)
+def test_a_request_may_still_arrive_until_something_of_its_answer_has(answer: Send, may_still_arrive: bool) -> None:
+    error = failing(answer, read_timeout_seconds=0.2, total_timeout_seconds=0.4)
+    assert isinstance(error, failures.NetworkFailure)
+    assert error.may_still_arrive is may_still_arrive
+
+
 def test_a_handshake_that_never_ends_is_a_connect_timeout() -> None:
     assert network_reason(silence, scheme="https", connect_timeout_seconds=0.2) is NetworkReason.CONNECT_TIMEOUT
 
@@ -186,6 +196,7 @@ def test_a_closed_port_is_no_connection() -> None:
     error = asyncio.run(scenario())
     assert isinstance(error, failures.NetworkFailure)
     assert error.reason is NetworkReason.CONNECT
+    assert not error.may_still_arrive
 
 
 def zipped(body: bytes, *, length: int | None = None) -> bytes:

@@ -92,6 +92,21 @@ def test_a_caller_that_gave_up_is_no_longer_in_flight(
             assert time.monotonic() < deadline, "the abandoned request is still counted as in flight"
 
 
+def test_a_late_request_counts_when_it_is_read_though_its_caller_has_gone(
+    control: MarketplaceControl, item_no: int, marketplace: RunningSimulator
+) -> None:
+    with Visitor(marketplace.url, "impatient", timeout=0.3) as impatient:
+        impatient.detail(item_no)
+        control.reset_audit()
+        control.fault("late", "detail", count=1, seconds=1.0)
+        with pytest.raises(httpx.ReadTimeout):
+            impatient.detail(item_no)
+        assert control.audit()["requests"] == 0
+        time.sleep(1.2)
+        audit = control.audit()
+    assert (audit["requests"], audit["faults"], audit["inFlight"]) == (1, {"late": 1}, 0)
+
+
 @pytest.mark.parametrize("kind", ["reset", "cut"])
 def test_connections_break_before_or_in_the_middle_of_an_answer(
     control: MarketplaceControl, visitor: Visitor, item_no: int, kind: str

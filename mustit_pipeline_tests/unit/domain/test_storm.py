@@ -33,6 +33,15 @@ def test_what_a_storm_is_can_be_set() -> None:
     assert not rules.is_storm(agents=2, throttled=2, answers=9)
 
 
+@pytest.mark.parametrize(
+    ("agents", "available", "outage"), [(4, 50, False), (5, 50, True), (2, 2, True), (1, 2, False), (1, 1, False)]
+)
+def test_five_agents_or_all_there_are_make_an_outage_but_never_one_alone(
+    agents: int, available: int, outage: bool
+) -> None:
+    assert SPECIFIED.is_outage(agents=agents, available=available) is outage
+
+
 @pytest.mark.parametrize(("level", "seconds"), [(0, 2), (1, 4), (8, 512), (9, 600), (20, 600)])
 def test_a_pause_doubles_up_to_ten_minutes(level: int, seconds: float) -> None:
     assert SPECIFIED.pause(level, 0.0) == seconds

@@ -16,7 +16,7 @@ def test_a_session_is_read_from_its_three_cookies() -> None:
     session = read_session(
         ["token=abc.def; Path=/; Max-Age=600; HttpOnly", "nid=n1; Path=/", "mustit_uid=u1", "other=x"], NOW
     )
-    assert session == Session(Token("abc.def"), "n1", "u1", NOW + timedelta(minutes=10))
+    assert session == Session(Token("abc.def"), "n1", "u1", NOW + timedelta(minutes=10), timedelta(minutes=10))
 
 
 @pytest.mark.parametrize(
