@@ -129,7 +129,8 @@ _FAILING = f"""
     ) AS found
 """
 
-# Late is who has had no whole crawl for so many of its own intervals, since its registration if there was none.
+# Late is who has had no whole crawl for so many of its own intervals, since its registration if there was none. A crawl
+# of chosen assets alone never looked at the listing.
 _OVERDUE = f"""
     SELECT seller_id, since, seller_id || ' (' || {_DAY} || ')' AS name FROM (
         SELECT s.seller_id, coalesce(e.ended_at, s.created_at) AS since, s.interval_unit, s.interval_amount
@@ -137,6 +138,7 @@ _OVERDUE = f"""
         LEFT JOIN LATERAL (
             SELECT ended_at FROM crawling_schedule_executions
             WHERE seller_id = s.seller_id AND status = '{ExecutionStatus.COMPLETED.value}' AND product_limit IS NULL
+              AND listed_count IS NOT NULL
             ORDER BY started_at DESC LIMIT 1
         ) AS e ON true
         WHERE {ACTIVE}

@@ -145,7 +145,7 @@ def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(
 
 
 def test_options_selected_alone_are_refetched_alone_for_known_products(
-    instance: dg.DagsterInstance, market: MarketplaceControl
+    database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
     assert run(instance).success
     market.reset_audit()
@@ -156,6 +156,7 @@ def test_options_selected_alone_are_refetched_alone_for_known_products(
     assert list(materialized(result)) == ["product_options"]
     asked = Counter(url.rsplit("/", 1)[-1] for url in market.requested_urls() if url != "/")
     assert asked == {"options": PRODUCTS}
+    assert latest(database).listed_count is None, "that is how others know that it was no whole crawl"
 
 
 def test_a_run_works_on_the_execution_it_was_started_for_and_opens_no_other(

@@ -33,9 +33,9 @@ _GROW = [
        FROM sellers WHERE seller_id LIKE 'seller %'""",
     f"""INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
                                                   task_month, sweep_status, started_at, ended_at, total_tasks,
-                                                  completed_tasks)
+                                                  completed_tasks, listed_count)
         SELECT gen_random_uuid(), c.seller_id, c.schedule_id, 'COMPLETED', 't', DATE '{MONTH}', 'COMPLETE',
-               now() - n * interval '1 day', now() - n * interval '1 day', 10, 10
+               now() - n * interval '1 day', now() - n * interval '1 day', 10, 10, 4
         FROM generate_series(1, {DAYS}) n, crawling_schedules c WHERE c.seller_id LIKE 'seller %'""",
     f"""INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
                                    request_url, status, priority)
@@ -93,7 +93,7 @@ def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_t
         "a day of one seller": lambda c: metrics.seller_days(c, now - 2 * day, now - day, SELLER),
         "days that went on": lambda c: metrics.days_moved_since(c, now - day, horizon=now - 8 * day, zone="Asia/Seoul"),
         "fingerprints": lambda c: fingerprints.fingerprints(c, SELLER),
-        "stale sellers": lambda c: refreshes.stale(c, now - 7 * day, everything=False, busy=["x"]),
+        "stale sellers": lambda c: refreshes.stale(c, now, 7 * day, everything=False, busy=["x"]),
         "sellers with old bodies": lambda c: retention.sellers_with_bodies(c, now - 180 * day),
         "expired bodies": lambda c: retention.expired_bodies(
             c, SELLER, aged_before=now - 90 * day, unchanged_before=now - 7 * day

@@ -146,6 +146,7 @@ def test_a_seller_is_overdue_after_two_of_its_own_intervals_without_a_whole_craw
     standing.crawl("dmont", 2 * DAY + HOUR)
     standing.crawl("dmont", HOUR, product_limit=3)
     standing.crawl("한글 & a/b", 13 * HOUR)
+    standing.crawl("한글 & a/b", HOUR, sweep_status="INCOMPLETE", listed_count=None)
     standing.write("UPDATE sellers SET interval_unit = 'HOURS', interval_amount = 6 WHERE seller_id <> 'dmont'")
 
     found = standing.judge("sellers_on_time")
