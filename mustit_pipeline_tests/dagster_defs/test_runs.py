@@ -203,7 +203,7 @@ def test_a_run_is_seen_alive_for_as_long_as_it_works(database: Database, instanc
 
     @dg.op
     def look(context: dg.OpExecutionContext, pipeline: Pipeline) -> None:
-        seen.append(absent(database, [context.run_id]))
+        seen.append(absent(pipeline.database, [context.run_id]))
 
     @dg.job(resource_defs={"pipeline": Pipeline()})
     def looking() -> None:
