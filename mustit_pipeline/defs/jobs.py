@@ -3,7 +3,6 @@
 import dagster as dg
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.defs.checks import criteria
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import Pipeline
@@ -17,8 +16,7 @@ CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "prod
 
 crawl_seller = dg.define_asset_job(
     "crawl_seller",
-    # The hourly checks are about all sellers together; a crawl of one has its own, in its assets.
-    selection=dg.AssetSelection.assets(*CRAWL_ASSETS) - dg.AssetSelection.checks(criteria),
+    selection=dg.AssetSelection.assets(*CRAWL_ASSETS),
     description="One slice of one seller's crawl: sweep the listing, fetch products, write change sets.",
     executor_def=dg.in_process_executor,
 )
