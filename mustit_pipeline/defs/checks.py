@@ -14,6 +14,7 @@ from mustit_pipeline.watching.criteria import CRITERIA, Criterion, Judgement
 from mustit_pipeline.watching.truth import sample_truth
 
 TRUTH = "sampled_truth"
+CHECKING_JOB = "check_criteria"
 BY_NAME = {criterion.name: criterion for criterion in CRITERIA}
 
 
@@ -56,7 +57,7 @@ def outcome(criterion: Criterion, judged: Judgement) -> Outcome:
 
 
 check_criteria = dg.define_asset_job(
-    "check_criteria",
+    CHECKING_JOB,
     selection=dg.AssetSelection.checks(criteria),
     description="Success criteria and data quality over all sellers; a few products are compared with the marketplace.",
     executor_def=dg.in_process_executor,

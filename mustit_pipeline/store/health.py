@@ -97,6 +97,13 @@ _FAILED_SCHEDULES = text(f"""
     SELECT seller_id FROM crawling_schedules WHERE status = '{ScheduleStatus.FAILED.value}' ORDER BY seller_id
 """)
 
+_OF_NOBODY = text(f"""
+    SELECT a.subject FROM alerts a
+    WHERE a.ended_at IS NULL AND a.kind = :kind AND starts_with(a.subject, CAST(:before AS text))
+      AND NOT EXISTS (SELECT FROM sellers s
+                      WHERE s.seller_id = substr(a.subject, length(CAST(:before AS text)) + 1) AND {ACTIVE})
+""")
+
 _POOL = text("SELECT breaker_open_until, paused_until FROM pool_state")
 
 _NAMED = """
@@ -182,6 +189,11 @@ def unsent_events(connection: Connection) -> Backlog:
 def failed_schedules(connection: Connection) -> list[str]:
     """Sellers whose schedule the outside scheduler did not take."""
     return list(connection.execute(_FAILED_SCHEDULES).scalars())
+
+
+def alerts_of_nobody(connection: Connection, kind: str, before: str) -> list[str]:
+    """Subjects of open alerts that end in the name of a seller who is not crawled any more, or is gone."""
+    return list(connection.execute(_OF_NOBODY, {"kind": kind, "before": before}).scalars())
 
 
 def pool(connection: Connection) -> PoolState:
