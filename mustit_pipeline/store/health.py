@@ -1,6 +1,5 @@
 """What is wrong right now, found by index alone: sellers, holds, sweeps, events, the pool."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +14,7 @@ from mustit_pipeline.domain.states import (
     SellerStatus,
     SweepStatus,
 )
+from mustit_pipeline.store.outbox_states import FIRST_CHANGED_AT, UNSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many rows there are, and how old the oldest is."""
+    """How many rows there are, and since when the oldest change has waited."""
 
     number: int
     oldest: datetime | None
@@ -88,9 +88,10 @@ _SWEEPS = text(f"""
     WHERE {ACTIVE} ORDER BY s.seller_id
 """)
 
-_BACKLOG = text("""
-    SELECT count(*) AS number, min(created_at) AS oldest FROM product_outbox
-    WHERE status = ANY(CAST(:statuses AS text[]))
+_FAILED = text(f"SELECT count(*) FROM product_outbox WHERE status = '{OutboxStatus.FAILED.value}'")
+
+_BACKLOG = text(f"""
+    SELECT count(*) AS number, min({FIRST_CHANGED_AT}) AS oldest FROM product_outbox o WHERE o.status IN ({UNSENT})
 """)
 
 _FAILED_SCHEDULES = text(f"""
@@ -176,14 +177,14 @@ def incomplete_sweeps(connection: Connection, since: datetime) -> list[str]:
     return [row.seller_id for row in rows if not row.complete]
 
 
-def failed_events(connection: Connection) -> Backlog:
-    """Events that are not sent again by themselves."""
-    return _backlog(connection, [OutboxStatus.FAILED])
+def failed_events(connection: Connection) -> int:
+    """How many events are not sent again by themselves."""
+    return connection.execute(_FAILED).scalar_one()
 
 
 def unsent_events(connection: Connection) -> Backlog:
-    """Events on their way."""
-    return _backlog(connection, [OutboxStatus.WAITING, OutboxStatus.SENDING])
+    """Events on their way, and since when the oldest change that they tell of has waited."""
+    return Backlog(*connection.execute(_BACKLOG).one())
 
 
 def failed_schedules(connection: Connection) -> list[str]:
@@ -215,8 +216,3 @@ def overdue(connection: Connection, now: datetime, intervals: float, most: int) 
 def _ailing(connection: Connection, query: str, most: int, values: dict[str, object]) -> Ailing:
     row = connection.execute(text(_NAMED.format(most=int(most), ailing=query)), values).one()
     return Ailing(tuple(row.names or ()), row.number)
-
-
-def _backlog(connection: Connection, statuses: Sequence[OutboxStatus]) -> Backlog:
-    row = connection.execute(_BACKLOG, {"statuses": [status.value for status in statuses]}).one()
-    return Backlog(row.number, row.oldest)

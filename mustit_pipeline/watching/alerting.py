@@ -108,11 +108,11 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
         )
     yield from _throttling(connection, now)
     failed = health.failed_events(connection)
-    if failed.number:
+    if failed:
         yield Condition(
             "failed events",
             FAILED_EVENTS,
-            f"{failed.number} product events are FAILED",
+            f"{failed} product events are FAILED",
             "`mustit outbox list --status FAILED` says why; mend it, then `mustit outbox retry --status FAILED`.",
         )
     for seller_id in health.failed_schedules(connection):

@@ -127,14 +127,14 @@ def outbox_age(connection: Connection, settings: Settings, now: datetime) -> Jud
     hours = 0.0 if found.oldest is None else max(0.0, (now - found.oldest).total_seconds() / 3600)
     return Judgement(
         hours <= settings.outbox_age_hours,
-        f"{found.number} events are on their way, the oldest for {hours:.1f} h",
+        f"{found.number} events are on their way, the oldest change for {hours:.1f} h",
         {"unsent": found.number, "oldest_hours": round(hours, 3), "wanted_hours": settings.outbox_age_hours},
     )
 
 
 def no_failed_events(connection: Connection, settings: Settings, now: datetime) -> Judgement:
-    found = health.failed_events(connection)
-    return Judgement(not found.number, f"{found.number} events are FAILED", {"failed": found.number})
+    failed = health.failed_events(connection)
+    return Judgement(not failed, f"{failed} events are FAILED", {"failed": failed})
 
 
 def sellers_succeeding(connection: Connection, settings: Settings, now: datetime) -> Judgement:

@@ -54,6 +54,8 @@ _GROW = [
        SELECT seller_id, item_no, version, 'PRODUCT_UPDATED', item_no || ':' || version, 'COMPLETED',
               detected_at + interval '1 hour'
        FROM product_change_sets""",
+    f"""UPDATE product_outbox SET status = 'WAITING', completed_at = NULL
+        WHERE version = {VERSIONS} AND seller_id = '{SELLER}'""",
     """INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, body, content_hash, status,
                                      fetched_at)
        SELECT seller_id, gen_random_uuid(), gen_random_uuid(), 'PRODUCT_DETAIL', item_no, '{}', version % 2,
