@@ -24,4 +24,5 @@ _TOLD_BY = f"""
                                  ORDER BY d.version DESC LIMIT 1), 0))
 """
 FIRST_CHANGED_AT = _TOLD_BY.format(what="min(u.created_at)")
+TOLD_VERSIONS = _TOLD_BY.format(what="count(*)")
 FIRST_VERSION = _TOLD_BY.format(what="min(u.version)")

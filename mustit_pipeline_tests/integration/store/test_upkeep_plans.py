@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import fingerprints, metrics, refreshes, retention
+from mustit_pipeline.store import deliveries, fingerprints, metrics, refreshes, retention, sightings
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.store.rows import MONTH, ground
 from mustit_pipeline_tests.integration.store.test_query_plans import plans
@@ -95,6 +96,8 @@ def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_t
         "a day of one seller": lambda c: metrics.seller_days(c, now - 2 * day, now - day, SELLER),
         "days that went on": lambda c: metrics.days_moved_since(c, now - day, horizon=now - 8 * day, zone="Asia/Seoul"),
         "fingerprints": lambda c: fingerprints.fingerprints(c, SELLER),
+        "sightings": lambda c: sightings.sightings(c, SELLER, uuid4(), now - day),
+        "deliveries": lambda c: deliveries.seller_deliveries(c, [SELLER], now - day),
         "stale sellers": lambda c: refreshes.stale(c, now, 7 * day, everything=False, busy=["x"]),
         "sellers with old bodies": lambda c: retention.sellers_with_bodies(c, now - 180 * day),
         "expired bodies": lambda c: retention.expired_bodies(
