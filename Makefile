@@ -36,8 +36,7 @@ lint: setup ## formatting, lint rules, types, import rules, Dagster definitions
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	@home=$$(mktemp -d) && trap 'rm -rf "$$home"' EXIT && \
-	  DAGSTER_HOME=$$home $(BIN)/dagster definitions validate -m mustit_pipeline.definitions
+	$(BIN)/python -m mustit_pipeline_tests.dagster_defs.strictly mustit_pipeline.definitions
 
 format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff format .

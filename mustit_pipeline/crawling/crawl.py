@@ -17,7 +17,7 @@ from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree, Req
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.results import ResultStore
-from mustit_pipeline.crawling.storing import Progress, WorkReport
+from mustit_pipeline.crawling.storing import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
@@ -67,6 +67,11 @@ class Crawl:
             executions.set_sweep(connection, stored.execution.id.value, SweepStatus.INCOMPLETE)
         return added
 
+    def remaining(self, types: Sequence[TaskType]) -> int:
+        """How many tasks of these types have not ended."""
+        with self.database.reading() as connection:
+            return task_counts.open_work(connection, self.stored.home, types).open
+
     def end(self) -> StoredExecution:
         """Complete the execution where all of it has ended."""
         return complete_if_done(self.database, self.stored.execution.id, utc_now())
@@ -78,6 +83,8 @@ class Crawl:
     async def _sweep(self, seconds: float, progress: Progress | None) -> WorkReport:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
+        # The count call is no task, but a request of the sweep.
+        counting = RequestCounter()
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
             if not self.now().is_planned:
                 fetcher = Fetcher(
@@ -90,16 +97,17 @@ class Crawl:
                     token_patience=self.settings.session_patience_seconds,
                 )
                 try:
-                    await self._plan(client, fetcher)
+                    await self._plan(client, fetcher, counting)
                 except NoAgentFree:
                     return WorkReport(remaining=1)
             seconds = max(0.0, deadline - loop.time())
-            return await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
+            report = await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
+        report.count(TaskType.MINISHOP, Tally(requests=counting.requests, throttled=counting.throttled))
+        return report
 
-    async def _plan(self, client: MarketplaceClient, fetcher: Fetcher) -> None:
+    async def _plan(self, client: MarketplaceClient, fetcher: Fetcher, calls: RequestCounter) -> None:
         """Ask how many products there are and plan the pages; without an answer the execution fails."""
         seller_id = self.stored.execution.seller_id
-        calls = RequestCounter()
         try:
             counted = await self._count(client.endpoints.count(seller_id).value, fetcher, calls)
         except FetchError as error:
@@ -164,8 +172,7 @@ class Crawl:
         queue = ExecutionQueue(self.database, self.settings, self.stored, types)
         store = ResultStore(self.database, self.settings, client.endpoints, utc_now)
         report = await Worker(self.settings, client, pool, queue, store, seconds=seconds, progress=progress).run()
-        with self.database.reading() as connection:
-            report.remaining = task_counts.open_work(connection, self.stored.home, types).open
+        report.remaining = self.remaining(types)
         return report
 
     def _pool(self, client: MarketplaceClient) -> AgentPool:

@@ -1,5 +1,6 @@
 """What became of leased tasks, stored with everything that follows from it in one transaction."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -47,9 +48,19 @@ class TaskResult:
 class StoredOutcome:
     """What of a batch was really written; a late writer's share is not."""
 
-    completed: int
-    failed: int
+    # Tasks that this batch moved, by type and by where they stand now.
+    ended: Counter[tuple[TaskType, TaskStatus]]
     lost: int
+
+    @property
+    def completed(self) -> int:
+        """Tasks that succeeded."""
+        return sum(number for (_, status), number in self.ended.items() if status is TaskStatus.COMPLETED)
+
+    @property
+    def failed(self) -> int:
+        """Tasks that failed for good."""
+        return sum(number for (_, status), number in self.ended.items() if status is TaskStatus.FAILED)
 
 
 class ResultStore:
@@ -89,8 +100,7 @@ class ResultStore:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             drift.record(connection, [seen for result in kept for seen in _sightings(result)])
         return StoredOutcome(
-            completed=sum(result.leased.task.status is TaskStatus.COMPLETED for result in kept),
-            failed=sum(result.leased.task.status is TaskStatus.FAILED for result in kept),
+            ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
             lost=len(tried) - len(kept) + len(results) - len(newest),
         )
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from mustit_pipeline.crawling.results import ResultStore, StoredOutcome, TaskResult
+from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.store.leases import LeasedTask
 
 # Enough for a transaction; whatever gathers while all of them are under way goes with the next. The first batches are
@@ -21,14 +22,37 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class WorkReport:
-    """What one stretch of work came to; `remaining` tasks are left for the next slice."""
+class Tally:
+    """Tasks that ended and calls that were made, of one type or of all."""
 
     completed: int = 0
     failed: int = 0
     requests: int = 0
     throttled: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Count these too."""
+        self.completed += other.completed
+        self.failed += other.failed
+        self.requests += other.requests
+        self.throttled += other.throttled
+
+
+@dataclass(slots=True)
+class WorkReport(Tally):
+    """What one stretch of work came to; `remaining` tasks are left for the next slice."""
+
     remaining: int = 0
+    by_type: dict[TaskType, Tally] = field(default_factory=dict[TaskType, Tally])
+
+    def count(self, task_type: TaskType, done: Tally) -> None:
+        """Count what was done for tasks of a type."""
+        self.add(done)
+        self.by_type.setdefault(task_type, Tally()).add(done)
+
+    def of(self, task_type: TaskType) -> Tally:
+        """The share of one type."""
+        return self.by_type.get(task_type, Tally())
 
 
 Progress = Callable[[WorkReport], None]
@@ -119,10 +143,15 @@ class StoreRoom:
             self._waiting = [*batch, *self._waiting]
             self._pages_waiting += _pages(batch)
         outcome = storing.result()
-        self._report.completed += outcome.completed
-        self._report.failed += outcome.failed
-        self._report.requests += sum(result.calls.requests for result in batch)
-        self._report.throttled += sum(result.calls.throttled for result in batch)
+        for task_type in {result.leased.task.task_type for result in batch}:
+            calls = [result.calls for result in batch if result.leased.task.task_type == task_type]
+            done = Tally(
+                outcome.ended[task_type, TaskStatus.COMPLETED],
+                outcome.ended[task_type, TaskStatus.FAILED],
+                sum(call.requests for call in calls),
+                sum(call.throttled for call in calls),
+            )
+            self._report.count(task_type, done)
         if outcome.lost:
             log.warning("late results dropped: their leases had ended", count=outcome.lost)
         if self._progress is not None:

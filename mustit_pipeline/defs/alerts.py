@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.defs.presence import PARTITION_TAG
+from mustit_pipeline.defs.checks import CHECKING_JOB
+from mustit_pipeline.defs.presence import PARTITION_TAG, measures_a_day
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.store.alerts import Condition, Outcome
-from mustit_pipeline.watching.alerting import RUN_FAILED, TICK_FAILED, observe, record
+from mustit_pipeline.watching.alerting import RUN_FAILED, RUN_OF_SELLER, TICK_FAILED, let_go, observe, record
 from mustit_pipeline.watching.telling import tell
 
 RUNS_AT_ONCE = 500
@@ -48,16 +49,32 @@ def ended_runs(instance: dg.DagsterInstance, cursor: str | None, now: datetime) 
 
 def _outcome(instance: dg.DagsterInstance, record: dg.RunRecord) -> Outcome:
     run = record.dagster_run
-    partition = run.tags.get(PARTITION_TAG)
-    job = "a run of chosen assets" if run.job_name.startswith("__") else run.job_name
-    subject = f"run {job}" if partition is None else f"run {job} {partition}"
+    subject = _subject(run)
     ended = record.end_time
     at = _in_utc(record.update_timestamp) if ended is None else datetime.fromtimestamp(ended, UTC)
     if run.status is dg.DagsterRunStatus.SUCCESS:
         return Outcome(subject, RUN_FAILED, at, None)
-    of = "" if partition is None else f" of {partition}"
+    partition = run.tags.get(PARTITION_TAG)
+    job = "a run of chosen assets" if _is_chosen(run) else run.job_name
+    title = f"{job} failed" if partition is None else f"{job} of {partition} failed"
     detail = f"{_reason(instance, run.run_id)} Run {run.run_id}."
-    return Outcome(subject, RUN_FAILED, at, Condition(subject, RUN_FAILED, f"{job}{of} failed", detail))
+    return Outcome(subject, RUN_FAILED, at, Condition(subject, RUN_FAILED, title, detail))
+
+
+def _subject(run: dg.DagsterRun) -> str:
+    """What the next good run heals: a seller or a day by whatever job, anything else by the same job.
+
+    Whatever is materialized has a partition, so that chosen assets without one are checks, as the hourly job runs them.
+    """
+    partition = run.tags.get(PARTITION_TAG)
+    if partition is None:
+        return f"run {CHECKING_JOB if _is_chosen(run) else run.job_name}"
+    return f"run of day {partition}" if measures_a_day(run) else f"{RUN_OF_SELLER}{partition}"
+
+
+def _is_chosen(run: dg.DagsterRun) -> bool:
+    """Whether somebody chose assets in the UI or for a backfill; Dagster then makes the job."""
+    return run.job_name.startswith("__")
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -110,10 +127,11 @@ def run_failures(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.
     runs = ended_runs(context.instance, context.cursor, now)
     ran = record(pipeline.database, runs.outcomes, now)
     seen = observe(pipeline.database, pipeline.settings, now, others=list(failed_ticks(context.instance)))
+    gone = let_go(pipeline.database, now)
     # The alerts are stored by now: whatever becomes of the messages, this look is done.
     context.update_cursor(runs.until.isoformat())
     told = tell(pipeline.database, pipeline.settings, now)
     return dg.SkipReason(
-        f"{ran.opened + seen.opened} alerts opened, {ran.ended + seen.ended} ended; {told.told} told, "
+        f"{ran.opened + seen.opened} alerts opened, {ran.ended + seen.ended + gone.ended} ended; {told.told} told, "
         f"{told.untold} still to be told"
     )

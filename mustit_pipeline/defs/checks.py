@@ -6,7 +6,6 @@ import dagster as dg
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.presence import PARTITION_TAG
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.scheduling.metrics import SEOUL
 from mustit_pipeline.store.alerts import Condition, Outcome
@@ -15,6 +14,7 @@ from mustit_pipeline.watching.criteria import CRITERIA, Criterion, Judgement
 from mustit_pipeline.watching.truth import sample_truth
 
 TRUTH = "sampled_truth"
+CHECKING_JOB = "check_criteria"
 BY_NAME = {criterion.name: criterion for criterion in CRITERIA}
 
 
@@ -28,8 +28,7 @@ def criteria(context: dg.AssetCheckExecutionContext, pipeline: Pipeline) -> Iter
     wanted = sorted((key.name for key in context.selected_asset_check_keys), key=list(BY_NAME).index)
     extra: dict[str, int] = {}
     with readable_failures():
-        # Whoever materializes a seller in the UI runs these too; the marketplace is asked by the schedule alone.
-        if TRUTH in wanted and PARTITION_TAG not in context.run.tags:
+        if TRUTH in wanted:
             sampled = sample_truth(pipeline.database, pipeline.settings)
             extra = {"compared_now": sampled.compared, "unanswered": sampled.unanswered, "requests": sampled.requests}
         now = utc_now()
@@ -58,7 +57,7 @@ def outcome(criterion: Criterion, judged: Judgement) -> Outcome:
 
 
 check_criteria = dg.define_asset_job(
-    "check_criteria",
+    CHECKING_JOB,
     selection=dg.AssetSelection.checks(criteria),
     description="Success criteria and data quality over all sellers; a few products are compared with the marketplace.",
     executor_def=dg.in_process_executor,

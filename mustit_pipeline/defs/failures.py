@@ -13,6 +13,7 @@ import psycopg
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
+from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.store.database import DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
@@ -65,7 +66,7 @@ def failure_of(error: Exception) -> dg.Failure | None:
         return TransientFailure(
             f"PostgreSQL went away ({lines[-1]}); what was stored stays, and the next try goes on from there"
         )
-    if isinstance(error, DatabaseUnreachable):
+    if isinstance(error, DatabaseUnreachable | EmbeddedError):
         return TransientFailure(str(error))
     if isinstance(error, SettingsError | SchemaMismatch):
         return PermanentFailure(str(error))

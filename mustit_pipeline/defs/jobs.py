@@ -1,15 +1,18 @@
 """The jobs that runs are made of."""
 
+from dataclasses import asdict
+
 import dagster as dg
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.defs.checks import criteria
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
+from mustit_pipeline.defs.metadata import Stopwatch
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.scheduling.recovery import recover
+from mustit_pipeline.store.deliveries import seller_deliveries
 
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
 FIRST = "10"
@@ -17,8 +20,7 @@ CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "prod
 
 crawl_seller = dg.define_asset_job(
     "crawl_seller",
-    # The hourly checks are about all sellers together; a crawl of one has its own, in its assets.
-    selection=dg.AssetSelection.assets(*CRAWL_ASSETS) - dg.AssetSelection.checks(criteria),
+    selection=dg.AssetSelection.assets(*CRAWL_ASSETS),
     description="One slice of one seller's crawl: sweep the listing, fetch products, write change sets.",
     executor_def=dg.in_process_executor,
 )
@@ -39,12 +41,19 @@ class RelayConfig(dg.Config):
 
 @dg.op(description="Send what waits in the product outbox and record it for each seller.", retry_policy=RETRY_TRANSIENT)
 def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline) -> dict[str, int]:
+    watch, began = Stopwatch(), utc_now()
     with readable_failures():
         report = relay(pipeline.database, pipeline.settings, patience_seconds=config.patience_seconds)
+        with pipeline.database.reading() as connection:
+            found = seller_deliveries(connection, report.sent_by_seller, began)
     for seller_id, sent in sorted(report.sent_by_seller.items()):
-        context.log_event(
-            dg.AssetMaterialization("product_server", partition=seller_id, metadata={"events_sent": sent})
-        )
+        metadata = {
+            "events_sent": sent,
+            **asdict(found[seller_id]),
+            # A relay sends for all sellers at once: the time is that of all.
+            "duration_seconds": watch.seconds,
+        }
+        context.log_event(dg.AssetMaterialization("product_server", partition=seller_id, metadata=metadata))
     totals = {
         "sent": report.sent,
         "superseded": report.superseded,

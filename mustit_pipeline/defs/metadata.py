@@ -1,11 +1,12 @@
 """What is written next to assets and materializations."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.storing import Tally
 from mustit_pipeline.store import fingerprints
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
@@ -39,8 +40,21 @@ def content_of(database: Database, seller_id: str) -> Fingerprints:
         return fingerprints.fingerprints(connection, seller_id)
 
 
+class Stopwatch:
+    """The time that a step has taken so far."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._began, 3)
+
+
 def moves_table(moves: Sequence[PriceMove]) -> dg.MetadataValue:
     """The largest changes of prices, as a table for people."""
+    if not moves:
+        return dg.MetadataValue.md("No price has changed.")
     lines = ["| item | version | price | old | new | % |", "|---|---|---|---:|---:|---:|"]
     lines += [
         f"| {one.item_no} | {one.version} | {one.field} | {one.old:,} | {one.new:,} | {one.percent:+.1f} |"
@@ -49,16 +63,21 @@ def moves_table(moves: Sequence[PriceMove]) -> dg.MetadataValue:
     return dg.MetadataValue.md("\n".join(lines))
 
 
-def work_metadata(report: WorkReport, stored: StoredExecution) -> dict[str, Any]:
-    """What a stretch of work came to, as numbers that plot over time."""
+def work_metadata(done: Tally, remaining: int, stored: StoredExecution) -> dict[str, Any]:
+    """What a stretch of work came to for one asset, as numbers that plot over time: always all of them."""
     return {
         "execution_id": str(stored.execution.id),
-        "completed": report.completed,
-        "failed": report.failed,
-        "requests": report.requests,
-        "throttled": report.throttled,
+        "completed": done.completed,
+        "failed": done.failed,
+        "requests": done.requests,
+        "throttled": done.throttled,
         "drifted_fields": len(stored.drift),
-        "remaining": report.remaining,
+        "remaining": remaining,
         "progress_percent": round(stored.execution.progress_rate, 2),
         "success_percent": round(stored.execution.success_rate, 2),
     }
+
+
+def coverage_percent(rows: int, wanted: int) -> float:
+    """How much of what there should be is there."""
+    return round(min(100.0, 100.0 * rows / wanted), 2) if wanted else 100.0

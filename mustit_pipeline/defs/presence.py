@@ -46,11 +46,11 @@ def unfinished_runs(
 
 def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
     """Sellers that some unfinished run belongs to."""
-    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags and not _measures(run)}
+    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags and not measures_a_day(run)}
 
 
-def _measures(run: dg.DagsterRun) -> bool:
-    """Whether a run, or one of a backfill of days, keeps no seller busy."""
+def measures_a_day(run: dg.DagsterRun) -> bool:
+    """Whether a run's partition is a day; then it keeps no seller busy."""
     return run.job_name == MEASURING_JOB or run.asset_selection == BY_DAY
 
 

@@ -1,7 +1,7 @@
 """What assets, ops and sensors need: the settings and the business database, opened for one run or tick."""
 
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 import dagster as dg
 from pydantic import PrivateAttr
@@ -12,31 +12,36 @@ from mustit_pipeline.store.presence import present
 
 
 class Pipeline(dg.ConfigurableResource):
-    """The rooms' common ground; settings come from the environment."""
+    """The rooms' common ground; settings come from the environment.
 
-    _settings: Settings | None = PrivateAttr(None)
+    Nothing is read or opened before it is asked for: what is wrong with it then fails the step that asks, which can
+    say so and whether repeating may heal it. A run that failed before its first step could not.
+    """
+
+    _run_id: str | None = PrivateAttr(None)
     _database: Database | None = PrivateAttr(None)
+    _opened: ExitStack | None = PrivateAttr(None)
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator["Pipeline"]:
-        self._settings = load_settings()
-        self._database = open_database(self._settings)
-        try:
-            with nullcontext() if context.run is None else present(self._database, context.run.run_id):
-                yield self
-        finally:
-            self._database.close()
+        self._run_id = None if context.run is None else context.run.run_id
+        with ExitStack() as self._opened:
+            yield self
 
     @property
     def settings(self) -> Settings:
         """The settings of this process."""
-        if self._settings is None:
-            raise RuntimeError("the pipeline resource is used outside of a run or tick")
-        return self._settings
+        return load_settings()
 
     @property
     def database(self) -> Database:
-        """The business database."""
-        if self._database is None:
+        """The business database; a run is seen alive from the moment it has it."""
+        if self._opened is None:
             raise RuntimeError("the pipeline resource is used outside of a run or tick")
+        if self._database is None:
+            database = open_database(self.settings)
+            self._opened.callback(database.close)
+            if self._run_id is not None:
+                self._opened.enter_context(present(database, self._run_id))
+            self._database = database
         return self._database

@@ -91,4 +91,6 @@ def weekly_full_refresh(
     if found.waiting:
         return dg.SkipReason(f"all {slots} crawl slots are busy; {found.waiting} sellers wait for a full refresh")
     age = pipeline.settings.full_refresh_days
-    return dg.SkipReason(f"every active seller is being crawled or had a full refresh within {age:g} days")
+    return dg.SkipReason(
+        f"every active seller is being crawled, had a full refresh within {age:g} days, or rests after a failed one"
+    )

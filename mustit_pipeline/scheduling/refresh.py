@@ -25,10 +25,10 @@ class Refreshes:
 def next_refreshes(
     database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
 ) -> Refreshes:
-    """Open a full refresh for the sellers that have waited longest, as many as slots are free."""
-    before = now - timedelta(days=settings.full_refresh_days)
+    """Open a full refresh for the sellers that nobody has tried for longest, as many as slots are free."""
+    age = timedelta(days=settings.full_refresh_days)
     with database.reading() as connection:
-        stale = refreshes.stale(connection, before, everything=settings.recrawl == "everything", busy=busy)
+        stale = refreshes.stale(connection, now, age, everything=settings.recrawl == "everything", busy=busy)
     opened = []
     for one in stale[: max(0, free)]:
         try:

@@ -14,6 +14,7 @@ from mustit_pipeline.domain.states import (
     TaskType,
     TruthVerdict,
 )
+from mustit_pipeline.store.outbox_states import FIRST_CHANGED_AT
 
 # Versions of a seller that are looked into: enough to see a field vanish, few enough for any number of sellers.
 VERSIONS_OF_A_SELLER = 20
@@ -114,15 +115,16 @@ _COMPLETENESS = text(f"""
 # An event is written together with the change that it tells of.
 _DELIVERIES = text(f"""
     WITH sent AS (
-        SELECT completed_at - created_at AS took FROM product_outbox
-        WHERE status = '{OutboxStatus.COMPLETED.value}' AND superseded_by IS NULL AND completed_at >= :since
+        SELECT o.completed_at - {FIRST_CHANGED_AT} AS took FROM product_outbox o
+        WHERE o.status = '{OutboxStatus.COMPLETED.value}' AND o.superseded_by IS NULL AND o.completed_at >= :since
     )
     SELECT (SELECT count(*) FROM sent) AS delivered,
            (SELECT count(*) FROM sent WHERE took > make_interval(secs => :seconds)) AS late,
-           (SELECT count(*) FROM product_outbox
-            WHERE status IN ('{OutboxStatus.WAITING.value}', '{OutboxStatus.SENDING.value}',
-                             '{OutboxStatus.FAILED.value}')
-              AND created_at < :now - make_interval(secs => :seconds)) AS overdue,
+           (SELECT count(*) FROM product_outbox o
+            WHERE o.status IN ('{OutboxStatus.WAITING.value}', '{OutboxStatus.SENDING.value}',
+                               '{OutboxStatus.FAILED.value}')
+              AND (o.created_at < :now - make_interval(secs => :seconds)
+                   OR {FIRST_CHANGED_AT} < :now - make_interval(secs => :seconds))) AS overdue,
            coalesce((SELECT extract(epoch FROM max(took)) / 3600 FROM sent), 0) AS longest
 """)
 

@@ -1,6 +1,5 @@
 """What is wrong right now, found by index alone: sellers, holds, sweeps, events, the pool."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +14,7 @@ from mustit_pipeline.domain.states import (
     SellerStatus,
     SweepStatus,
 )
+from mustit_pipeline.store.outbox_states import FIRST_CHANGED_AT, UNSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many rows there are, and how old the oldest is."""
+    """How many rows there are, and since when the oldest change has waited."""
 
     number: int
     oldest: datetime | None
@@ -88,13 +88,21 @@ _SWEEPS = text(f"""
     WHERE {ACTIVE} ORDER BY s.seller_id
 """)
 
-_BACKLOG = text("""
-    SELECT count(*) AS number, min(created_at) AS oldest FROM product_outbox
-    WHERE status = ANY(CAST(:statuses AS text[]))
+_FAILED = text(f"SELECT count(*) FROM product_outbox WHERE status = '{OutboxStatus.FAILED.value}'")
+
+_BACKLOG = text(f"""
+    SELECT count(*) AS number, min({FIRST_CHANGED_AT}) AS oldest FROM product_outbox o WHERE o.status IN ({UNSENT})
 """)
 
 _FAILED_SCHEDULES = text(f"""
     SELECT seller_id FROM crawling_schedules WHERE status = '{ScheduleStatus.FAILED.value}' ORDER BY seller_id
+""")
+
+_OF_NOBODY = text(f"""
+    SELECT a.subject FROM alerts a
+    WHERE a.ended_at IS NULL AND a.kind = :kind AND starts_with(a.subject, CAST(:before AS text))
+      AND NOT EXISTS (SELECT FROM sellers s
+                      WHERE s.seller_id = substr(a.subject, length(CAST(:before AS text)) + 1) AND {ACTIVE})
 """)
 
 _POOL = text("SELECT breaker_open_until, paused_until FROM pool_state")
@@ -129,7 +137,8 @@ _FAILING = f"""
     ) AS found
 """
 
-# Late is who has had no whole crawl for so many of its own intervals, since its registration if there was none.
+# Late is who has had no whole crawl for so many of its own intervals, since its registration if there was none. A crawl
+# of chosen assets alone never looked at the listing.
 _OVERDUE = f"""
     SELECT seller_id, since, seller_id || ' (' || {_DAY} || ')' AS name FROM (
         SELECT s.seller_id, coalesce(e.ended_at, s.created_at) AS since, s.interval_unit, s.interval_amount
@@ -137,6 +146,7 @@ _OVERDUE = f"""
         LEFT JOIN LATERAL (
             SELECT ended_at FROM crawling_schedule_executions
             WHERE seller_id = s.seller_id AND status = '{ExecutionStatus.COMPLETED.value}' AND product_limit IS NULL
+              AND listed_count IS NOT NULL
             ORDER BY started_at DESC LIMIT 1
         ) AS e ON true
         WHERE {ACTIVE}
@@ -167,19 +177,24 @@ def incomplete_sweeps(connection: Connection, since: datetime) -> list[str]:
     return [row.seller_id for row in rows if not row.complete]
 
 
-def failed_events(connection: Connection) -> Backlog:
-    """Events that are not sent again by themselves."""
-    return _backlog(connection, [OutboxStatus.FAILED])
+def failed_events(connection: Connection) -> int:
+    """How many events are not sent again by themselves."""
+    return connection.execute(_FAILED).scalar_one()
 
 
 def unsent_events(connection: Connection) -> Backlog:
-    """Events on their way."""
-    return _backlog(connection, [OutboxStatus.WAITING, OutboxStatus.SENDING])
+    """Events on their way, and since when the oldest change that they tell of has waited."""
+    return Backlog(*connection.execute(_BACKLOG).one())
 
 
 def failed_schedules(connection: Connection) -> list[str]:
     """Sellers whose schedule the outside scheduler did not take."""
     return list(connection.execute(_FAILED_SCHEDULES).scalars())
+
+
+def alerts_of_nobody(connection: Connection, kind: str, before: str) -> list[str]:
+    """Subjects of open alerts that end in the name of a seller who is not crawled any more, or is gone."""
+    return list(connection.execute(_OF_NOBODY, {"kind": kind, "before": before}).scalars())
 
 
 def pool(connection: Connection) -> PoolState:
@@ -201,8 +216,3 @@ def overdue(connection: Connection, now: datetime, intervals: float, most: int) 
 def _ailing(connection: Connection, query: str, most: int, values: dict[str, object]) -> Ailing:
     row = connection.execute(text(_NAMED.format(most=int(most), ailing=query)), values).one()
     return Ailing(tuple(row.names or ()), row.number)
-
-
-def _backlog(connection: Connection, statuses: Sequence[OutboxStatus]) -> Backlog:
-    row = connection.execute(_BACKLOG, {"statuses": [status.value for status in statuses]}).one()
-    return Backlog(row.number, row.oldest)

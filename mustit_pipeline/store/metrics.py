@@ -6,6 +6,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, TaskStatus
+from mustit_pipeline.store.outbox_states import FIRST_VERSION
 from mustit_pipeline.store.task_states import OPEN
 
 
@@ -97,7 +98,7 @@ _DAYS = text(f"""
                max(o.completed_at - c.detected_at) AS longest
         FROM product_outbox o
         JOIN product_change_sets c
-          ON c.seller_id = o.seller_id AND c.item_no = o.item_no AND c.version = o.version
+          ON c.seller_id = o.seller_id AND c.item_no = o.item_no AND c.version = {FIRST_VERSION}
         WHERE o.status = 'COMPLETED' AND o.superseded_by IS NULL AND o.completed_at >= :start AND o.completed_at < :end
           AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)
         GROUP BY o.seller_id

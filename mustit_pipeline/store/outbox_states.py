@@ -11,3 +11,18 @@ SENT = f"'{PRODUCT_OUTBOX.target('send').value}'"
 RELEASED = f"'{PRODUCT_OUTBOX.target('release').value}'"
 COMPLETED = f"'{PRODUCT_OUTBOX.target('complete').value}'"
 SUPERSEDED = f"'{PRODUCT_OUTBOX.target('supersede').value}'"
+
+# What the row o tells of: its own version, and those that it superseded since the last one that went out. A product
+# that goes on changing while nobody listens has waited since the first change that was not told, not since the last.
+_TOLD_BY = f"""
+    (SELECT {{what}} FROM product_outbox u
+     WHERE u.seller_id = o.seller_id AND u.item_no = o.item_no AND u.version <= o.version
+       AND (u.version = o.version OR u.superseded_by IS NOT NULL)
+       AND u.version > coalesce((SELECT d.version FROM product_outbox d
+                                 WHERE d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version < o.version
+                                   AND d.status = {COMPLETED} AND d.superseded_by IS NULL
+                                 ORDER BY d.version DESC LIMIT 1), 0))
+"""
+FIRST_CHANGED_AT = _TOLD_BY.format(what="min(u.created_at)")
+TOLD_VERSIONS = _TOLD_BY.format(what="count(*)")
+FIRST_VERSION = _TOLD_BY.format(what="min(u.version)")

@@ -22,6 +22,8 @@ BREAKER_OPEN = "BREAKER_OPEN"
 THROTTLED = "THROTTLED"
 FAILED_EVENTS = "FAILED_EVENTS"
 SCHEDULE_FAILED = "SCHEDULE_FAILED"
+# Before a seller's name: whatever job a run of his was, the next good one is the end of it.
+RUN_OF_SELLER = "run of seller "
 # Kinds that are looked for as a whole: of these, what is not found is over.
 STATES = (
     HELD_DELETIONS,
@@ -73,6 +75,14 @@ def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Al
     return Alerted(opened, ended)
 
 
+def let_go(database: Database, now: datetime) -> Alerted:
+    """End the alerts of failed runs of sellers who are not crawled any more: no good run would ever end them."""
+    with database.transaction() as connection:
+        subjects = health.alerts_of_nobody(connection, RUN_FAILED, RUN_OF_SELLER)
+        ended = alerts.end_healed(connection, [Outcome(one, RUN_FAILED, now, None) for one in subjects], now)
+    return Alerted(ended=ended)
+
+
 def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
     for hold in health.held_deletions(connection):
         yield Condition(
@@ -98,11 +108,11 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
         )
     yield from _throttling(connection, now)
     failed = health.failed_events(connection)
-    if failed.number:
+    if failed:
         yield Condition(
             "failed events",
             FAILED_EVENTS,
-            f"{failed.number} product events are FAILED",
+            f"{failed} product events are FAILED",
             "`mustit outbox list --status FAILED` says why; mend it, then `mustit outbox retry --status FAILED`.",
         )
     for seller_id in health.failed_schedules(connection):

@@ -127,14 +127,14 @@ def outbox_age(connection: Connection, settings: Settings, now: datetime) -> Jud
     hours = 0.0 if found.oldest is None else max(0.0, (now - found.oldest).total_seconds() / 3600)
     return Judgement(
         hours <= settings.outbox_age_hours,
-        f"{found.number} events are on their way, the oldest for {hours:.1f} h",
+        f"{found.number} events are on their way, the oldest change for {hours:.1f} h",
         {"unsent": found.number, "oldest_hours": round(hours, 3), "wanted_hours": settings.outbox_age_hours},
     )
 
 
 def no_failed_events(connection: Connection, settings: Settings, now: datetime) -> Judgement:
-    found = health.failed_events(connection)
-    return Judgement(not found.number, f"{found.number} events are FAILED", {"failed": found.number})
+    failed = health.failed_events(connection)
+    return Judgement(not failed, f"{failed} events are FAILED", {"failed": failed})
 
 
 def sellers_succeeding(connection: Connection, settings: Settings, now: datetime) -> Judgement:
@@ -219,24 +219,26 @@ def _names(names: list[str] | tuple[str, ...], number: int | None = None) -> str
     return ", ".join(shown) + more or "none"
 
 
+# They are about all sellers together, and hang on the two ends of the lineage: what is materialized seller by seller
+# runs its checks along with each seller, a backfill of a thousand as often.
 CRITERIA = (
     Criterion(
         "crawl_success",
-        "product_details",
+        "mustit_marketplace",
         "Success criterion: enough tasks of the last crawls succeeded.",
         "See `mustit execution list`, then `show ID` for the reasons.",
         crawl_success,
     ),
     Criterion(
         "listing_coverage",
-        "minishop_listings",
+        "mustit_marketplace",
         "The last sweeps of all active sellers saw what the marketplace counts.",
         "See `mustit execution list` for sweeps that are INCOMPLETE.",
         listing_coverage,
     ),
     Criterion(
         "completeness",
-        "product_change_sets",
+        "mustit_marketplace",
         "Success criterion: products that are listed are complete within the window.",
         "See `mustit execution show ID` of the named sellers for failing calls.",
         completeness,
@@ -250,28 +252,28 @@ CRITERIA = (
     ),
     Criterion(
         "products_a_day",
-        "product_details",
+        "mustit_marketplace",
         "Success criterion: so many products are fetched in a day, unless nothing has been waiting for that long.",
         "See `mustit agents status`: more agents, or longer intervals.",
         products_a_day,
     ),
     Criterion(
         "sampled_truth",
-        "product_change_sets",
+        "mustit_marketplace",
         "Success criterion: products that are fetched anew are what we have, or the difference is explained.",
         "See the products that the check names, then `mustit product show ITEM` and the marketplace.",
         sampled_truth,
     ),
     Criterion(
         "sellers_succeeding",
-        "minishop_listings",
+        "mustit_marketplace",
         "The last crawl of every active seller succeeded.",
         "See `mustit execution list --seller ID`.",
         sellers_succeeding,
     ),
     Criterion(
         "sellers_on_time",
-        "minishop_listings",
+        "mustit_marketplace",
         "Every active seller has been crawled as a whole within its interval and another.",
         "See `mustit execution list --seller ID`; is the daemon running?",
         sellers_on_time,
@@ -293,7 +295,7 @@ CRITERIA = (
     ),
     Criterion(
         "price_jumps",
-        "product_change_sets",
+        "product_server",
         "No seller has many published prices that jumped.",
         "See `mustit changes --type PRICE`.",
         price_jumps,
@@ -301,7 +303,7 @@ CRITERIA = (
     ),
     Criterion(
         "null_share",
-        "product_change_sets",
+        "product_server",
         "New versions have the fields that a product lives by.",
         "See `mustit drift list` and `mustit product show ITEM`.",
         null_share,

@@ -8,9 +8,12 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.alerts import ended_runs, run_failures
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
@@ -20,6 +23,11 @@ from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
 
 SELLER = "한글 & a/b 50%"
 SECRET = "hunter2"
+OF_SELLER = {
+    "scheduler_outbox": "schedule_id IN (SELECT schedule_id FROM crawling_schedules WHERE seller_id = :seller)",
+    "crawling_schedules": "seller_id = :seller",
+    "sellers": "seller_id = :seller",
+}
 Look = Callable[[], str]
 Ended = dg.DagsterRunStatus
 
@@ -74,6 +82,7 @@ def stored(database: Database) -> list[Any]:
 def test_a_failed_run_is_told_once_and_the_next_good_one_ends_it(
     database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
 ) -> None:
+    register(database, SELLER)
     run_id = run(instance, fails=True)
     assert look() == "1 alerts opened, 0 ended; 1 told, 0 still to be told"
     assert look() == "0 alerts opened, 0 ended; 0 told, 0 still to be told"
@@ -95,6 +104,7 @@ def test_a_failed_run_is_told_once_and_the_next_good_one_ends_it(
 def test_a_daemon_that_forgot_how_far_it_came_tells_nothing_twice(
     database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
 ) -> None:
+    register(database, SELLER, "another")
     run(instance, fails=True)
     run(instance, fails=False)
     run(instance, fails=True, seller="another")
@@ -129,6 +139,120 @@ def test_a_look_begins_where_the_last_one_ended_and_a_little_before(instance: dg
     assert [one.failure is not None for one in first.outcomes] == [True]
     assert len(again.outcomes) == 1
     assert (later.outcomes, later.until) == ([], now + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("job", "partition", "assets", "subject"),
+    [
+        ("crawl_seller", SELLER, None, f"run of seller {SELLER}"),
+        ("__ASSET_JOB", SELLER, ["product_options"], f"run of seller {SELLER}"),
+        ("measure_days", "2026-11-15", None, "run of day 2026-11-15"),
+        ("__ASSET_JOB", "2026-11-15", ["daily_crawl_metrics"], "run of day 2026-11-15"),
+        ("__ASSET_JOB", "2026-11-15", ["product_options"], "run of seller 2026-11-15"),
+        ("__ASSET_JOB", None, None, "run check_criteria"),
+        ("check_criteria", None, None, "run check_criteria"),
+        ("relay_product_outbox", None, None, "run relay_product_outbox"),
+    ],
+)
+def test_runs_of_a_seller_or_a_day_are_one_subject_whatever_started_them(
+    instance: dg.DagsterInstance, job: str, partition: str | None, assets: list[str] | None, subject: str
+) -> None:
+    tags = {} if partition is None else {"dagster/partition": partition}
+    selection = None if assets is None else frozenset(dg.AssetKey(key) for key in assets)
+    instance.add_run(dg.DagsterRun(job_name=job, status=Ended.FAILURE, tags=tags, asset_selection=selection))
+
+    [outcome] = ended_runs(instance, None, datetime.now(UTC)).outcomes
+
+    assert outcome.subject == subject
+
+
+@pytest.fixture
+def crawlable(
+    database: Database,
+    instance: dg.DagsterInstance,
+    look: Look,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> MarketplaceControl:
+    """A registered seller with products."""
+    set_environment(base_url=marketplace.url)
+    market.add_seller(SELLER, 2)
+    register(database, SELLER)
+    instance.add_dynamic_partitions("sellers", [SELLER])
+    return market
+
+
+def chosen(instance: dg.DagsterInstance) -> bool:
+    """Launch a seller's assets as the UI and backfills do."""
+    assets = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
+    launched = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        partition_key=SELLER,
+        asset_selection=[dg.AssetKey(key) for key in assets],
+        raise_on_error=False,
+    )
+    return launched.success
+
+
+def test_a_failed_backfill_of_a_seller_is_over_with_its_next_good_crawl(
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, crawlable: MarketplaceControl
+) -> None:
+    """Nobody launches the same backfill again, so that its alert used to stay for ever."""
+    fault = crawlable.fault("status", "listing", status=400)
+    assert not chosen(instance)
+    assert look().startswith("1 alerts opened, 0 ended")
+    crawlable.clear_faults(fault)
+
+    crawled = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
+
+    assert crawled.success
+    assert look().startswith("0 alerts opened, 1 ended")
+    assert inbox.titles == [
+        f"[mustit] a run of chosen assets of {SELLER} failed",
+        f"[mustit] Over: a run of chosen assets of {SELLER} failed",
+    ]
+
+
+def test_a_failed_check_that_somebody_ran_is_over_with_the_next_good_hour(
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
+) -> None:
+    launched = defs.resolve_implicit_global_asset_job_def()
+    drift = dg.AssetCheckKey(dg.AssetKey("mustit_marketplace"), "schema_drift")
+    with database.transaction() as connection:
+        connection.execute(text("ALTER TABLE schema_drift RENAME TO gone"))
+    failed = launched.get_subset(asset_check_selection={drift}).execute_in_process(
+        instance=instance, raise_on_error=False
+    )
+    assert not failed.success
+    with database.transaction() as connection:
+        connection.execute(text("ALTER TABLE gone RENAME TO schema_drift"))
+    assert look().startswith("1 alerts opened, 0 ended")
+
+    check(instance)
+
+    assert look().startswith("0 alerts opened, 1 ended")
+
+
+@pytest.mark.parametrize("gone", ["inactive", "unregistered"])
+def test_alerts_of_a_seller_who_is_not_crawled_any_more_end(
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, gone: str
+) -> None:
+    register(database, SELLER, "other")
+    run(instance, fails=True)
+    run(instance, fails=True, seller="other")
+    assert look().startswith("2 alerts opened, 0 ended")
+
+    if gone == "inactive":
+        registry.deactivate(database, SellerId(SELLER), utc_now())
+    else:
+        with database.transaction() as connection:
+            for table in ("scheduler_outbox", "crawling_schedules", "sellers"):
+                connection.execute(text(f"DELETE FROM {table} WHERE {OF_SELLER[table]}"), {"seller": SELLER})
+
+    assert look().startswith("0 alerts opened, 1 ended")
+    assert look().startswith("0 alerts opened, 0 ended")
+    assert [row.subject for row in stored(database) if row.ended_at is None] == ["run of seller other"]
 
 
 def check(instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:

@@ -27,6 +27,7 @@ from mustit_pipeline_tests.integration.crawls import register
 Status = dg.DagsterRunStatus
 SELLER = "한글 & a/b 50%"
 PRODUCTS = 4
+CHECKS_OF = {"minishop_listings": 3, "product_change_sets": 2}
 CRAWLED = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 
@@ -194,6 +195,23 @@ def test_bodies_that_cannot_be_read_turn_a_replay_red_after_the_others_are_writt
     assert f"{PRODUCTS} stored bodies" in reason(result)
     assert written(result)["product_change_sets"]["failed_bodies"] == PRODUCTS
     assert written(result)["product_change_sets"]["changed_product_info"] == PRODUCTS
+
+
+@pytest.mark.usefixtures("ready")
+@pytest.mark.parametrize("chosen", [CRAWLED, ["product_details", "product_options"], ["product_change_sets"]], ids=len)
+def test_a_run_of_chosen_assets_judges_its_seller_and_not_everybody(
+    instance: dg.DagsterInstance, chosen: list[str]
+) -> None:
+    """The UI and a backfill launch such runs, with every check of the assets; a thousand would judge all as often."""
+    assert run(instance).success
+    launched = defs.resolve_implicit_global_asset_job_def()
+
+    result = launched.execute_in_process(
+        instance=instance, partition_key=SELLER, asset_selection=[dg.AssetKey(key) for key in chosen]
+    )
+
+    assert {event.step_key for event in result.all_events if event.is_step_start} <= {*CRAWLED, "products"}
+    assert len(result.get_asset_check_evaluations()) == sum(CHECKS_OF.get(key, 0) for key in chosen)
 
 
 def add_backfill_run(instance: dg.DagsterInstance, seller: str, status: Status) -> None:

@@ -4,14 +4,62 @@ import dagster as dg
 import pytest
 
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register
 
 SELLER = "dmont"
 PRODUCTS = 4
+WORKED = ("minishop_listings", "product_details", "product_options")
+WORK = {
+    "execution_id",
+    "completed",
+    "failed",
+    "requests",
+    "throttled",
+    "drifted_fields",
+    "remaining",
+    "progress_percent",
+    "success_percent",
+    "coverage_percent",
+    "replayed",
+    "duration_seconds",
+    "dagster/partition_row_count",
+    "dagster/column_lineage",
+}
+KEYS = {
+    "minishop_listings": WORK | {"new", "absent", "sweep"},
+    "product_details": WORK,
+    "product_options": WORK,
+    "product_change_sets": {
+        "execution_id",
+        "execution_status",
+        "bodies",
+        "failed_bodies",
+        "versions",
+        "created",
+        "updated",
+        "restored",
+        "removed",
+        "changed_price",
+        "changed_stock",
+        "changed_option",
+        "changed_image",
+        "changed_description",
+        "changed_product_info",
+        "remaining",
+        "replayed",
+        "duration_seconds",
+        "largest price changes",
+        "dagster/partition_row_count",
+        "dagster/column_lineage",
+    },
+    "product_server": {"events_sent", "superseded", "failed", "waiting", "duration_seconds"},
+}
 
 
 @pytest.fixture
@@ -34,6 +82,16 @@ def run(instance: dg.DagsterInstance) -> dict[str, dg.AssetMaterialization]:
     result = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
     found = [event.materialization for event in result.get_asset_materialization_events()]
     return {one.asset_key.to_user_string(): one for one in found}
+
+
+def numbers(one: dg.AssetMaterialization, *names: str) -> dict[str, object]:
+    return {name: one.metadata[name].value for name in names}
+
+
+def relayed(instance: dg.DagsterInstance) -> dg.AssetMaterialization:
+    job = defs.resolve_job_def("relay_product_outbox")
+    [event] = job.execute_in_process(instance=instance).get_asset_materialization_events()
+    return event.materialization
 
 
 def versions(found: dict[str, dg.AssetMaterialization]) -> dict[str, str]:
@@ -65,7 +123,94 @@ def test_rows_and_coverage_are_numbers_and_columns_know_where_they_come_from(
     assert crawled["minishop_listings"].metadata["coverage_percent"].value == 100.0
     for key, one in crawled.items():
         assert isinstance(one.metadata["dagster/column_lineage"].value, dg.TableColumnLineage), key
-    assert "largest price changes" not in crawled["product_change_sets"].metadata
+    assert crawled["product_change_sets"].metadata["largest price changes"].value == "No price has changed."
+
+
+def test_every_materialization_has_the_same_numbers_whatever_happened_so_that_they_plot_without_gaps(
+    instance: dg.DagsterInstance,
+    market: MarketplaceControl,
+    crawled: dict[str, dg.AssetMaterialization],
+    set_environment: SetEnvironment,
+    product_server: RunningSimulator,
+) -> None:
+    set_environment(product_server_url=product_server.url)
+    crawled["product_server"] = relayed(instance)
+    market.change(SELLER, market.products(SELLER)[0]["itemNo"], "PRICE")
+    again = run(instance)
+    again["product_server"] = relayed(instance)
+
+    for found in (crawled, again):
+        assert {key: set(one.metadata) for key, one in found.items()} == KEYS
+        for key, one in found.items():
+            duration = one.metadata["duration_seconds"].value
+            assert isinstance(duration, float), key
+            assert 0 < duration < 60, key
+
+
+def test_every_call_is_counted_once_and_by_the_asset_that_made_it(
+    database: Database, crawled: dict[str, dg.AssetMaterialization]
+) -> None:
+    counted = {key: numbers(one, "requests", "completed", "remaining") for key, one in crawled.items() if key in WORKED}
+
+    # The count call is no task.
+    assert counted["minishop_listings"] == {"requests": 2, "completed": 1, "remaining": 0}
+    assert counted["product_details"] == {"requests": PRODUCTS, "completed": PRODUCTS, "remaining": 0}
+    assert counted["product_options"] == {"requests": PRODUCTS, "completed": PRODUCTS, "remaining": 0}
+    with database.reading() as connection:
+        stored = executions.find_latest(connection, SellerId(SELLER))
+    assert stored is not None
+    assert sum(int(str(one["requests"])) for one in counted.values()) == stored.requests
+
+
+def test_what_came_went_and_is_gone_is_counted(
+    instance: dg.DagsterInstance,
+    market: MarketplaceControl,
+    crawled: dict[str, dg.AssetMaterialization],
+    set_environment: SetEnvironment,
+) -> None:
+    set_environment(deletion_hold_share=0.5)
+    assert numbers(crawled["minishop_listings"], "new", "absent") == {"new": PRODUCTS, "absent": 0}
+    market.remove(SELLER, [market.products(SELLER)[0]["itemNo"]])
+    market.add_products(SELLER, 2)
+
+    once, twice = run(instance), run(instance)
+
+    assert numbers(once["minishop_listings"], "new", "absent") == {"new": 2, "absent": 1}
+    assert numbers(once["product_change_sets"], "created", "removed") == {"created": 2, "removed": 0}
+    assert numbers(twice["minishop_listings"], "new", "absent") == {"new": 0, "absent": 1}
+    assert numbers(twice["product_change_sets"], "created", "removed") == {"created": 0, "removed": 1}
+
+
+def test_a_delivery_says_what_it_stands_for_and_what_is_left(
+    instance: dg.DagsterInstance,
+    market: MarketplaceControl,
+    crawled: dict[str, dg.AssetMaterialization],
+    set_environment: SetEnvironment,
+    product_server: RunningSimulator,
+    receiver: ProductServerControl,
+) -> None:
+    set_environment(product_server_url=product_server.url)
+    item = market.products(SELLER)[0]["itemNo"]
+    for _ in range(2):
+        market.change(SELLER, item, "STOCK")
+        run(instance)
+
+    sent = relayed(instance)
+
+    names = ("events_sent", "superseded", "failed", "waiting")
+    assert numbers(sent, *names) == {"events_sent": PRODUCTS, "superseded": 2, "failed": 0, "waiting": 0}
+
+    for product in market.products(SELLER):
+        market.change(SELLER, product["itemNo"], "STOCK")
+    run(instance)
+    set_environment(retry_base_seconds=60)
+    receiver.fault("status", count=1, status=503)
+    assert numbers(relayed(instance), *names) == {
+        "events_sent": PRODUCTS - 1,
+        "superseded": 0,
+        "failed": 0,
+        "waiting": 1,
+    }
 
 
 def test_the_largest_changes_of_prices_are_shown_with_their_share(

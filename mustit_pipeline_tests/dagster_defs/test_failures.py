@@ -1,6 +1,6 @@
 """Permanent failures are repeated by nobody, transient ones are: Dagster's three ways of repeating, for real."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from uuid import uuid4
 
 import dagster as dg
@@ -20,18 +20,20 @@ from mustit_pipeline.defs.failures import (
     readable_failures,
 )
 from mustit_pipeline.defs.jobs import relay_waiting_events
+from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.slices import EXECUTION_TAG
 from mustit_pipeline.domain.errors import Conflict, DomainError, InvariantViolated, NotFound
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.failures import MalformedBody, NotFoundAnswer
-from mustit_pipeline.settings import SettingsError
+from mustit_pipeline.settings import SettingsError, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database, DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
-from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.conftest import JWT_SECRET, MakeSettings, TestServers
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
@@ -49,6 +51,7 @@ BROKEN_RULE = InvariantViolated("INVARIANT_TEST", korean="규칙 위반", englis
         (SettingsError("MUSTIT_X: wrong"), PermanentFailure),
         (SchemaMismatch("the database has no schema yet"), PermanentFailure),
         (DatabaseUnreachable("nobody listens"), TransientFailure),
+        (EmbeddedError("no server started"), TransientFailure),
     ],
 )
 def test_every_error_that_people_can_act_on_is_permanent_or_transient(error: Exception, kind: type[dg.Failure]) -> None:
@@ -244,6 +247,102 @@ def test_a_crawls_run_is_marked_where_the_next_one_would_end_the_same_way(
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags.get(FAILED_FOR_GOOD_TAG) == tag
+
+
+Break = Callable[[str], None]
+BROKEN = {
+    "settings": ("MUSTIT_JWT_SECRET", "SettingsError"),
+    "schema": ("mustit db upgrade", "SchemaMismatch"),
+    "server": ("PostgreSQL does not answer", None),
+}
+
+
+@pytest.fixture
+def broken(database: Database, set_environment: SetEnvironment, monkeypatch: pytest.MonkeyPatch) -> Break:
+    """Take from the environment of a run what it needs before its first line of work."""
+
+    def take(what: str) -> None:
+        if what == "settings":
+            monkeypatch.delenv("MUSTIT_JWT_SECRET")
+        elif what == "schema":
+            with database.transaction() as connection:
+                connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        else:
+            set_environment(database_url="postgresql://user:hunter2@127.0.0.1:9/mustit")
+        load_settings.cache_clear()
+
+    return take
+
+
+def failed_step(result: dg.ExecuteInProcessResult) -> tuple[str, str]:
+    [event] = [event for event in result.all_events if event.is_step_failure]
+    assert event.step_failure_data.user_failure_data is not None
+    return str(event.step_key), str(event.step_failure_data.user_failure_data.description)
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_run_whose_environment_is_broken_says_so_in_its_first_step(
+    instance: dg.DagsterInstance, sliced: dg.DagsterRun, broken: Break, what: str
+) -> None:
+    """It used to end before any step, and whoever looked at it was told that its process had ended."""
+    broken(what)
+
+    result = defs.resolve_job_def("crawl_seller").execute_in_process(
+        instance=instance, partition_key="dmont", tags=sliced.tags, raise_on_error=False
+    )
+
+    said, for_good = BROKEN[what]
+    step, reason = failed_step(result)
+    assert step == "minishop_listings"
+    assert said in reason
+    assert "hunter2" not in reason
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags.get(FAILED_FOR_GOOD_TAG) == for_good
+
+
+def test_a_crawl_is_given_up_at_once_where_its_workers_environment_is_broken(
+    database: Database,
+    instance: dg.DagsterInstance,
+    tick: Tick,
+    sliced: dg.DagsterRun,
+    broken: Break,
+    set_environment: SetEnvironment,
+) -> None:
+    instance.delete_run(sliced.run_id)
+    broken("settings")
+    failed = defs.resolve_job_def("crawl_seller").execute_in_process(
+        instance=instance, partition_key="dmont", tags=sliced.tags, raise_on_error=False
+    )
+    set_environment(jwt_secret=JWT_SECRET)
+
+    outcome = tick(due_crawls)
+
+    assert "dmont rests: given up, its last run failed for good with SettingsError" in outcome.skip_message
+    given_up = find(database, ExecutionId(sliced.tags[EXECUTION_TAG])).execution
+    assert given_up.status is ExecutionStatus.FAILED
+    assert failed.run_id in (given_up.error_text or "")
+
+
+@pytest.mark.usefixtures("set_environment")
+@pytest.mark.parametrize(("what", "repeated"), [("settings", 0), ("schema", 0), ("server", 1)])
+def test_a_step_without_its_environment_is_repeated_only_where_that_may_heal_it(
+    instance: dg.DagsterInstance, broken: Break, what: str, repeated: int
+) -> None:
+    @dg.op(retry_policy=dg.RetryPolicy(max_retries=1))
+    def work(pipeline: Pipeline) -> None:
+        with readable_failures():
+            pipeline.database.close()
+
+    @dg.job(resource_defs={"pipeline": Pipeline()})
+    def working() -> None:
+        work()
+
+    broken(what)
+    result = working.execute_in_process(instance=instance, raise_on_error=False)
+
+    assert BROKEN[what][0] in failed_step(result)[1]
+    assert len([event for event in result.all_events if event.is_step_up_for_retry]) == repeated
 
 
 def test_a_seller_that_cannot_be_crawled_hurts_no_other(

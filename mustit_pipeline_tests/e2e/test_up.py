@@ -38,7 +38,7 @@ CRAWLS = """{ runsOrError(filter: {pipelineName: "crawl_seller", statuses: [SUCC
   ... on Runs { results { tags { key value } } }
 } }"""
 BACKFILL = """{ partitionBackfillOrError(backfillId: "%s") {
-  ... on PartitionBackfill { status runs(limit: 10) { status } }
+  ... on PartitionBackfill { status runs(limit: 10) { status stepStats { stepKey } } }
 } }"""
 
 
@@ -107,6 +107,8 @@ def test_the_daemon_crawls_every_seller_and_a_backfill_replays_them_without_a_re
         assert market.requested_urls() == {}
         shown = _ask(up.url, BACKFILL % done["backfillId"])["partitionBackfillOrError"]
         assert [run["status"] for run in shown["runs"]] == ["SUCCESS"] * len(DEMO_SELLERS)
+        steps = {step["stepKey"] for run in shown["runs"] for step in run["stepStats"]}
+        assert steps == {"product_change_sets"}, "what is judged over all sellers is no part of a seller's run"
 
 
 def test_a_browser_shows_the_lineage(up: Up) -> None:

@@ -10,15 +10,18 @@ from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, moves_table
+from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, columns, content_of, lineage, moves_table
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
+from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.largest_changes import price_moves
 
 LARGEST = 10
+PUBLISHED = (LifeCycle.CREATED, LifeCycle.UPDATED, LifeCycle.RESTORED)
 _BODIES = "product_details.body product_options.body"
 LINEAGE = lineage(
     seller_id="product_details.seller_id",
@@ -66,6 +69,7 @@ def product_change_sets(
     context: dg.AssetExecutionContext, config: ModeConfig, pipeline: Pipeline
 ) -> Iterator[dg.MaterializeResult]:
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
+    watch = Stopwatch()
     seller_id = SellerId(context.partition_key)
     replayed = replays(context)
     with readable_failures(context):
@@ -81,6 +85,7 @@ def product_change_sets(
     content = content_of(pipeline.database, seller_id.value)
     with pipeline.database.reading() as connection:
         moves = price_moves(connection, execution.id.value, LARGEST)
+        ended = executions.changes_by_type(connection, execution.id.value)
     if execution.failed_tasks or report.held is not None:
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
     yield dg.MaterializeResult(
@@ -90,13 +95,16 @@ def product_change_sets(
             "bodies": report.bodies,
             "failed_bodies": report.failed_bodies,
             "versions": sum(report.versions.values()),
-            **{life_cycle.value.lower(): number for life_cycle, number in report.versions.items()},
-            **{f"changed_{kind.lower()}": number for kind, number in report.changes.items()},
+            **{life_cycle.value.lower(): report.versions[life_cycle] for life_cycle in PUBLISHED},
+            # Deletions are written where they are proven, while the execution fetches.
+            "removed": 0 if replayed else ended.get(LifeCycle.DELETED.value, 0),
+            **{f"changed_{kind.value.lower()}": report.changes[kind.value] for kind in ChangeType},
             "remaining": execution.remaining,
             "replayed": replayed,
             "dagster/partition_row_count": content.version_rows,
             **LINEAGE,
-            **({"largest price changes": moves_table(moves)} if moves else {}),
+            "largest price changes": moves_table(moves),
+            "duration_seconds": watch.seconds,
         },
         data_version=dg.DataVersion(content.versions),
         check_results=_checks(execution, report, replayed=replayed),

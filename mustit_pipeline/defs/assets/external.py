@@ -7,7 +7,8 @@ from mustit_pipeline.defs.partitions import sellers
 
 mustit_marketplace = dg.AssetSpec(
     "mustit_marketplace",
-    description="The Mustit marketplace (머스트잇): its sellers' minishop listings, product details and options.",
+    description="The Mustit marketplace (머스트잇): its sellers' minishop listings, product details and options. "
+    "Its checks say each hour how well all sellers together are followed.",
     group_name="marketplace",
     owners=OWNERS,
     kinds={"http"},
@@ -23,7 +24,8 @@ mustit_marketplace = dg.AssetSpec(
 product_server = dg.AssetSpec(
     "product_server",
     deps=["product_change_sets"],
-    description="The external product server: every version of a product, sent once and in order by the relay.",
+    description="The external product server: every version of a product, sent once and in order by the relay. "
+    "Its checks say each hour whether what was published is sound and has arrived.",
     group_name="delivery",
     owners=OWNERS,
     kinds={"http"},

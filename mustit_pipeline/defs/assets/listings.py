@@ -1,16 +1,27 @@
 """The sweep of a seller's listing."""
 
+from dataclasses import replace
+
 import dagster as dg
 
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
+from mustit_pipeline.defs.metadata import (
+    OWNERS,
+    Stopwatch,
+    columns,
+    content_of,
+    coverage_percent,
+    lineage,
+    work_metadata,
+)
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
-from mustit_pipeline.domain.states import HoldStatus, SweepStatus
+from mustit_pipeline.domain.states import HoldStatus, SweepStatus, TaskType
 from mustit_pipeline.store import holds
 from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.store.sightings import Sightings, sightings
 
 LINEAGE = lineage(
     seller_id="mustit_marketplace.sellerId",
@@ -55,24 +66,37 @@ def minishop_listings(
 ) -> dg.MaterializeResult:
     """Every product that a seller's minishop listing shows, swept page by page; products seen for the first time are
     planned for fetching, products that vanished are counted as absent."""
+    watch = Stopwatch()
     with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
         report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, pipeline))
     stored = crawl.now()
     content = content_of(pipeline.database, context.partition_key)
     listed = stored.listed_count or 0
+    seen = _seen(pipeline, stored)
     return dg.MaterializeResult(
         metadata={
-            **work_metadata(report, stored),
+            **work_metadata(report.of(TaskType.MINISHOP), report.remaining, stored),
             **LINEAGE,
             "dagster/partition_row_count": listed,
-            "coverage_percent": round(min(100.0, 100.0 * content.listed_rows / listed), 2) if listed else 100.0,
+            "coverage_percent": coverage_percent(content.listed_rows, listed),
+            "new": seen.new,
+            "absent": seen.absent,
             "sweep": stored.sweep_status.value,
             "replayed": replays(context),
+            "duration_seconds": watch.seconds,
         },
         data_version=dg.DataVersion(content.listing),
         check_results=_checks(pipeline, stored),
     )
+
+
+def _seen(pipeline: Pipeline, stored: StoredExecution) -> Sightings:
+    """What the sweep saw for the first time, and what it missed; one that is not complete says nothing of that."""
+    execution = stored.execution
+    with pipeline.database.reading() as connection:
+        found = sightings(connection, execution.seller_id.value, execution.id.value, execution.created_at)
+    return found if stored.sweep_status is SweepStatus.COMPLETE else replace(found, absent=0)
 
 
 def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckResult]:

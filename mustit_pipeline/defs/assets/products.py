@@ -8,7 +8,15 @@ import dagster as dg
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, columns, content_of, lineage, work_metadata
+from mustit_pipeline.defs.metadata import (
+    OWNERS,
+    Stopwatch,
+    columns,
+    content_of,
+    coverage_percent,
+    lineage,
+    work_metadata,
+)
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
@@ -52,6 +60,7 @@ def products(
     context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline
 ) -> Iterator[dg.MaterializeResult]:
     """Fetch details and options product by product; one of them alone refetches just that, for known products."""
+    watch = Stopwatch()
     selected = sorted(key.to_user_string() for key in context.selected_asset_keys)
     types = [SOURCES[key] for key in selected]
     with readable_failures(context):
@@ -68,10 +77,13 @@ def products(
         yield dg.MaterializeResult(
             asset_key=key,
             metadata={
-                **work_metadata(report, stored),
+                **work_metadata(report.of(SOURCES[key]), crawl.remaining([SOURCES[key]]), stored),
                 **column_lineage(key),
                 "dagster/partition_row_count": rows,
+                "coverage_percent": coverage_percent(rows, content.listed_rows),
                 "replayed": replays(context),
+                # Both are fetched in one loop: the time is that of both.
+                "duration_seconds": watch.seconds,
             },
             data_version=dg.DataVersion(version),
         )

@@ -148,6 +148,21 @@ def test_delays_are_told_for_what_was_delivered_that_day_without_what_was_supers
     assert (counts.delivered, counts.delivery_median_hours, counts.delivery_max_hours) == (3, 3.0, 8.0)
 
 
+def test_what_superseded_others_is_as_late_as_the_first_of_them(standing: Ground) -> None:
+    def fill(c: Connection) -> None:
+        for version, detected in ((1, NOON - timedelta(hours=30)), (2, NOON - timedelta(hours=10)), (3, NOON)):
+            add_outbox(c, OutboxStatus.COMPLETED, 1, version=version)
+            values = {"version": version, "at": detected, "sent": NOON + timedelta(hours=1)}
+            c.execute(text("UPDATE product_change_sets SET detected_at = :at WHERE version = :version"), values)
+            c.execute(text("UPDATE product_outbox SET completed_at = :sent WHERE version = :version"), values)
+        c.execute(text("UPDATE product_outbox SET superseded_by = outbox_id WHERE version < 3"))
+
+    filled(standing, fill)
+
+    counts = metrics_of(standing.database, DAY)[0].counts
+    assert (counts.delivered, counts.delivery_max_hours) == (1, 31.0)
+
+
 def test_every_seller_registered_by_then_has_a_row_and_an_idle_one_is_all_zeros(standing: Ground) -> None:
     register(standing.database, "later")
     register(standing.database, "idle")

@@ -1,5 +1,6 @@
 """Full refreshes: who is due for one, and how many start at once."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.crawling.executions import give_up, open_or_join
+from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.scheduling.refresh import next_refreshes
 from mustit_pipeline.settings import Settings
@@ -19,6 +20,7 @@ from mustit_pipeline_tests.integration.crawls import register
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 WEEK = timedelta(days=7)
+DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
 
 
@@ -36,14 +38,22 @@ def registered(database: Database, seller_id: str, ago: timedelta) -> None:
 
 def crawled(database: Database, seller_id: str, ago: timedelta, **columns: Any) -> None:
     """An ended execution that started so long ago."""
-    values: dict[str, Any] = {"status": "COMPLETED", "full_refetch": False, "product_limit": None} | columns
+    values: dict[str, Any] = {
+        "status": "COMPLETED",
+        "full_refetch": False,
+        "product_limit": None,
+        "listed_count": 3,
+        "started_at": NOW - ago,
+        "ended_at": NOW - ago,
+    } | columns
     with database.transaction() as connection:
         connection.execute(
             text("""
                 INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
-                    task_month, sweep_status, started_at, full_refetch, product_limit)
+                    task_month, sweep_status, created_at, started_at, ended_at, full_refetch, product_limit,
+                    listed_count)
                 SELECT gen_random_uuid(), seller_id, schedule_id, :status, 'test', '2026-11-01', 'COMPLETE', :at,
-                       :full_refetch, :product_limit
+                       :started_at, :ended_at, :full_refetch, :product_limit, :listed_count
                 FROM crawling_schedules WHERE seller_id = :seller
             """),
             {"seller": seller_id, "at": NOW - ago} | values,
@@ -52,7 +62,7 @@ def crawled(database: Database, seller_id: str, ago: timedelta, **columns: Any) 
 
 def stale(database: Database, *, everything: bool = False) -> list[str]:
     with database.reading() as connection:
-        found = refreshes.stale(connection, NOW - WEEK, everything=everything, busy=["busy"])
+        found = refreshes.stale(connection, NOW, WEEK, everything=everything, busy=["busy"])
     return [one.seller_id.value for one in found]
 
 
@@ -61,10 +71,15 @@ def stale(database: Database, *, everything: bool = False) -> list[str]:
     [
         (WEEK, {"full_refetch": True}, True),
         (WEEK - SECOND, {"full_refetch": True}, False),
-        (SECOND, {"full_refetch": True, "status": "FAILED"}, True),
+        (DAY, {"full_refetch": True, "status": "FAILED"}, True),
+        (DAY - SECOND, {"full_refetch": True, "status": "FAILED"}, False),
+        (DAY - SECOND, {"full_refetch": True, "status": "FAILED", "started_at": None, "listed_count": None}, False),
+        (2 * DAY, {"full_refetch": True, "status": "FAILED", "ended_at": NOW - SECOND}, False),
         (SECOND, {"full_refetch": True, "status": "CANCELLED"}, False),
         (SECOND, {"full_refetch": True, "product_limit": 5}, True),
+        (SECOND, {"full_refetch": True, "listed_count": None}, True),
         (SECOND, {"full_refetch": False}, True),
+        (SECOND, {"full_refetch": False, "status": "FAILED"}, True),
     ],
 )
 def test_a_refresh_is_due_a_week_after_the_last_one_that_was_whole(
@@ -110,6 +125,60 @@ def test_the_longest_waiting_start_first_as_many_as_slots_are_free(database: Dat
 
     again = next_refreshes(database, settings, busy=[], free=2, now=NOW)
     assert [entry.seller_id for entry in again.slices] == ["c"]
+
+
+def test_sellers_whose_refresh_always_fails_rest_and_take_the_slots_of_nobody(
+    database: Database, settings: Settings
+) -> None:
+    """They never become younger, and used to be crawled every hour while the others waited for ever."""
+    failing, healthy, slots = 6, 5, 2
+    for number in range(failing):
+        registered(database, f"failing {number}", 20 * WEEK)
+    for number in range(healthy):
+        registered(database, f"healthy {number}", 2 * WEEK)
+    started: Counter[str] = Counter()
+    for hour in range(24):
+        now = NOW + hour * timedelta(hours=1)
+        for entry in next_refreshes(database, settings, busy=[], free=slots, now=now).slices:
+            started[entry.seller_id] += 1
+            end(database, ExecutionId(entry.execution_id), now, fails=entry.seller_id.startswith("failing"))
+
+    assert started == Counter(
+        [*(f"failing {number}" for number in range(failing)), *(f"healthy {number}" for number in range(healthy))]
+    )
+
+    registered(database, "late", 2 * WEEK)
+    again = next_refreshes(database, settings, busy=[], free=slots, now=NOW + DAY)
+    assert [entry.seller_id for entry in again.slices] == ["late", "failing 0"]
+
+
+def test_a_failed_refresh_rests_for_the_sellers_interval_but_no_longer_than_the_age_of_refreshes(
+    database: Database,
+) -> None:
+    for name, days in (("daily", 1), ("three days", 3), ("monthly", 30)):
+        registered(database, name, 10 * WEEK)
+        registry.change_interval(database, SellerId(name), CrawlingInterval.days(days), utc_now())
+        crawled(database, name, 6 * WEEK, full_refetch=True, status="FAILED")
+    rests: dict[str, int] = {}
+    for days in range(10):
+        with database.transaction() as connection:
+            connection.execute(text("UPDATE crawling_schedule_executions SET ended_at = :at"), {"at": NOW - days * DAY})
+        for name in stale(database):
+            rests.setdefault(name, days)
+
+    assert rests == {"daily": 1, "three days": 3, "monthly": 7}
+
+
+def end(database: Database, execution_id: ExecutionId, now: datetime, *, fails: bool) -> None:
+    """End a refresh at once; one that fails does so before it is planned."""
+    if fails:
+        give_up(database, execution_id, "TEST", "the count call fails", now)
+        return
+    with database.transaction() as connection:
+        values = {"id": execution_id.value, "now": now}
+        statement = """UPDATE crawling_schedule_executions SET status = 'COMPLETED', started_at = :now, ended_at = :now,
+                       listed_count = 3 WHERE execution_id = :id"""
+        connection.execute(text(statement), values)
 
 
 def test_nothing_is_opened_while_no_slot_is_free(database: Database, settings: Settings) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import fingerprints, metrics, refreshes, retention
+from mustit_pipeline.store import deliveries, fingerprints, metrics, refreshes, retention, sightings
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.store.rows import MONTH, ground
 from mustit_pipeline_tests.integration.store.test_query_plans import plans
@@ -33,9 +34,9 @@ _GROW = [
        FROM sellers WHERE seller_id LIKE 'seller %'""",
     f"""INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
                                                   task_month, sweep_status, started_at, ended_at, total_tasks,
-                                                  completed_tasks)
+                                                  completed_tasks, listed_count)
         SELECT gen_random_uuid(), c.seller_id, c.schedule_id, 'COMPLETED', 't', DATE '{MONTH}', 'COMPLETE',
-               now() - n * interval '1 day', now() - n * interval '1 day', 10, 10
+               now() - n * interval '1 day', now() - n * interval '1 day', 10, 10, 4
         FROM generate_series(1, {DAYS}) n, crawling_schedules c WHERE c.seller_id LIKE 'seller %'""",
     f"""INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
                                    request_url, status, priority)
@@ -54,6 +55,8 @@ _GROW = [
        SELECT seller_id, item_no, version, 'PRODUCT_UPDATED', item_no || ':' || version, 'COMPLETED',
               detected_at + interval '1 hour'
        FROM product_change_sets""",
+    f"""UPDATE product_outbox SET status = 'WAITING', completed_at = NULL
+        WHERE version = {VERSIONS} AND seller_id = '{SELLER}'""",
     """INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, body, content_hash, status,
                                      fetched_at)
        SELECT seller_id, gen_random_uuid(), gen_random_uuid(), 'PRODUCT_DETAIL', item_no, '{}', version % 2,
@@ -93,7 +96,9 @@ def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_t
         "a day of one seller": lambda c: metrics.seller_days(c, now - 2 * day, now - day, SELLER),
         "days that went on": lambda c: metrics.days_moved_since(c, now - day, horizon=now - 8 * day, zone="Asia/Seoul"),
         "fingerprints": lambda c: fingerprints.fingerprints(c, SELLER),
-        "stale sellers": lambda c: refreshes.stale(c, now - 7 * day, everything=False, busy=["x"]),
+        "sightings": lambda c: sightings.sightings(c, SELLER, uuid4(), now - day),
+        "deliveries": lambda c: deliveries.seller_deliveries(c, [SELLER], now - day),
+        "stale sellers": lambda c: refreshes.stale(c, now, 7 * day, everything=False, busy=["x"]),
         "sellers with old bodies": lambda c: retention.sellers_with_bodies(c, now - 180 * day),
         "expired bodies": lambda c: retention.expired_bodies(
             c, SELLER, aged_before=now - 90 * day, unchanged_before=now - 7 * day

@@ -97,17 +97,29 @@ class Standing:
             at=NOW - ago,
         )
 
-    def event(self, item: int, status: str, made: timedelta, done: timedelta | None = None) -> None:
+    def event(
+        self,
+        item: int,
+        status: str,
+        made: timedelta,
+        done: timedelta | None = None,
+        *,
+        version: int = 1,
+        superseded: bool = False,
+    ) -> None:
         self.write(
-            """INSERT INTO product_outbox (seller_id, item_no, version, event_type, idempotency_key, status, created_at,
-                                           completed_at, lease_owner)
-               VALUES ('dmont', :item, 1, 'PRODUCT_UPDATED', :key, :status, :made, :done,
-                       CASE WHEN :status = 'SENDING' THEN 'x' END)""",
+            """INSERT INTO product_outbox (outbox_id, seller_id, item_no, version, event_type, idempotency_key, status,
+                                           created_at, completed_at, lease_owner, superseded_by)
+               VALUES (:id, 'dmont', :item, :version, 'PRODUCT_UPDATED', :key, :status, :made, :done,
+                       CASE WHEN :status = 'SENDING' THEN 'x' END, CASE WHEN :superseded THEN CAST(:id AS uuid) END)""",
+            id=uuid4(),
             item=item,
-            key=f"k{item}",
+            version=version,
+            key=f"k{item}:{version}",
             status=status,
             made=NOW - made,
             done=None if done is None else NOW - done,
+            superseded=superseded,
         )
 
     def judge(self, name: str) -> Judgement:

@@ -90,6 +90,31 @@ def test_a_change_is_delivered_within_24_hours(
     assert found.passed is (not late and not overdue)
 
 
+def test_a_product_that_goes_on_changing_during_an_outage_has_waited_since_its_first_change(
+    standing: Standing,
+) -> None:
+    """Each version supersedes the last one that waited: the newest is never older than the next change."""
+    standing.event(1, "COMPLETED", 9 * DAY, 9 * DAY - HOUR, version=1, superseded=True)
+    standing.event(1, "COMPLETED", 9 * DAY - HOUR, 8 * DAY, version=2)
+    for version in range(3, 9):
+        ago = 5 * DAY - (version - 3) * 20 * HOUR
+        standing.event(1, "COMPLETED", ago, ago - 20 * HOUR, version=version, superseded=True)
+    standing.event(1, "WAITING", HOUR, version=9)
+    standing.event(2, "WAITING", HOUR)
+
+    assert standing.judge("outbox_age").metadata["oldest_hours"] == 120.0
+    assert standing.judge("delivered_in_time").metadata["overdue"] == 1
+
+    standing.write("UPDATE product_outbox SET status = 'COMPLETED', completed_at = :now WHERE version = 9", now=NOW)
+    found = standing.judge("delivered_in_time").metadata
+    assert (found["overdue"], found["late"], found["longest_hours"]) == (0, 1, 120.0)
+    assert standing.judge("outbox_age").metadata["oldest_hours"] == 1.0
+
+    # What went out since then starts anew.
+    standing.event(1, "WAITING", HOUR / 2, version=10)
+    assert standing.judge("delivered_in_time").metadata["overdue"] == 0
+
+
 @pytest.mark.parametrize(
     ("fetched", "opened", "passed"),
     [(5, DAY + SECOND, False), (6, DAY + SECOND, True), (0, HOUR, True)],
@@ -146,6 +171,7 @@ def test_a_seller_is_overdue_after_two_of_its_own_intervals_without_a_whole_craw
     standing.crawl("dmont", 2 * DAY + HOUR)
     standing.crawl("dmont", HOUR, product_limit=3)
     standing.crawl("한글 & a/b", 13 * HOUR)
+    standing.crawl("한글 & a/b", HOUR, sweep_status="INCOMPLETE", listed_count=None)
     standing.write("UPDATE sellers SET interval_unit = 'HOURS', interval_amount = 6 WHERE seller_id <> 'dmont'")
 
     found = standing.judge("sellers_on_time")

@@ -62,6 +62,7 @@ def test_neither_checks_nor_alerts_read_a_big_table_from_end_to_end(grown: Datab
         "end healed": lambda c: alerts.end_healed(c, [Outcome("run 7", "RUN_FAILED", now, None)], now),
         "end unseen": lambda c: alerts.end_unseen(c, ["RUN_FAILED"], ["run 7"], now, now),
         "claim": lambda c: alerts.claim(c, owner="me", limit=10, lease_seconds=60, now=now),
+        "alerts of nobody": lambda c: health.alerts_of_nobody(c, "RUN_FAILED", "run of seller "),
         "open alerts": alerts.open_alerts,
         "old alerts": lambda c: retention.count_aged(c, retention.ALERTS, now - 90 * DAY),
         "old samples": lambda c: retention.count_aged(c, retention.SAMPLES, now - 800 * DAY),
