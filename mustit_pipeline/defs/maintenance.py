@@ -55,6 +55,8 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "bodies_aged": done.bodies_aged,
         "bodies_unchanged": done.bodies_unchanged,
         "bookings": done.bookings,
+        "alerts": done.alerts,
+        "samples": done.samples,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
     }
@@ -81,7 +83,8 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 
 
 @dg.job(
-    description="Month partitions ahead; old tasks, repeated and old bodies, old bookings and old log lines removed.",
+    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons and log "
+    "lines removed.",
     executor_def=dg.in_process_executor,
 )
 def maintain_storage() -> None:

@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 
 from mustit_pipeline.defs.alerts import failed_ticks
+from mustit_pipeline.store.alerts import Condition
 
 DAEMON = str(Path(sys.executable).parent / "dagster-daemon")
 PATIENCE_SECONDS = 120.0
@@ -59,14 +60,19 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
+def broken(instance: dg.DagsterInstance) -> list[Condition]:
+    return [found for found in failed_ticks(instance) if found.subject == "tick broken"]
+
+
 def test_a_sensor_whose_last_tick_failed_is_named_until_it_ticks_well(home: Path) -> None:
     with dg.DagsterInstance.get() as instance:
-        until(lambda: bool(list(failed_ticks(instance))))
-        [found] = failed_ticks(instance)
+        # On a busy machine the good one may fail for want of an answer in time, too; it is not what this is about.
+        until(lambda: bool(broken(instance)))
+        [found] = broken(instance)
         assert (found.subject, found.kind, found.title) == ("tick broken", "TICK_FAILED", "The sensor broken fails")
         assert "hunter2" not in str(found)
 
         (home / "mended").touch()
-        until(lambda: not list(failed_ticks(instance)))
+        until(lambda: not broken(instance))
         ticked = [state for state in instance.all_instigator_state() if state.instigator_name == "well"]
         assert len(ticked) == 1
