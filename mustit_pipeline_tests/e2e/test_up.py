@@ -18,7 +18,7 @@ import pytest
 from mustit_pipeline import embedded
 from mustit_pipeline.settings import read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline_tests.conftest import NO_CHROMIUM
+from mustit_pipeline_tests.conftest import NO_CHROMIUM, free_port
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
@@ -55,7 +55,7 @@ class Up:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
     """One for all tests, because starting it takes long; in the end it is stopped and must leave nothing behind."""
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
     with mustit.start("up") as process:
@@ -192,12 +192,6 @@ def _processes_of(home: Path) -> list[list[str]]:
         except psutil.Error:
             continue
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class _Lines:
