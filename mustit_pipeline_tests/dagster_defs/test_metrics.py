@@ -1,16 +1,12 @@
 """The asset that keeps a day's numbers: one Parquet file per day, written again as a whole."""
 
-from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
-from io import BytesIO
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
-import boto3
 import dagster as dg
-import httpx
 import pyarrow.fs as filesystems
 import pytest
 from moto.server import ThreadedMotoServer
@@ -25,50 +21,12 @@ from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.metrics import SellerDay
 from mustit_pipeline_tests.conftest import MakeSettings, free_port
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
+from mustit_pipeline_tests.dagster_defs.conftest import Bucket, SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register
 
 DAY = date(2026, 11, 14)
 BEFORE = DAY - timedelta(days=1)
 NAMES = [column.name for column in METRIC_COLUMNS["dagster/column_schema"].columns]
-
-REGION = "ap-northeast-2"
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """A bucket of a simulated S3, seen by another client than ours."""
-
-    endpoint: str
-    client: Any
-
-    def names(self) -> list[str]:
-        return [one["Key"] for one in self.client.list_objects_v2(Bucket="bucket").get("Contents", [])]
-
-    def read(self, name: str) -> list[dict[str, Any]]:
-        body = self.client.get_object(Bucket="bucket", Key=name)["Body"].read()
-        return parquet.read_table(BytesIO(body)).to_pylist()
-
-    def let_in(self, requests: str) -> None:
-        """So many more requests are let in, whoever sends them."""
-        httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=requests, trust_env=False).raise_for_status()
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket]:
-    """An S3 on a free port, with a bucket in it; who we are comes from the usual variables."""
-    for name, value in {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": REGION}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
-    client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
-    made = Bucket(f"http://{host}:{port}", client)
-    yield made
-    made.let_in("inf")
-    httpx.post(f"{made.endpoint}/moto-api/reset", trust_env=False).raise_for_status()
-    server.stop()
 
 
 @pytest.fixture

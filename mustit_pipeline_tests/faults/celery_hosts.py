@@ -14,7 +14,7 @@ import httpx
 from sqlalchemy import URL, Engine, NullPool, create_engine, make_url, text
 
 from mustit_pipeline import embedded
-from mustit_pipeline.cli.dagster_home import ROOT
+from mustit_pipeline.cli.dagster_home import WORKSPACE
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import free_port
@@ -23,7 +23,7 @@ from mustit_pipeline_tests.faults.world import World
 
 COMMANDS = Path(sys.executable).parent
 COMMAND_SECONDS = 120.0
-DAEMON = ("dagster-daemon", "run", "-w", str(ROOT / "workspace.yaml"))
+DAEMON = ("dagster-daemon", "run", "-w", str(WORKSPACE))
 UP = ("mustit", "up")
 RUN_WORKER = ("mustit", "run-worker")
 TASK_WORKER = ("mustit", "worker")
