@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -98,6 +99,13 @@ def database_url(test_servers: TestServers) -> Generator[str]:
     yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
     with test_servers.admin() as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def dagster_beside(database_url: str) -> str:

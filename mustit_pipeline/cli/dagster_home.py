@@ -10,10 +10,14 @@ import yaml
 
 from mustit_pipeline.settings import Settings, SettingsError
 
-ROOT = Path(__file__).parents[2]
+# A wheel carries these files inside the package; a checkout has them where people look for them.
+PACKED = Path(__file__).parents[1] / "deployed"
+ROOT = PACKED if PACKED.is_dir() else Path(__file__).parents[2]
 BASE = ROOT / "dagster.yaml"
+WORKSPACE = ROOT / "workspace.yaml"
 CELERY = ROOT / "deploy" / "celery" / "run_launcher.yaml"
-MADE = "# Made by `mustit` at every start, from the dagster.yaml and deploy/ of its folder.\n"
+UPLOAD_SECONDS = 10
+MADE = "# Made by `mustit` at every start, from its own dagster.yaml and deploy/.\n"
 
 
 def make_dagster_home(settings: Settings) -> Path:
@@ -42,7 +46,31 @@ def _composed(settings: Settings) -> dict[str, Any]:
                 "MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'"
             )
         composed |= _read(CELERY)
-    return composed
+    return composed | _compute_logs(settings)
+
+
+def _compute_logs(settings: Settings) -> dict[str, Any]:
+    """Where the output of runs goes, if the UI is to show that of other hosts too."""
+    uri = settings.compute_logs_uri
+    if uri is None:
+        return {}
+    if not uri.startswith("s3://"):
+        folder = os.path.abspath(os.path.expanduser(uri))
+        local = "dagster.core.storage.local_compute_log_manager"
+        return {"compute_logs": {"module": local, "class": "LocalComputeLogManager", "config": {"base_dir": folder}}}
+    if find_spec("dagster_aws") is None:
+        raise SettingsError("MUSTIT_COMPUTE_LOGS_URI on S3 needs dagster-aws: pip install 'mustit-pipeline[aws]'")
+    bucket, _, prefix = uri.removeprefix("s3://").strip("/").partition("/")
+    given = {"prefix": prefix, "endpoint_url": settings.aws_endpoint_url}
+    config = {
+        "bucket": bucket,
+        # What lies here is deleted when it has arrived there.
+        "local_dir": str(settings.home / "logs" / "runs"),
+        "upload_interval": UPLOAD_SECONDS,
+        **{name: value for name, value in given.items() if value},
+    }
+    module = "dagster_aws.s3.compute_log_manager"
+    return {"compute_logs": {"module": module, "class": "S3ComputeLogManager", "config": config}}
 
 
 def _read(path: Path) -> dict[str, Any]:

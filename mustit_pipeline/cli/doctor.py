@@ -53,6 +53,7 @@ def examine() -> Iterator[Finding]:
         yield Finding("settings", Health.PROBLEM, str(error), "Correct the variable and try again.")
         return
     yield Finding("settings", Health.OK, f"MUSTIT_HOME is {settings.home}")
+    yield from _hosts(settings)
     database = None
     try:
         database = open_database(settings, check_schema=False)
@@ -65,6 +66,19 @@ def examine() -> Iterator[Finding]:
             database.close()
     yield _marketplace(settings)
     yield _product_server(settings)
+
+
+def _hosts(settings: Settings) -> Iterator[Finding]:
+    """What runs on other hosts would leave there, unless they are told of a place that all share."""
+    if settings.run_launcher != "celery" or settings.embedded:
+        return
+    remedy = "Set {} to s3://… or to a path that all hosts share, the same everywhere."
+    if settings.lake_uri is None:
+        detail = "each day's Parquet stays on whichever host does the run"
+        yield Finding("lake", Health.PROBLEM, detail, remedy.format("MUSTIT_LAKE_URI"))
+    if settings.compute_logs_uri is None:
+        detail = "stays on the host that does the run: the UI cannot show it, and nobody clears it"
+        yield Finding("output of runs", Health.WARNING, detail, remedy.format("MUSTIT_COMPUTE_LOGS_URI"))
 
 
 def _database(settings: Settings, database: Database) -> Iterator[Finding]:

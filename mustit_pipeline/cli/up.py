@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -12,7 +13,7 @@ from types import FrameType
 import httpx
 
 from mustit_pipeline import embedded
-from mustit_pipeline.cli.dagster_home import ROOT
+from mustit_pipeline.cli.dagster_home import WORKSPACE
 from mustit_pipeline.cli.demo import SELLERS
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import (
@@ -48,6 +49,8 @@ def up(as_json: Json = False) -> None:
     """
     settings = load_settings()
     _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
+    if settings.dagster_viewer_port is not None:
+        _refuse_taken_port("MUSTIT_DAGSTER_VIEWER_PORT", settings.dagster_viewer_port)
     for number in SIGNALS:
         signal.signal(number, _stop)
     try:
@@ -68,27 +71,8 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
     supervisor = Supervisor(lambda text: err.print(text, markup=False, highlight=False))
     try:
         _prepare(world, ground)
-        environment = {**os.environ, **dagster_environment(ground.settings)}
-        logs = ground.settings.home / "logs"
-        workspace = str(ROOT / "workspace.yaml")
-        commands = Path(sys.executable).parent
-        port = str(ground.settings.dagster_port)
-        supervisor.add(
-            Child(
-                "Dagster UI",
-                [str(commands / "dagster-webserver"), "-h", HOST, "-p", port, "-w", workspace],
-                environment,
-                logs / "dagster-webserver.log",
-            )
-        )
-        supervisor.add(
-            Child(
-                "Dagster daemon",
-                [str(commands / "dagster-daemon"), "run", "-w", workspace],
-                environment,
-                logs / "dagster-daemon.log",
-            )
-        )
+        for child in _children(ground.settings):
+            supervisor.add(child)
         _wait_for_ui(ground.settings, supervisor)
         if as_json:
             print_json(_addresses(world, ground.settings))
@@ -102,6 +86,22 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
         _ignore_signals()
         err.print("stopping …")
         supervisor.stop()
+
+
+def _children(settings: Settings) -> Iterator[Child]:
+    """The Dagster processes; each has a code server of its own."""
+    environment = {**os.environ, **dagster_environment(settings)}
+    folder = Path(sys.executable).parent
+
+    def child(name: str, command: str, *words: str, log: str = "") -> Child:
+        said = settings.home / "logs" / f"{log or command}.log"
+        return Child(name, [str(folder / command), *words, "-w", str(WORKSPACE)], environment, said)
+
+    yield child("Dagster UI", "dagster-webserver", "-h", HOST, "-p", str(settings.dagster_port))
+    yield child("Dagster daemon", "dagster-daemon", "run")
+    if settings.dagster_viewer_port is not None:
+        words = ("--read-only", "-h", HOST, "-p", str(settings.dagster_viewer_port))
+        yield child("Dagster viewer", "dagster-webserver", *words, log="dagster-viewer")
 
 
 def _prepare(world: World, ground: Runtime) -> None:
@@ -139,6 +139,7 @@ def _addresses(world: World, settings: Settings) -> dict[str, object]:
     """Where everything is, for machines."""
     return {
         "dagsterUrl": f"http://{HOST}:{settings.dagster_port}",
+        "dagsterViewerUrl": _viewer(settings),
         "marketplaceUrl": settings.base_url,
         "marketplaceSimulated": world.marketplace is not None,
         "productServerUrl": settings.product_server_url,
@@ -147,9 +148,15 @@ def _addresses(world: World, settings: Settings) -> dict[str, object]:
     }
 
 
+def _viewer(settings: Settings) -> str | None:
+    return None if settings.dagster_viewer_port is None else f"http://{HOST}:{settings.dagster_viewer_port}"
+
+
 def _welcome(world: World, settings: Settings) -> None:
     out.print()
     out.print(f"  Dagster UI       http://{HOST}:{settings.dagster_port}", highlight=False)
+    if (viewer := _viewer(settings)) is not None:
+        out.print(f"  For looking only {viewer}", highlight=False)
     simulated = " (simulated)" if world.marketplace is not None else ""
     out.print(f"  Marketplace      {settings.base_url}{simulated}", highlight=False)
     simulated = " (simulated)" if world.product_server is not None else ""

@@ -20,6 +20,11 @@ class DeploymentSettings(BaseSettings):
         60, gt=0, le=600, description="How old a run is before no sign of life means that its process is gone"
     )
 
+    compute_logs_uri: str | None = Field(
+        None,
+        description="Where the output of runs goes: a path that all hosts share, or s3://; the host's own without it",
+    )
+
     @field_validator("broker_url")
     @classmethod
     def _broker_url(cls, value: str | None) -> str | None:

@@ -72,6 +72,12 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
     database_connections: int = Field(10, ge=1, le=1000, description="Connections to the database a process keeps")
     database_max_connections: int = Field(50, ge=1, le=1000, description="And how many it opens when all are in use")
     dagster_port: int = Field(3000, ge=1, le=65535, description="Port of the Dagster UI")
+    dagster_viewer_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="Port of a second Dagster UI that can change nothing; without it there is none",
+    )
     api_port: int = Field(8000, ge=1, le=65535, description="Port of the REST API and the console")
     redis_url: str | None = Field(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
@@ -167,9 +173,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
             raise ValueError("takes an absolute path such as /api/listing, without a query")
         return value
 
-    @field_validator("lake_uri")
+    @field_validator("lake_uri", "compute_logs_uri")
     @classmethod
-    def _lake_uri(cls, value: str | None) -> str | None:
+    def _path_or_bucket(cls, value: str | None) -> str | None:
         if value is not None and "://" in value and not value.startswith("s3://"):
             raise ValueError("takes a path or s3://bucket/prefix")
         return value

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import dagster as dg
 import pyarrow.fs as filesystems
 import pytest
+from moto.server import ThreadedMotoServer
 from pyarrow import parquet
 from sqlalchemy import text
 
@@ -18,8 +20,8 @@ from mustit_pipeline.scheduling.metrics import CrawlMetrics, metrics_of
 from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.metrics import SellerDay
-from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
+from mustit_pipeline_tests.conftest import MakeSettings, free_port
+from mustit_pipeline_tests.dagster_defs.conftest import Bucket, SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register
 
 DAY = date(2026, 11, 14)
@@ -126,3 +128,68 @@ def test_a_pyarrow_without_s3_is_said_so(make_settings: MakeSettings, monkeypatc
 
     with pytest.raises(SettingsError, match="built without S3"):
         lake_of(make_settings(lake_uri="s3://bucket"))
+
+
+def test_a_day_is_an_object_on_s3_that_a_backfill_replaces(
+    two_days: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, bucket: Bucket
+) -> None:
+    set_environment(lake_uri="s3://bucket/some/prefix", aws_endpoint_url=bucket.endpoint)
+    name = f"some/prefix/daily_crawl_metrics/{DAY}.parquet"
+
+    assert measure(instance, DAY).success
+    assert [(row["seller_id"], row["success_rate"]) for row in bucket.read(name)] == [
+        ("idle", 0.0),
+        ("한글 & a/b 50%", 90.0),
+    ]
+
+    with two_days.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET completed_tasks = 7, failed_tasks = 3"))
+    backfilled = measure(instance, DAY)
+    [event] = backfilled.get_asset_materialization_events()
+    size = bucket.client.head_object(Bucket="bucket", Key=name)["ContentLength"]
+    assert event.materialization.metadata["path"].value == f"s3://bucket/{name}"
+    assert event.materialization.metadata["bytes"].value == size
+    assert bucket.names() == [name]
+    assert [row["success_rate"] for row in bucket.read(name)] == [0.0, 70.0]
+    read_back: Any = defs.load_asset_value("daily_crawl_metrics", partition_key=DAY.isoformat(), instance=instance)
+    assert read_back["success_rate"].tolist() == [0.0, 70.0]
+
+
+@pytest.mark.usefixtures("two_days")
+def test_a_bucket_that_is_not_there_or_not_ours_is_named_and_not_asked_again(
+    instance: dg.DagsterInstance, set_environment: SetEnvironment, bucket: Bucket
+) -> None:
+    set_environment(lake_uri="s3://no-such-bucket/x", aws_endpoint_url=bucket.endpoint)
+    missing = measure(instance, DAY)
+    set_environment(lake_uri="s3://bucket/x")
+    bucket.let_in("0")
+    locked = measure(instance, DAY)
+
+    for result, named in ((missing, "no-such-bucket"), (locked, "bucket")):
+        assert not result.success
+        assert result.filter_events(lambda event: event.is_step_up_for_retry) == []
+        [failed] = result.get_step_failure_events()
+        said = str(failed.step_failure_data.user_failure_data)
+        assert f"S3 refuses s3://{named}/x/daily_crawl_metrics/{DAY}.parquet; look at MUSTIT_LAKE_URI" in said
+
+
+@pytest.mark.usefixtures("two_days")
+def test_an_s3_that_does_not_answer_is_asked_again(
+    instance: dg.DagsterInstance, set_environment: SetEnvironment, bucket: Bucket
+) -> None:
+    port = free_port()
+    set_environment(lake_uri="s3://bucket/x", aws_endpoint_url=f"http://127.0.0.1:{port}")
+    # All servers of a process show the same buckets.
+    late = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    back = Timer(2.5, late.start)
+    back.start()
+
+    result = measure(instance, DAY)
+
+    back.join()
+    late.stop()
+    assert result.success
+    [retried, *_] = result.filter_events(lambda event: event.is_step_up_for_retry)
+    said = str(retried.step_retry_data.error)
+    assert f"s3://bucket/x/daily_crawl_metrics/{DAY}.parquet cannot be reached" in said
+    assert bucket.names() == [f"x/daily_crawl_metrics/{DAY}.parquet"]

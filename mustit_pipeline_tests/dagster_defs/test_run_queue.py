@@ -15,6 +15,7 @@ from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.defs.celery_runs import CeleryRuns
 from mustit_pipeline.settings import Settings, SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.dagster_defs.conftest import Bucket
 
 
 @pytest.fixture
@@ -86,6 +87,44 @@ def test_without_the_package_the_profile_says_what_to_install(
     )
     with pytest.raises(SettingsError, match=r"pip install 'mustit-pipeline\[celery\]'"):
         make_dagster_home(make_settings(run_launcher="celery", redis_url="redis://127.0.0.1"))
+
+
+@pytest.mark.parametrize("kind", ["s3", "folder"])
+def test_what_a_run_prints_on_one_host_is_read_on_another(
+    make_settings: MakeSettings,
+    dagster_url: str,
+    bucket: Bucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    shared = {
+        "dagster_database_url": dagster_url,
+        "compute_logs_uri": "s3://bucket/some/logs" if kind == "s3" else str(tmp_path / "shared"),
+        "aws_endpoint_url": bucket.endpoint,
+    }
+    worker, control = (make_settings(home=tmp_path / name, **shared) for name in ("worker", "control"))
+    key = ["a-run", "compute_logs", "a-step"]
+
+    with opened(worker, monkeypatch) as instance, instance.compute_log_manager.capture_logs(key):
+        print("한글 from a run", flush=True)
+
+    with opened(control, monkeypatch) as instance:
+        logs = instance.compute_log_manager
+        assert logs.get_log_data(key).stdout == "한글 from a run\n".encode()
+        logs.delete_logs(prefix=["a-run"])
+        assert not logs.get_log_data(key).stdout
+    assert bucket.names() == []
+    assert not list((tmp_path / "worker").rglob("*.out"))
+
+
+def test_output_on_s3_says_what_to_install(make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = util.find_spec
+    monkeypatch.setattr(
+        "mustit_pipeline.cli.dagster_home.find_spec", lambda name: None if name == "dagster_aws" else known(name)
+    )
+    with pytest.raises(SettingsError, match=r"pip install 'mustit-pipeline\[aws\]'"):
+        make_dagster_home(make_settings(compute_logs_uri="s3://bucket"))
 
 
 def test_somebody_elses_dagster_yaml_stays_as_it_is(

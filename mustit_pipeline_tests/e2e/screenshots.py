@@ -8,7 +8,6 @@ at one that runs there and has had its backfill.
 
 import json
 import re
-import socket
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from playwright.sync_api import Page
 
 from mustit_pipeline.settings import read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline_tests.conftest import free_port
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
@@ -36,7 +36,7 @@ def main() -> None:
         take_all(f"http://127.0.0.1:{sys.argv[2]}")
         return
     with tempfile.TemporaryDirectory(prefix="mustit-screens-") as folder:
-        port = _free_port()
+        port = free_port()
         mustit = Mustit(Path(folder) / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
         with mustit.start("up") as process:
             try:
@@ -149,12 +149,6 @@ def _until(true: Callable[[], bool]) -> None:
         except httpx.HTTPError:
             time.sleep(1)
     sys.exit("mustit up did not start in time")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _say(text: str) -> None:

@@ -144,3 +144,23 @@ def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> No
     found = world.mustit("doctor", "--json", MUSTIT_TOKEN_KEY=OTHER_KEY)
 
     assert "MUSTIT_TOKEN_KEY" in _problems(found)["token key"]
+
+
+def test_hosts_that_would_keep_what_all_should_see_are_told_so(world: World) -> None:
+    environment = {
+        "MUSTIT_DATABASE_URL": "postgresql://mustit@127.0.0.1:9/mustit",
+        "MUSTIT_DAGSTER_DATABASE_URL": "postgresql://mustit@127.0.0.1:9/dagster",
+        "MUSTIT_TOKEN_KEY": OTHER_KEY,
+        "MUSTIT_JWT_SECRET": JWT_SECRET,
+        "MUSTIT_REDIS_URL": "redis://127.0.0.1:9",
+        "MUSTIT_RUN_LAUNCHER": "celery",
+    }
+    shared = {"MUSTIT_LAKE_URI": "s3://bucket/lake", "MUSTIT_COMPUTE_LOGS_URI": "/mnt/shared/logs"}
+
+    untold = {one["subject"]: one for one in world.mustit("doctor", "--json", **environment).document}
+    told = {one["subject"] for one in world.mustit("doctor", "--json", **environment, **shared).document}
+
+    assert (untold["lake"]["health"], untold["output of runs"]["health"]) == ("problem", "warning")
+    assert "MUSTIT_LAKE_URI" in untold["lake"]["remedy"]
+    assert "MUSTIT_COMPUTE_LOGS_URI" in untold["output of runs"]["remedy"]
+    assert not {"lake", "output of runs"} & told

@@ -18,7 +18,7 @@ import pytest
 from mustit_pipeline import embedded
 from mustit_pipeline.settings import read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline_tests.conftest import NO_CHROMIUM
+from mustit_pipeline_tests.conftest import NO_CHROMIUM, free_port
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
@@ -34,6 +34,9 @@ OVERVIEW = """{
     schedules { name scheduleState { status } }
   } }
 }"""
+START_SENSOR = """mutation { startSensor(sensorSelector: {
+  repositoryLocationName: "mustit_pipeline", repositoryName: "__repository__", sensorName: "due_crawls"
+}) { __typename } }"""
 CRAWLS = """{ runsOrError(filter: {pipelineName: "crawl_seller", statuses: [SUCCESS]}) {
   ... on Runs { results { tags { key value } } }
 } }"""
@@ -48,6 +51,7 @@ class Up:
 
     mustit: Mustit
     url: str
+    viewer: str
     process: psutil.Process
     said: "_Lines"
 
@@ -55,14 +59,16 @@ class Up:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
     """One for all tests, because starting it takes long; in the end it is stopped and must leave nothing behind."""
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}"
-    mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
+    port, viewer_port = free_port(), free_port()
+    url, viewer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{viewer_port}"
+    ports = {"MUSTIT_DAGSTER_PORT": str(port), "MUSTIT_DAGSTER_VIEWER_PORT": str(viewer_port)}
+    mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, **ports})
     with mustit.start("up") as process:
         said = _Lines(process.stdout, process.stderr)
         try:
             said.wait_for(f"Dagster UI       {url}")
-            yield Up(mustit, url, psutil.Process(process.pid), said)
+            said.wait_for(f"For looking only {viewer}")
+            yield Up(mustit, url, viewer, psutil.Process(process.pid), said)
             assert len(_processes_of(mustit.home)) > 5
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
@@ -79,6 +85,16 @@ def test_the_ui_has_the_lineage_the_sellers_and_everything_switched_on(up: Up) -
     _check_overview(up.url)
 
 
+def test_the_second_ui_shows_everything_and_changes_nothing(up: Up) -> None:
+    _until(lambda: httpx.get(f"{up.viewer}/server_info", trust_env=False).is_success)
+    _check_overview(up.viewer)
+
+    refused = _ask(up.viewer, START_SENSOR)["startSensor"]
+
+    assert refused["__typename"] == "UnauthorizedError"
+    _check_overview(up.url)
+
+
 def test_a_demo_in_the_same_home_is_refused_meanwhile(up: Up) -> None:
     demo = up.mustit("demo", "--json")
 
@@ -87,8 +103,9 @@ def test_a_demo_in_the_same_home_is_refused_meanwhile(up: Up) -> None:
 
 
 def test_a_ui_that_dies_is_restarted(up: Up) -> None:
-    [webserver] = [child for child in up.process.children() if "dagster-webserver" in " ".join(child.cmdline())]
-    os.kill(webserver.pid, signal.SIGKILL)
+    lines = {child.pid: " ".join(child.cmdline()) for child in up.process.children()}
+    [webserver] = [pid for pid, line in lines.items() if "dagster-webserver" in line and "--read-only" not in line]
+    os.kill(webserver, signal.SIGKILL)
 
     up.said.wait_for("Dagster UI is restarted")
     _until(lambda: httpx.get(f"{up.url}/server_info", trust_env=False).is_success)
@@ -194,12 +211,6 @@ def _processes_of(home: Path) -> list[list[str]]:
         except psutil.Error:
             continue
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class _Lines:

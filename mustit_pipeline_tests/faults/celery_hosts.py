@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -15,15 +14,16 @@ import httpx
 from sqlalchemy import URL, Engine, NullPool, create_engine, make_url, text
 
 from mustit_pipeline import embedded
-from mustit_pipeline.cli.dagster_home import ROOT
+from mustit_pipeline.cli.dagster_home import WORKSPACE
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.settings import Settings
+from mustit_pipeline_tests.conftest import free_port
 from mustit_pipeline_tests.faults.children import environment_of
 from mustit_pipeline_tests.faults.world import World
 
 COMMANDS = Path(sys.executable).parent
 COMMAND_SECONDS = 120.0
-DAEMON = ("dagster-daemon", "run", "-w", str(ROOT / "workspace.yaml"))
+DAEMON = ("dagster-daemon", "run", "-w", str(WORKSPACE))
 UP = ("mustit", "up")
 RUN_WORKER = ("mustit", "run-worker")
 TASK_WORKER = ("mustit", "worker")
@@ -111,13 +111,6 @@ def terminate(settings: Settings, run_id: str) -> None:
     answer = httpx.post(url, json={"query": query}, timeout=60, trust_env=False).json()
     if answer["data"]["terminateRun"]["__typename"] != "TerminateRunSuccess":
         raise AssertionError(f"the run cannot be terminated: {answer}")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class DagsterRuns:

@@ -110,6 +110,8 @@ WRONG = [
     ("task_transport", "kafka", "'postgres'"),
     ("aws_endpoint_url", "localhost", "valid URL"),
     ("lake_uri", "gs://bucket", "s3://"),
+    ("compute_logs_uri", "gs://bucket", "s3://"),
+    ("dagster_viewer_port", "0", "greater than or equal to 1"),
     ("task_months_ahead", "0", "greater than or equal to 1"),
     ("task_retention_months", "0", "greater than or equal to 1"),
     ("raw_retention_days", "0", "greater than or equal to 1"),
