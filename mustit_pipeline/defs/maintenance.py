@@ -83,8 +83,8 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 
 
 @dg.job(
-    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons and log "
-    "lines removed.",
+    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons and "
+    "log lines removed.",
     executor_def=dg.in_process_executor,
 )
 def maintain_storage() -> None:
