@@ -135,9 +135,8 @@ def test_kubernetes_has_the_rules_of_the_base_but_for_the_time_that_a_pod_takes_
         instance_of(as_the_chart_writes_it(values), tmp_path / "kubernetes") as theirs,
     ):
         assert theirs.get_concurrency_config() == ours.get_concurrency_config()
-        assert theirs.run_coordinator.inst_data is not None
-        interval = base["run_queue"]["dequeue_interval_seconds"]
-        assert theirs.run_coordinator.inst_data.config_dict["dequeue_interval_seconds"] == interval
+        coordinator: Any = theirs.run_coordinator
+        assert coordinator.dequeue_interval_seconds == base["run_queue"]["dequeue_interval_seconds"]
         slower = {"start_timeout_seconds": 300}
         assert theirs.get_settings("run_monitoring") == {**ours.get_settings("run_monitoring"), **slower}
         for same in ("run_retries", "retention", "telemetry", "nux"):

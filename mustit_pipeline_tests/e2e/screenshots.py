@@ -2,17 +2,19 @@
 
     python -m mustit_pipeline_tests.e2e.screenshots
 
-starts one in a home of its own, backfills all sellers and looks at it: a few minutes. With a home and a port it looks
-at one that runs there and has had its backfill.
+starts one in a home of its own, lets it crawl all sellers, backfills them and looks on: about ten minutes. With the
+port of one that has done all this, it takes those pictures that need no crawl under way.
 """
 
 import json
-import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 from playwright.sync_api import Page
@@ -24,131 +26,201 @@ from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opene
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
 SCREENS = Path(__file__).parents[2] / "docs" / "screens"
-SELLERS, PRODUCTS, BROKEN = 47, 3, 4
-BACKFILLS = (
-    "{ partitionBackfillsOrError(limit: 20) { ... on PartitionBackfills { results { id title numPartitions } } } }"
-)
+# Beside the three that `mustit up` registers by itself.
+NAMES = [f"seller-{number:02}" for number in range(47)]
+BROKEN = 4
+ALL = len(NAMES) + 3
 SETTLE_MILLISECONDS = 4000
+PATIENCE_SECONDS = 1800.0
+
+REPOSITORY = 'repositoryLocationName: "mustit_pipeline", repositoryName: "__repository__"'
+CRAWLED = """{ runsOrError(filter: {pipelineName: "crawl_seller", statuses: [SUCCESS, FAILURE]}) {
+  ... on Runs { results { tags { key value } } }
+} }"""
+TICKS = """{ sensorOrError(sensorSelector: {%s, sensorName: "due_crawls"}) {
+  ... on Sensor { sensorState { ticks(limit: 10) { timestamp skipReason runIds } } }
+} }"""
+LAUNCH = """mutation { launchRun(executionParams: {selector: {%s, jobName: "check_criteria"}}) {
+  __typename ... on LaunchRunSuccess { run { runId } }
+} }"""
+RUN = """{ runOrError(runId: "%s") { ... on Run { status } } }"""
+BACKFILLS = """{ partitionBackfillsOrError(limit: 20) {
+  ... on PartitionBackfills { results { id title numPartitions } }
+} }"""
 
 
 def main() -> None:
-    if len(sys.argv) == 3:
-        take_all(f"http://127.0.0.1:{sys.argv[2]}")
+    chromium = find_chromium()
+    if chromium is None:
+        sys.exit("no Chromium was found on this machine: apt-get install chromium fonts-nanum")
+    SCREENS.mkdir(exist_ok=True)
+    if len(sys.argv) == 2:
+        look(chromium, f"http://127.0.0.1:{sys.argv[1]}", RESTING | BACKFILLED)
         return
+    with running() as (mustit, url, market):
+        register(mustit, market)
+        look(chromium, url, CRAWLING)
+        _until("all sellers are crawled", lambda: _crawled(url) == ALL)
+        check(url)
+        look(chromium, url, RESTING)
+        replay(mustit, market)
+        look(chromium, url, BACKFILLED)
+
+
+@contextmanager
+def running() -> Iterator[tuple[Mustit, str, MarketplaceControl]]:
+    """A `mustit up` in a home of its own, its address and its marketplace."""
     with tempfile.TemporaryDirectory(prefix="mustit-screens-") as folder:
         port = free_port()
+        url = f"http://127.0.0.1:{port}"
         mustit = Mustit(Path(folder) / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port)})
         with mustit.start("up") as process:
             try:
-                url = f"http://127.0.0.1:{port}"
-                _until(lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)
+                _until("the UI answers", lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)
                 with MarketplaceControl(read_simulated_world(mustit.home)["base_url"]) as market:
-                    fetch(mustit, market)
-                    take_all(url)
-                    replay(mustit, market)
+                    yield mustit, url, market
             finally:
                 process.terminate()
                 process.communicate()
 
 
-def fetch(mustit: Mustit, market: MarketplaceControl) -> None:
-    """Fifty sellers, all of them backfilled; the marketplace refuses some."""
-    names = [f"seller-{number:02}" for number in range(SELLERS)]
-    for name in names:
-        market.add_seller(name, PRODUCTS)
-        assert mustit("seller", "add", name, "--name", name).code == 0
-    for name in names[-BROKEN:]:
+def register(mustit: Mustit, market: MarketplaceControl) -> None:
+    """Fifty sellers, all of them due at once; the marketplace refuses some."""
+    for number, name in enumerate(NAMES):
+        market.add_seller(name, 2 + number * 5 % 9)
+    for name in NAMES[-BROKEN:]:
         market.fault("status", "listing", sellerId=name, status=400)
-    _say("refetching fifty sellers")
-    done = _backfill(mustit, "refetch")
-    assert done["succeeded"] == SELLERS + 3 - BROKEN, done
+    file = mustit.home / "sellers.csv"
+    file.write_text("".join(f"{name},{name},12h\n" for name in NAMES))
+    loaded = mustit("seller", "load", str(file))
+    assert loaded.code == 0, loaded.err
+
+
+def check(url: str) -> None:
+    """The checks that run every hour, now."""
+    [launched] = _ask(url, LAUNCH % REPOSITORY).values()
+    run = RUN % launched["run"]["runId"]
+    _until("the checks have run", lambda: _ask(url, run)["runOrError"]["status"] in ("SUCCESS", "FAILURE"))
 
 
 def replay(mustit: Mustit, market: MarketplaceControl) -> None:
-    """All of them once more, and the marketplace hears nothing of it."""
+    """A backfill of all sellers from what is stored: the marketplace hears nothing of it."""
     market.reset_audit()
-    _say("replaying fifty sellers")
-    done = _backfill(mustit, "replay")
-    assert (done["succeeded"], market.requested_urls()) == (SELLERS + 3, {}), done
+    _say("a backfill of fifty sellers")
+    with mustit.start("backfill", "--all", "--mode", "replay", "--watch", "--json") as process:
+        out, _ = process.communicate()
+    done = json.loads(out)
+    assert (done["succeeded"], market.requested_urls()) == (ALL, {}), done
 
 
-def take_all(url: str) -> None:
-    """Every picture, each of a page that has come to rest."""
-    chromium = find_chromium()
-    if chromium is None:
-        sys.exit("no Chromium was found on this machine: apt-get install chromium fonts-nanum")
-    SCREENS.mkdir(exist_ok=True)
-    with opened_page(chromium, height=520) as page:
-        open_lineage(page, url)
-        _take(page, "lineage")
-    with opened_page(chromium) as page:
-        for name, look in PICTURES.items():
-            look(page, url)
-            _take(page, name)
+def look(chromium: str, url: str, pictures: "dict[str, Picture]") -> None:
+    """Take pictures, each of a page that has come to rest, in a window that it fills."""
+    for name, (width, height, show) in pictures.items():
+        with opened_page(chromium, width=width, height=height) as page:
+            show(page, url)
+            page.mouse.move(width - 1, height - 1)
+            page.wait_for_timeout(SETTLE_MILLISECONDS)
+            page.screenshot(path=SCREENS / f"{name}.png")
+        _say(f"took {name}")
+
+
+def _lineage(page: Page, url: str) -> None:
+    open_lineage(page, url)
 
 
 def _asset(page: Page, url: str) -> None:
+    """What is always there is folded away, so that the checks' results and the plots are in view."""
     page.goto(f"{url}/assets/product_change_sets")
     page.get_by_role("button", name="Plots").click()
-    page.get_by_text("versions", exact=True).first.scroll_into_view_if_needed()
-    page.mouse.move(600, 500)
-    page.mouse.wheel(0, 300)
+    page.get_by_text("Latest check results").wait_for()
+    for part in ("Description", "Columns"):
+        page.get_by_text(part, exact=True).first.click()
+    page.locator("canvas").first.wait_for()
 
 
 def _checks(page: Page, url: str) -> None:
     page.goto(f"{url}/assets/minishop_listings?view=checks")
-    page.get_by_text("sweep_complete").first.click()
+    page.get_by_text("sellers_succeeding").first.click()
+    page.get_by_text("Latest execution").wait_for()
 
 
 def _partitions(page: Page, url: str) -> None:
     page.goto(f"{url}/locations/mustit_pipeline/jobs/crawl_seller/partitions")
     page.get_by_text("Show per-asset status").click()
+    page.get_by_text(NAMES[-1]).first.wait_for()
 
 
-def _backfill_page(page: Page, url: str) -> None:
-    """The one that fetched every seller."""
-    answer = httpx.post(f"{url}/graphql", json={"query": BACKFILLS}, timeout=60, trust_env=False).json()
-    found = answer["data"]["partitionBackfillsOrError"]["results"]
-    largest = max((one for one in found if one["title"].startswith("refetch")), key=lambda one: one["numPartitions"])
+def _backfill(page: Page, url: str) -> None:
+    found = _ask(url, BACKFILLS)["partitionBackfillsOrError"]["results"]
+    largest = max(found, key=lambda one: one["numPartitions"])
     page.goto(f"{url}/runs/b/{largest['id']}")
     page.get_by_text("product_change_sets").first.wait_for()
+    page.get_by_text("100% completed").first.wait_for()
 
 
 def _ticks(page: Page, url: str) -> None:
+    """The newest ticks, some of which have started runs."""
+
+    def telling() -> bool:
+        ticks = _newest_ticks(url)
+        return len(ticks) >= 8 and sum(bool(tick["runIds"]) for tick in ticks) >= 2
+
+    _until("several ticks have started runs", telling)
     page.goto(f"{url}/locations/mustit_pipeline/sensors/due_crawls")
-    page.get_by_text(re.compile("^0 runs requested$")).nth(2).click()
+    page.get_by_text("Timestamp").first.wait_for()
 
 
-PICTURES: dict[str, Callable[[Page, str], None]] = {
-    "asset": _asset,
-    "checks": _checks,
-    "partitions": _partitions,
-    "backfill": _backfill_page,
-    "ticks": _ticks,
+def _tick(page: Page, url: str) -> None:
+    """One that started nothing, and says why."""
+
+    def busy() -> list[Any]:
+        return [tick for tick in _newest_ticks(url) if "slots are busy" in (tick["skipReason"] or "")]
+
+    _until("a tick found all slots busy", lambda: bool(busy()))
+    at = datetime.fromtimestamp(busy()[0]["timestamp"]).astimezone()
+    page.goto(f"{url}/locations/mustit_pipeline/sensors/due_crawls")
+    # The newest tick stands above the list too, where it cannot be opened.
+    listed = page.locator("tr").filter(has_text="View logs")
+    listed.filter(has_text=f":{at:%M:%S}").first.get_by_text("0 runs requested").last.click()
+    page.get_by_text("Skip reason").wait_for()
+
+
+Picture = tuple[int, int, Callable[[Page, str], None]]
+CRAWLING: dict[str, Picture] = {"ticks": (1400, 965, _ticks), "tick": (1400, 760, _tick)}
+RESTING: dict[str, Picture] = {
+    "lineage": (1700, 520, _lineage),
+    "asset": (1400, 945, _asset),
+    "checks": (1400, 620, _checks),
+    "partitions": (1400, 560, _partitions),
 }
+BACKFILLED: dict[str, Picture] = {"backfill": (1400, 520, _backfill)}
 
 
-def _take(page: Page, name: str) -> None:
-    page.wait_for_timeout(SETTLE_MILLISECONDS)
-    page.screenshot(path=SCREENS / f"{name}.png")
-    _say(f"took {name}")
+def _newest_ticks(url: str) -> list[Any]:
+    return _ask(url, TICKS % REPOSITORY)["sensorOrError"]["sensorState"]["ticks"]
 
 
-def _backfill(mustit: Mustit, mode: str) -> dict[str, int]:
-    with mustit.start("backfill", "--all", "--mode", mode, "--watch", "--json") as process:
-        out, _ = process.communicate()
-    return json.loads(out)
+def _crawled(url: str) -> int:
+    """How many sellers' crawls have ended, well or not."""
+    runs = _ask(url, CRAWLED)["runsOrError"]["results"]
+    return len({tag["value"] for run in runs for tag in run["tags"] if tag["key"] == "dagster/partition"})
 
 
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 180
+def _ask(url: str, query: str) -> Any:
+    return httpx.post(f"{url}/graphql", json={"query": query}, timeout=60, trust_env=False).json()["data"]
+
+
+def _until(wish: str, true: Callable[[], bool]) -> None:
+    _say(f"waiting until {wish}")
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:
             if true():
                 return
         except httpx.HTTPError:
-            time.sleep(1)
-    sys.exit("mustit up did not start in time")
+            pass
+        time.sleep(1)
+    sys.exit(f"in vain: {wish}")
 
 
 def _say(text: str) -> None:
