@@ -43,6 +43,7 @@ WRONG = [
     ("listing_path", "/api/listing#x", "without a query"),
     ("first_page_no", "2", "less than or equal to 1"),
     ("page_size", "0", "greater than or equal to 1"),
+    ("seller_most_products", "0", "greater than or equal to 1"),
     ("connect_timeout_seconds", "0", "greater than 0"),
     ("read_timeout_seconds", "soon", "valid number"),
     ("total_timeout_seconds", "nan", "finite number"),

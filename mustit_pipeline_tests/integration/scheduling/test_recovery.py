@@ -75,7 +75,7 @@ def test_one_pass_sets_each_kind_free_and_a_second_one_finds_nothing(database: D
         agents = Counter(connection.execute(text("SELECT status FROM user_agents")).scalars())
         rested = connection.execute(text("SELECT count(*) FROM user_agents WHERE health = 70")).scalar()
         sent = connection.execute(text("SELECT DISTINCT status FROM product_outbox")).scalars().all()
-    assert tasks == {1: "PUBLISHED", 2: "IN_PROGRESS", 3: "PUBLISHED"}
+    assert tasks == {1: "PUBLISHED", 2: "IN_PROGRESS", 3: "PUBLISHED", 7: "COMPLETED"}
     assert agents == {"AVAILABLE": 49, "SUSPENDED": 1}
     assert rested == 1
     assert sent == ["WAITING"]
