@@ -139,7 +139,7 @@ def _asset(page: Page, url: str) -> None:
 
 
 def _checks(page: Page, url: str) -> None:
-    page.goto(f"{url}/assets/minishop_listings?view=checks")
+    page.goto(f"{url}/assets/mustit_marketplace?view=checks")
     page.get_by_text("sellers_succeeding").first.click()
     page.get_by_text("Latest execution").wait_for()
 
