@@ -16,6 +16,10 @@ Ended = tuple[ClaimedEvent, Answer]
 LOOK_AGAIN_SECONDS = 0.25
 # What has its answer is settled in batches, but never kept open for the sake of a batch.
 SETTLE_SECONDS = 0.1
+# How long half of the window must hang on end to be believed.
+STILL_HANGING_SECONDS = 0.1
+# How many times as long as a hanging call takes to be noticed must pass without one: those that follow it show by then.
+CALM_TIMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Window:
         self._backlog = Backlog(size)
         # Each with the moment at which it began.
         self._flying: dict[asyncio.Task[Ended], float] = {}
+        self._hanging_since: float | None = None
+        self._last_hung = 0.0
         self._ended: list[Ended] = []
         self._settle_by = 0.0
         self._claiming: asyncio.Task[tuple[list[ClaimedEvent], int]] | None = None
@@ -78,10 +84,26 @@ class Window:
 
     def _give_back(self) -> None:
         returned = self._backlog.clear() if self._server_gone else self._backlog.outdated()
-        if not self._backlog.wary and self._hanging() >= self._backlog.suspected_places:
-            returned += self._backlog.be_wary()
+        returned += self._look_who_hangs()
         # First of all, because nothing has to be awaited before it is known what becomes of them.
         self._end(*((event, NOT_SENT) for event in returned), at=0)
+
+    def _look_who_hangs(self) -> list[ClaimedEvent]:
+        """Half of the window hangs, or nothing has for long; what is given back for the former."""
+        now, hanging = time.monotonic(), self._hanging()
+        if hanging:
+            self._last_hung = now
+        if self._backlog.wary:
+            self._backlog.wary = now - self._last_hung < CALM_TIMES * self._hanging_seconds
+        elif hanging < self._backlog.suspected_places:
+            self._hanging_since = None
+        elif self._hanging_since is None:
+            # It may be we who stood still: then the answers are there already, and are taken first.
+            self._hanging_since = now
+        elif now - self._hanging_since >= STILL_HANGING_SECONDS:
+            self._hanging_since = None
+            return self._backlog.be_wary()
+        return []
 
     def _hanging(self) -> int:
         begun_before = time.monotonic() - self._hanging_seconds
@@ -169,4 +191,6 @@ class Window:
         until = self._look_again_at
         if self._settling is None and self._decided():
             until = min(until, self._settle_by)
+        if self._hanging_since is not None:
+            until = min(until, self._hanging_since + STILL_HANGING_SECONDS)
         return max(0.005, until - time.monotonic())
