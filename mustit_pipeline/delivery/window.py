@@ -133,7 +133,9 @@ class Window:
         newest = not self._dry_fresh and backlog.waiting(Lane.NEWEST) < self._size
         if backlog.wary and newest and not (oldest or failing):
             return Wanted(self._batch, 0, newest_first=True)
-        return Wanted(batch if oldest else 0, max(1, self._batch // 2) if failing else 0)
+        # Failing ones are never claimed alone while others may be due: those have waited for longer, and go first.
+        fresh = batch if oldest or (failing and not backlog.wary) else 0
+        return Wanted(fresh, max(1, self._batch // 2) if failing else 0)
 
     async def _claim(self, wanted: Wanted) -> tuple[list[ClaimedEvent], int]:
         # From before the claim on, so that we never believe a lease to be longer than it is.
