@@ -29,7 +29,7 @@ MOST_HELD = 200
 HELD_SECONDS = 2.0
 # A page holds hundreds of products: with as many of them at once as of other calls, memory would grow with a seller's
 # listing, and reading them would keep everything else waiting.
-MOST_PAGES = 10
+MOST_PAGES = 5
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25
 # Somebody may pause the crawl or free an agent meanwhile, and no wait tells of that.
