@@ -141,12 +141,17 @@ class TokenDesk:
             pause = self._pause()
             if pause > 0:
                 return NoToken(pause)
-            owner = uuid4()
+            owner, known = uuid4(), self.number(agent_id)
             token_no = await asyncio.to_thread(self._claim, agent_id, owner)
             if token_no is None:
                 return NoToken(BUSY_SECONDS)
             asked = time.monotonic()
             try:
+                # Somebody else may have stored one between our look and our claim.
+                newer = await asyncio.to_thread(self._load, agent_id, known)
+                if newer is not None:
+                    await asyncio.to_thread(self._give_back, agent_id, owner)
+                    return newer
                 session = await issue_session(self._client, user_agent, datetime.now(UTC))
                 sealed = self._vault.seal(agent_id, token_no, session)
                 stored = await asyncio.to_thread(self._store, agent_id, owner, sealed, session.expires_at)
@@ -195,10 +200,11 @@ class TokenDesk:
         self._held[agent_id] = held
         return True
 
-    def _load(self, agent_id: UUID) -> Session | None:
+    def _load(self, agent_id: UUID, known: int = 0) -> Session | None:
+        """The stored session, if it is newer than the one that is known."""
         with self._database.reading() as connection:
             stored = agents.read_session(connection, agent_id)
-        if stored is None:
+        if stored is None or stored.token_no <= known:
             return None
         try:
             session = self._vault.open(agent_id, stored)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 from typing import Any
 
 import dagster as dg
@@ -181,13 +181,22 @@ def test_an_s3_that_does_not_answer_is_asked_again(
     set_environment(lake_uri="s3://bucket/x", aws_endpoint_url=f"http://127.0.0.1:{port}")
     # All servers of a process show the same buckets.
     late = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    back = Timer(2.5, late.start)
+
+    def start_once_it_was_missed() -> None:
+        while not ended.wait(0.05):
+            runs = instance.get_runs()
+            if runs and instance.all_logs(runs[0].run_id, of_type=dg.DagsterEventType.STEP_UP_FOR_RETRY):
+                late.start()
+                ended.wait()
+                late.stop()
+
+    ended = Event()
+    back = Thread(target=start_once_it_was_missed)
     back.start()
-
     result = measure(instance, DAY)
-
+    ended.set()
     back.join()
-    late.stop()
+
     assert result.success
     [retried, *_] = result.filter_events(lambda event: event.is_step_up_for_retry)
     said = str(retried.step_retry_data.error)

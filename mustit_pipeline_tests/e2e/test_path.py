@@ -136,10 +136,10 @@ def test_a_dry_run_says_what_is_left_of_the_crawl_that_would_be_joined(world: Wo
 
 
 def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: World) -> None:
-    for seller in ("asleep", "held"):
+    for seller in ("switched-off", "put-off"):
         world.register(seller, 3)
-    registry.deactivate(world.database, SellerId("asleep"), utc_now())
-    opened = open_or_join(world.database, SellerId("held"), triggered_by="test", now=utc_now())
+    registry.deactivate(world.database, SellerId("switched-off"), utc_now())
+    opened = open_or_join(world.database, SellerId("put-off"), triggered_by="test", now=utc_now())
     with world.database.transaction() as connection:
         connection.execute(
             text("UPDATE crawling_schedule_executions SET status = 'PAUSED' WHERE execution_id = :id"),
@@ -147,8 +147,8 @@ def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: Wor
         )
     world.market.reset_audit()
 
-    inactive = world.mustit("crawl", "asleep", "--dry-run", "--json")
-    paused = world.mustit("crawl", "held", "--dry-run")
+    inactive = world.mustit("crawl", "switched-off", "--dry-run", "--json")
+    paused = world.mustit("crawl", "put-off", "--dry-run")
 
     assert (inactive.code, inactive.document["errorCode"]) == (1, "CONFLICT_SELLER_INACTIVE")
     assert paused.code == 1
