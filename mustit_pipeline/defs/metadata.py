@@ -11,7 +11,7 @@ from mustit_pipeline.store import fingerprints
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.fingerprints import Fingerprints
-from mustit_pipeline.store.largest_changes import PriceMove
+from mustit_pipeline.store.largest_changes import LargeChange
 
 OWNERS = ["team:data-engineering"]
 
@@ -51,15 +51,15 @@ class Stopwatch:
         return round(time.monotonic() - self._began, 3)
 
 
-def moves_table(moves: Sequence[PriceMove]) -> dg.MetadataValue:
-    """The largest changes of prices, as a table for people."""
-    if not moves:
-        return dg.MetadataValue.md("No price has changed.")
-    lines = ["| item | version | price | old | new | % |", "|---|---|---|---:|---:|---:|"]
-    lines += [
-        f"| {one.item_no} | {one.version} | {one.field} | {one.old:,} | {one.new:,} | {one.percent:+.1f} |"
-        for one in moves
-    ]
+def changes_table(changes: Sequence[LargeChange]) -> dg.MetadataValue:
+    """The largest changes, as a table for people."""
+    if not changes:
+        return dg.MetadataValue.md("No known product has changed.")
+    lines = ["| item | version | what | fields | price | old | new | % |", "|---|---|---|---:|---|---:|---:|---:|"]
+    for one in changes:
+        move = one.move
+        price = "| | |" if move is None else f"{move.field} | {move.old:,} | {move.new:,} | {move.percent:+.1f}"
+        lines.append(f"| {one.item_no} | {one.version} | {', '.join(one.types)} | {one.fields} | {price} |")
     return dg.MetadataValue.md("\n".join(lines))
 
 

@@ -10,10 +10,8 @@ from mustit_pipeline.domain.states import ChangeType, LifeCycle
 
 @dataclass(frozen=True, slots=True)
 class PriceMove:
-    """A product whose price went up or down."""
+    """A price that went up or down."""
 
-    item_no: int
-    version: int
     field: str
     old: int
     new: int
@@ -23,22 +21,44 @@ class PriceMove:
         return 100.0 * (self.new - self.old) / self.old
 
 
-_MOVES = text(f"""
-    SELECT c.item_no, c.version, one.value ->> 'field' AS field, CAST(one.value ->> 'old' AS bigint) AS old,
-           CAST(one.value ->> 'new' AS bigint) AS new
-    FROM product_change_sets c CROSS JOIN LATERAL jsonb_array_elements(c.changes) AS one
+@dataclass(frozen=True, slots=True)
+class LargeChange:
+    """A product that changed, and the price of it that moved most, if one did."""
+
+    item_no: int
+    version: int
+    types: tuple[str, ...]
+    fields: int
+    move: PriceMove | None
+
+
+_LARGEST = text(f"""
+    SELECT c.item_no, c.version, c.change_types, jsonb_array_length(c.changes) AS fields, move.field, move.old, move.new
+    FROM product_change_sets c LEFT JOIN LATERAL (
+        SELECT one.value ->> 'field' AS field, CAST(one.value ->> 'old' AS bigint) AS old,
+               CAST(one.value ->> 'new' AS bigint) AS new,
+               abs(CAST(one.value ->> 'new' AS numeric) / CAST(one.value ->> 'old' AS numeric) - 1) AS share
+        FROM jsonb_array_elements(c.changes) AS one
+        WHERE one.value ->> 'type' = '{ChangeType.PRICE.value}' AND one.value ->> 'field' <> 'discountRate'
+          AND jsonb_typeof(one.value -> 'old') = 'number' AND jsonb_typeof(one.value -> 'new') = 'number'
+          AND one.value -> 'old' <> '0'
+        ORDER BY share DESC, field LIMIT 1
+    ) move ON '{ChangeType.PRICE.value}' = ANY(c.change_types)
     WHERE c.execution_id = :execution_id AND c.life_cycle = '{LifeCycle.UPDATED.value}'
-      AND '{ChangeType.PRICE.value}' = ANY(c.change_types) AND one.value ->> 'type' = '{ChangeType.PRICE.value}'
-      AND one.value ->> 'field' <> 'discountRate'
-      AND jsonb_typeof(one.value -> 'old') = 'number' AND jsonb_typeof(one.value -> 'new') = 'number'
-      AND one.value -> 'old' <> '0'
-    ORDER BY abs(CAST(one.value ->> 'new' AS numeric) / CAST(one.value ->> 'old' AS numeric) - 1) DESC,
-             c.item_no, one.value ->> 'field'
+    ORDER BY move.share DESC NULLS LAST, fields DESC, c.item_no, c.version
     LIMIT :limit
 """)
 
 
-def price_moves(connection: Connection, execution_id: UUID, limit: int) -> list[PriceMove]:
-    """The largest moves of prices that an execution saw, in proportion to what they were."""
-    rows = connection.execute(_MOVES, {"execution_id": execution_id, "limit": limit})
-    return [PriceMove(row.item_no, row.version, row.field, row.old, row.new) for row in rows]
+def largest_changes(connection: Connection, execution_id: UUID, limit: int) -> list[LargeChange]:
+    """What an execution saw change most: prices in proportion to what they were, then who changed in most fields."""
+    return [
+        LargeChange(
+            row.item_no,
+            row.version,
+            tuple(row.change_types),
+            row.fields,
+            None if row.field is None else PriceMove(row.field, row.old, row.new),
+        )
+        for row in connection.execute(_LARGEST, {"execution_id": execution_id, "limit": limit})
+    ]

@@ -54,7 +54,7 @@ KEYS = {
         "remaining",
         "replayed",
         "duration_seconds",
-        "largest price changes",
+        "largest changes",
         "dagster/partition_row_count",
         "dagster/column_lineage",
     },
@@ -123,7 +123,7 @@ def test_rows_and_coverage_are_numbers_and_columns_know_where_they_come_from(
     assert crawled["minishop_listings"].metadata["coverage_percent"].value == 100.0
     for key, one in crawled.items():
         assert isinstance(one.metadata["dagster/column_lineage"].value, dg.TableColumnLineage), key
-    assert crawled["product_change_sets"].metadata["largest price changes"].value == "No price has changed."
+    assert crawled["product_change_sets"].metadata["largest changes"].value == "No known product has changed."
 
 
 def test_every_materialization_has_the_same_numbers_whatever_happened_so_that_they_plot_without_gaps(
@@ -213,13 +213,18 @@ def test_a_delivery_says_what_it_stands_for_and_what_is_left(
     }
 
 
-def test_the_largest_changes_of_prices_are_shown_with_their_share(
+def test_the_largest_changes_are_shown_prices_first(
     instance: dg.DagsterInstance, market: MarketplaceControl, crawled: dict[str, dg.AssetMaterialization]
 ) -> None:
-    item = market.products(SELLER)[0]
-    market.set_fields(SELLER, item["itemNo"], discountPrice=item["discountPrice"] * 2)
+    named, cheaper, dearer = market.products(SELLER)[:3]
+    market.set_fields(SELLER, named["itemNo"], name="다른 이름")
+    market.set_fields(SELLER, cheaper["itemNo"], discountPrice=cheaper["discountPrice"] - 100)
+    market.set_fields(SELLER, dearer["itemNo"], discountPrice=dearer["discountPrice"] * 2)
 
-    shown = run(instance)["product_change_sets"].metadata["largest price changes"].value
+    shown = str(run(instance)["product_change_sets"].metadata["largest changes"].value).splitlines()[2:]
 
-    assert f"| {item['itemNo']} | 2 | discountPrice |" in str(shown)
-    assert "+100.0 |" in str(shown)
+    assert shown[0].startswith(f"| {dearer['itemNo']} | 2 | PRICE |")
+    assert "| discountPrice |" in shown[0]
+    assert shown[0].endswith("| +100.0 |")
+    assert shown[1].startswith(f"| {cheaper['itemNo']} | 2 | PRICE |")
+    assert shown[2:] == [f"| {named['itemNo']} | 2 | PRODUCT_INFO | 1 | | | | |"]

@@ -10,7 +10,7 @@ from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, columns, content_of, lineage, moves_table
+from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, changes_table, columns, content_of, lineage
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
@@ -18,7 +18,7 @@ from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions
-from mustit_pipeline.store.largest_changes import price_moves
+from mustit_pipeline.store.largest_changes import largest_changes
 
 LARGEST = 10
 PUBLISHED = (LifeCycle.CREATED, LifeCycle.UPDATED, LifeCycle.RESTORED)
@@ -84,7 +84,7 @@ def product_change_sets(
     execution = stored.execution
     content = content_of(pipeline.database, seller_id.value)
     with pipeline.database.reading() as connection:
-        moves = price_moves(connection, execution.id.value, LARGEST)
+        largest = largest_changes(connection, execution.id.value, LARGEST)
         ended = executions.changes_by_type(connection, execution.id.value)
     if execution.failed_tasks or report.held is not None:
         context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
@@ -103,7 +103,7 @@ def product_change_sets(
             "replayed": replayed,
             "dagster/partition_row_count": content.version_rows,
             **LINEAGE,
-            "largest price changes": moves_table(moves),
+            "largest changes": changes_table(largest),
             "duration_seconds": watch.seconds,
         },
         data_version=dg.DataVersion(content.versions),
