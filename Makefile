@@ -43,7 +43,7 @@ format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff check --fix .
 
 test: lint ## all checks and tests, on real PostgreSQL and Redis
-	$(BIN)/pytest $(TESTS) -n 2 --dist loadfile
+	$(BIN)/pytest $(TESTS) -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: setup ## the benchmark suite: a table and build/bench.json
 	$(BIN)/python -m benchmarks

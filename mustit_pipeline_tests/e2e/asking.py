@@ -61,6 +61,5 @@ def settings_of(world: World) -> Settings:
         "requests_per_hour": 100_000,
         "min_request_gap_seconds": 0,
         "retry_base_seconds": 0.05,
-        "redis_url": "off",
     }
     return Settings(**values)
