@@ -5,6 +5,7 @@ from dataclasses import asdict
 import dagster as dg
 
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.defs.assets.external import DELIVERED
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
 from mustit_pipeline.defs.metadata import Stopwatch
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
@@ -50,6 +51,7 @@ def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pi
         metadata = {
             "events_sent": sent,
             **asdict(found[seller_id]),
+            **DELIVERED,
             # A relay sends for all sellers at once: the time is that of all.
             "duration_seconds": watch.seconds,
         }

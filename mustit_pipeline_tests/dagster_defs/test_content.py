@@ -58,7 +58,14 @@ KEYS = {
         "dagster/partition_row_count",
         "dagster/column_lineage",
     },
-    "product_server": {"events_sent", "superseded", "failed", "waiting", "duration_seconds"},
+    "product_server": {
+        "events_sent",
+        "superseded",
+        "failed",
+        "waiting",
+        "duration_seconds",
+        "dagster/column_lineage",
+    },
 }
 
 

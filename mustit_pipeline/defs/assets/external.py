@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from mustit_pipeline.defs.metadata import OWNERS, columns
+from mustit_pipeline.defs.metadata import OWNERS, columns, lineage
 from mustit_pipeline.defs.partitions import sellers
 
 mustit_marketplace = dg.AssetSpec(
@@ -21,6 +21,12 @@ mustit_marketplace = dg.AssetSpec(
     ),
 )
 
+DELIVERED = lineage(
+    sellerId="product_change_sets.seller_id",
+    itemNo="product_change_sets.item_no",
+    version="product_change_sets.version",
+    productData="product_change_sets.product_data",
+)
 product_server = dg.AssetSpec(
     "product_server",
     deps=["product_change_sets"],
