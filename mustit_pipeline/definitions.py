@@ -21,12 +21,13 @@ from mustit_pipeline.defs.schedules import (
     weekly_full_refresh,
 )
 from mustit_pipeline.defs.sensors import due_crawls, seller_partitions, waiting_outbox
+from mustit_pipeline.defs.triggers import sqs_triggers
 
 defs = dg.Definitions(
     assets=[mustit_marketplace, minishop_listings, products, product_change_sets, product_server, daily_crawl_metrics],
     asset_checks=[criteria],
     jobs=[crawl_seller, relay_product_outbox, recover_stuck_work, maintain_storage, measure_days, check_criteria],
-    sensors=[seller_partitions, due_crawls, waiting_outbox, run_failures],
+    sensors=[seller_partitions, due_crawls, waiting_outbox, sqs_triggers, run_failures],
     schedules=[
         relay_every_5_minutes,
         recover_every_minute,

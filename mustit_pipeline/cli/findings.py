@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import alerts, health
+from mustit_pipeline.store import alerts, health, triggers
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.watching.criteria import CRITERIA
 
@@ -34,6 +34,7 @@ class Finding:
 def watched(settings: Settings, database: Database) -> Iterator[Finding]:
     """What watches over the pipeline, asked here and now."""
     yield _held_changes(database)
+    yield from _triggers(settings, database)
     yield from _checks(settings, database)
     yield _alerts(settings, database)
 
@@ -47,6 +48,18 @@ def _held_changes(database: Database) -> Finding:
     more = f" and {len(held) - SHOWN} sellers more" if len(held) > SHOWN else ""
     remedy = "See `mustit holds list`, then `mustit holds release SELLER` if it is really so."
     return Finding("held changes", Health.WARNING, f"products that look wrong: {of}{more}", remedy)
+
+
+def _triggers(settings: Settings, database: Database) -> Iterator[Finding]:
+    """Messages that nobody could follow; nothing is said where no queue is looked at and none is left."""
+    with database.reading() as connection:
+        parked = triggers.parked(connection)
+    if parked:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in parked.items())
+        remedy = "See `mustit triggers list`, then `mustit triggers dismiss --all`."
+        yield Finding("trigger queue", Health.WARNING, f"parked messages: {reasons}", remedy)
+    elif settings.trigger_queue_url is not None:
+        yield Finding("trigger queue", Health.OK, "no message is parked")
 
 
 def _checks(settings: Settings, database: Database) -> Iterator[Finding]:

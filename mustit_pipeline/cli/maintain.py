@@ -16,6 +16,7 @@ KINDS = {
     "bookings": "bookings of agents that no window reaches any more",
     "alerts": "alerts that were over before MUSTIT_ALERT_RETENTION_DAYS",
     "samples": "compared products older than MUSTIT_TRUTH_RETENTION_DAYS",
+    "triggers": "messages of the trigger queue older than MUSTIT_TRIGGER_RETENTION_DAYS",
     "runs": "old Dagster runs that tell of no asset",
     "logLines": "log lines of older Dagster runs, whose materializations stay",
 }
@@ -46,6 +47,7 @@ def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
         "bookings": done.bookings,
         "alerts": done.alerts,
         "samples": done.samples,
+        "triggers": done.triggers,
         "runs": pruned.runs,
         "logLines": pruned.lines,
     }

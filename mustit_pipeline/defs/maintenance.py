@@ -57,6 +57,7 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "bookings": done.bookings,
         "alerts": done.alerts,
         "samples": done.samples,
+        "triggers": done.triggers,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
     }
@@ -83,8 +84,8 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 
 
 @dg.job(
-    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons and "
-    "log lines removed.",
+    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons, "
+    "messages and log lines removed.",
     executor_def=dg.in_process_executor,
 )
 def maintain_storage() -> None:

@@ -30,6 +30,7 @@ class Maintained:
     bookings: int
     alerts: int
     samples: int
+    triggers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,9 @@ def maintain(
             (retention.BOOKINGS, unreached),
             (retention.ALERTS, now - timedelta(days=settings.alert_retention_days)),
             (retention.SAMPLES, now - timedelta(days=settings.truth_retention_days)),
+            (retention.TRIGGERS, now - timedelta(days=settings.trigger_retention_days)),
         )
-        bookings, alerts, samples = (_aged(database, settings, *age, dry_run=dry_run) for age in ages)
+        bookings, alerts, samples, triggers = (_aged(database, settings, *age, dry_run=dry_run) for age in ages)
         if not dry_run:
             if aged + unchanged >= VACUUM_FROM:
                 retention.tidy(database, "product_raw_data")
@@ -75,6 +77,7 @@ def maintain(
         bookings,
         alerts,
         samples,
+        triggers,
     )
 
 

@@ -301,3 +301,20 @@ def test_many_removed_bodies_are_followed_by_a_vacuum(
 
     vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'product_raw_data'"
     assert scalars(database, vacuumed) == [1]
+
+
+def test_messages_are_known_for_longer_than_sqs_can_deliver_them_again(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    with database.transaction() as connection:
+        for days in (1, 14, 29, 31, 40, 50):
+            connection.execute(
+                text("INSERT INTO trigger_messages (queue, message_id, received_at) VALUES ('q', :id, :at)"),
+                {"id": str(days), "at": NOW - days * DAY},
+            )
+    settings = make_settings(retention_batch=2)
+
+    dry, done = (maintain(database, settings, NOW, dry_run=dry) for dry in (True, False))
+
+    assert dry.triggers == done.triggers == 3
+    assert scalars(database, "SELECT message_id FROM trigger_messages ORDER BY received_at") == ["29", "14", "1"]
