@@ -58,6 +58,7 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "alerts": done.alerts,
         "samples": done.samples,
         "triggers": done.triggers,
+        "schedule_changes": done.schedule_changes,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
     }

@@ -12,6 +12,8 @@ CONNECT_SECONDS, READ_SECONDS, TRIES = 3, 5, 2
 LONGEST_REASON = 300
 # Answers of the 4xx kind that a repeat may heal all the same.
 PASSING = {
+    "InternalException",
+    "InternalFailure",
     "ConcurrentModificationException",
     "KmsThrottled",
     "OverLimit",
@@ -28,16 +30,16 @@ PASSING = {
 
 
 class AwsRefused(ExternalFailure):
-    """AWS says no, and says so again however often it is asked."""
+    """AWS says no, and says so again however often it is asked; `answer` is its own code, where it answered."""
 
-    def __init__(self, where: str, reason: str) -> None:
+    def __init__(self, where: str, reason: str, answer: str | None = None) -> None:
         super().__init__(
             "EXTERNAL_AWS_REFUSED",
             korean=f"AWS가 요청을 거부했습니다 ({where}: {reason})",
             english=f"AWS refuses {where}; look at its name, at MUSTIT_AWS_ENDPOINT_URL and at the AWS_ variables of "
             f"this process: {reason}",
         )
-        self.reason = reason
+        self.answer = answer
 
 
 class AwsUnreachable(ExternalFailure):
@@ -49,7 +51,6 @@ class AwsUnreachable(ExternalFailure):
             korean=f"AWS에 연결할 수 없습니다 ({where}: {reason})",
             english=f"{where} cannot be reached: {reason}",
         )
-        self.reason = reason
 
 
 def aws_client(settings: Settings, service: str, why: str) -> Any:
@@ -97,7 +98,7 @@ def failure_of_answer(where: str, answer: dict[str, Any]) -> AwsRefused | AwsUnr
     code = str(answer.get("Error", {}).get("Code", "unknown"))
     reason = _short(f"{code}: {answer.get('Error', {}).get('Message', '')}")
     passing = code in PASSING or answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500
-    return AwsUnreachable(where, reason) if passing else AwsRefused(where, reason)
+    return AwsUnreachable(where, reason) if passing else AwsRefused(where, reason, code)
 
 
 def _short(text: str) -> str:

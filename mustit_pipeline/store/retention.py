@@ -67,6 +67,8 @@ BOOKINGS = Aged("agent_bookings", "booking_id", ("ends_at",))
 # What has ended so long ago was opened before that, and only that has an index.
 ALERTS = Aged("alerts", "alert_id", ("opened_at", "ended_at"))
 SAMPLES = Aged("truth_samples", "sample_id", ("judged_at",))
+# Only what is over: told, or replaced by a newer change.
+SCHEDULE_CHANGES = Aged("scheduler_outbox", "outbox_id", ("created_at", "completed_at"))
 # Beyond what SQS can deliver once more.
 TRIGGERS = Aged("trigger_messages", "queue, message_id", ("received_at",))
 

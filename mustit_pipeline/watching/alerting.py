@@ -122,7 +122,8 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             f"schedule of {seller_id}",
             SCHEDULE_FAILED,
             f"The schedule of {seller_id} is FAILED",
-            "The outside scheduler did not take it; the seller is not crawled by itself until that is mended.",
+            "EventBridge did not take it, so that nobody may start its crawls; the run of relay_scheduler_outbox says "
+            "why. Mend that, then run it with `everything: true`.",
         )
     parked = triggers.parked(connection)
     if parked:

@@ -25,6 +25,7 @@ COUNTS = {
     "alerts": 0,
     "samples": 0,
     "triggers": 0,
+    "scheduleChanges": 0,
     "runs": 0,
     "logLines": 0,
 }

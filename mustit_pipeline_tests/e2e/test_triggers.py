@@ -53,3 +53,11 @@ def test_parked_messages_are_listed_and_dismissed(world: World) -> None:
 def test_either_a_message_or_all_of_them_are_dismissed(world: World) -> None:
     for arguments in ((), ("11aa", "--all")):
         assert ask(world, "triggers", "dismiss", *arguments).code == 2
+
+
+def test_doctor_says_when_nobody_listens_to_the_rules(world: World) -> None:
+    arn = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
+    answer = world.mustit("doctor", "--json", MUSTIT_TRIGGER="eventbridge", MUSTIT_TRIGGER_TARGET_ARN=arn)
+
+    [found] = [one for one in answer.document if one["subject"] == "EventBridge"]
+    assert (found["health"], found["detail"]) == ("warning", "its rules fire, but no queue is looked at")
