@@ -12,7 +12,8 @@ from mustit_pipeline.defs.checks import check_criteria, check_every_hour, criter
 from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
 from mustit_pipeline.defs.lake import ParquetLake
 from mustit_pipeline.defs.maintenance import maintain_storage
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.resources import RESOURCES
+from mustit_pipeline.defs.rule_relay import relay_scheduler_outbox
 from mustit_pipeline.defs.schedules import (
     daily_metrics,
     nightly_maintenance,
@@ -21,12 +22,21 @@ from mustit_pipeline.defs.schedules import (
     weekly_full_refresh,
 )
 from mustit_pipeline.defs.sensors import due_crawls, seller_partitions, waiting_outbox
+from mustit_pipeline.defs.triggers import sqs_triggers
 
 defs = dg.Definitions(
     assets=[mustit_marketplace, minishop_listings, products, product_change_sets, product_server, daily_crawl_metrics],
     asset_checks=[criteria],
-    jobs=[crawl_seller, relay_product_outbox, recover_stuck_work, maintain_storage, measure_days, check_criteria],
-    sensors=[seller_partitions, due_crawls, waiting_outbox, run_failures],
+    jobs=[
+        crawl_seller,
+        relay_product_outbox,
+        relay_scheduler_outbox,
+        recover_stuck_work,
+        maintain_storage,
+        measure_days,
+        check_criteria,
+    ],
+    sensors=[seller_partitions, due_crawls, waiting_outbox, sqs_triggers, run_failures],
     schedules=[
         relay_every_5_minutes,
         recover_every_minute,
@@ -35,7 +45,6 @@ defs = dg.Definitions(
         weekly_full_refresh,
         check_every_hour,
     ],
-    # Tables are the values; what little ops hand to each other stays in the run's own process.
-    resources={"pipeline": Pipeline(), "io_manager": dg.mem_io_manager, "lake": ParquetLake()},
+    resources={**RESOURCES, "lake": ParquetLake()},
     executor=dg.in_process_executor,
 )

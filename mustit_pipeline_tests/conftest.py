@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
@@ -23,6 +23,9 @@ from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerC
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine
+
+if TYPE_CHECKING:
+    from mustit_pipeline_tests.simulated_aws import SimulatedAws
 
 TOKEN_KEY = base64.b64encode(bytes(range(32))).decode()
 JWT_SECRET = "only-for-tests-only-for-tests-only"
@@ -169,3 +172,15 @@ def receiver(product_server: RunningSimulator) -> Generator[ProductServerControl
     """Eyes on the simulated product server."""
     with ProductServerControl(product_server.url) as control:
         yield control
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Generator["SimulatedAws"]:
+    """A simulated AWS of the test's own; who we are comes from the usual variables."""
+    # Its libraries take seconds to import, and few tests need them.
+    from mustit_pipeline_tests.simulated_aws import VARIABLES, simulated_aws
+
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    with simulated_aws() as made:
+        yield made

@@ -34,6 +34,7 @@ COMMANDS = {
     "alerts": ("alerts", "app", "What somebody should look at, who was told, and a test message."),
     "drift": ("drift", "app", "Fields of the marketplace's bodies that changed: look at them, accept them."),
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
+    "triggers": ("triggers", "app", "Messages that asked for crawls and are parked: look at them, dismiss them."),
     "agents": ("agents", "app", "The pool of user agents."),
     "worker": ("worker", "worker", "Take crawl tasks from the queue, for more hosts."),
     "run-worker": ("run_worker", "run_worker", "Do Dagster runs on this host, for more hosts."),

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import alerts, health
+from mustit_pipeline.store import alerts, health, scheduler_outbox, triggers
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.watching.criteria import CRITERIA
 
@@ -34,6 +34,8 @@ class Finding:
 def watched(settings: Settings, database: Database) -> Iterator[Finding]:
     """What watches over the pipeline, asked here and now."""
     yield _held_changes(database)
+    yield from _rules(settings, database)
+    yield from _triggers(settings, database)
     yield from _checks(settings, database)
     yield _alerts(settings, database)
 
@@ -47,6 +49,35 @@ def _held_changes(database: Database) -> Finding:
     more = f" and {len(held) - SHOWN} sellers more" if len(held) > SHOWN else ""
     remedy = "See `mustit holds list`, then `mustit holds release SELLER` if it is really so."
     return Finding("held changes", Health.WARNING, f"products that look wrong: {of}{more}", remedy)
+
+
+def _triggers(settings: Settings, database: Database) -> Iterator[Finding]:
+    """Messages that nobody could follow; nothing is said where no queue is looked at and none is left."""
+    with database.reading() as connection:
+        parked = triggers.parked(connection)
+    if parked:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in parked.items())
+        remedy = "See `mustit triggers list`, then `mustit triggers dismiss --all`."
+        yield Finding("trigger queue", Health.WARNING, f"parked messages: {reasons}", remedy)
+    elif settings.trigger_queue_url is not None:
+        yield Finding("trigger queue", Health.OK, "no message is parked")
+
+
+def _rules(settings: Settings, database: Database) -> Iterator[Finding]:
+    """Whether EventBridge knows every schedule, where it starts the crawls, and somebody listens to it."""
+    if settings.trigger != "eventbridge":
+        return
+    with database.reading() as connection:
+        found = scheduler_outbox.counts(connection)
+    detail = f"{found.waiting} schedule changes wait to be told, {found.failed} were given up"
+    if found.failed:
+        remedy = "Mend what relay_scheduler_outbox says, then run it with `everything: true`."
+        yield Finding("EventBridge", Health.WARNING, detail, remedy)
+    elif settings.trigger_queue_url is None:
+        remedy = "Set MUSTIT_TRIGGER_QUEUE_URL to the queue that MUSTIT_TRIGGER_TARGET_ARN names."
+        yield Finding("EventBridge", Health.WARNING, "its rules fire, but no queue is looked at", remedy)
+    else:
+        yield Finding("EventBridge", Health.OK, detail)
 
 
 def _checks(settings: Settings, database: Database) -> Iterator[Finding]:

@@ -16,6 +16,8 @@ KINDS = {
     "bookings": "bookings of agents that no window reaches any more",
     "alerts": "alerts that were over before MUSTIT_ALERT_RETENTION_DAYS",
     "samples": "compared products older than MUSTIT_TRUTH_RETENTION_DAYS",
+    "triggers": "messages of the trigger queue older than MUSTIT_TRIGGER_RETENTION_DAYS",
+    "scheduleChanges": "schedule changes that were told or replaced before MUSTIT_SCHEDULE_RETENTION_DAYS",
     "runs": "old Dagster runs that tell of no asset",
     "logLines": "log lines of older Dagster runs, whose materializations stay",
 }
@@ -46,6 +48,8 @@ def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
         "bookings": done.bookings,
         "alerts": done.alerts,
         "samples": done.samples,
+        "triggers": done.triggers,
+        "scheduleChanges": done.schedule_changes,
         "runs": pruned.runs,
         "logLines": pruned.lines,
     }

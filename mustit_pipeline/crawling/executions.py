@@ -34,23 +34,43 @@ def open_or_join(
 ) -> Opened:
     """Open an execution for an active seller and restart its interval, or join the one that is open."""
     with database.transaction() as connection:
-        seller, schedule = sellers.get(connection, seller_id, lock=True)
-        present = executions.find_open(connection, seller_id)
-        if present is not None:
-            return Opened(present, joined=True)
-        _refuse_inactive(seller)
-        schedule.triggered(now)
-        sellers.save(connection, seller, schedule)
-        task_months.ensure_month(connection, now.date().replace(day=1))
-        execution = CrawlingScheduleExecution(id=ExecutionId.new(), seller_id=seller_id, created_at=now)
-        stored = executions.add(
+        return open_or_join_within(
             connection,
-            execution,
-            schedule.id,
+            seller_id,
             triggered_by=triggered_by,
+            now=now,
             full_refetch=full_refetch,
             product_limit=product_limit,
         )
+
+
+def open_or_join_within(
+    connection: Connection,
+    seller_id: SellerId,
+    *,
+    triggered_by: str,
+    now: datetime,
+    full_refetch: bool = False,
+    product_limit: int | None = None,
+) -> Opened:
+    """The same inside the caller's transaction; a refusal leaves nothing behind in it."""
+    seller, schedule = sellers.get(connection, seller_id, lock=True)
+    present = executions.find_open(connection, seller_id)
+    if present is not None:
+        return Opened(present, joined=True)
+    _refuse_inactive(seller)
+    schedule.triggered(now)
+    sellers.save(connection, seller, schedule)
+    task_months.ensure_month(connection, now.date().replace(day=1))
+    execution = CrawlingScheduleExecution(id=ExecutionId.new(), seller_id=seller_id, created_at=now)
+    stored = executions.add(
+        connection,
+        execution,
+        schedule.id,
+        triggered_by=triggered_by,
+        full_refetch=full_refetch,
+        product_limit=product_limit,
+    )
     return Opened(stored, joined=False)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
+from mustit_pipeline.scheduling.aws import AwsUnreachable
 from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.store.database import DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
@@ -58,6 +59,8 @@ def readable_failures(context: dg.AssetExecutionContext | None = None) -> Genera
 
 def failure_of(error: Exception) -> dg.Failure | None:
     """What an error means for whoever would repeat the step; a defect of ours stays what it is."""
+    if isinstance(error, AwsUnreachable):
+        return TransientFailure(error.english)
     if isinstance(error, DomainError):
         return PermanentFailure(error.english, code=error.code, korean=error.korean)
     if isinstance(error, OperationalError | psycopg.OperationalError):

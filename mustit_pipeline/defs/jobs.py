@@ -9,7 +9,7 @@ from mustit_pipeline.defs.assets.external import DELIVERED
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
 from mustit_pipeline.defs.metadata import Stopwatch
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.resources import RESOURCES, Pipeline
 from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.scheduling.recovery import recover
@@ -77,6 +77,7 @@ def refuse_failed_events(totals: dict[str, int]) -> None:
 @dg.job(
     description="Sends waiting product events, once each and in order.",
     tags={PRIORITY_TAG: FIRST},
+    resource_defs=RESOURCES,
     executor_def=dg.in_process_executor,
 )
 def relay_product_outbox() -> None:

@@ -57,6 +57,8 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "bookings": done.bookings,
         "alerts": done.alerts,
         "samples": done.samples,
+        "triggers": done.triggers,
+        "schedule_changes": done.schedule_changes,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
     }
@@ -83,8 +85,8 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 
 
 @dg.job(
-    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons and "
-    "log lines removed.",
+    description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons, "
+    "messages and log lines removed.",
     executor_def=dg.in_process_executor,
 )
 def maintain_storage() -> None:

@@ -45,3 +45,8 @@ class Pipeline(dg.ConfigurableResource):
                 self._opened.enter_context(present(database, self._run_id))
             self._database = database
         return self._database
+
+
+# Tables are the values; what little ops hand to each other stays in the run's own process. Jobs that a sensor names
+# beside another one have them bound from the start: Dagster would otherwise make the sensor anew in a beta way.
+RESOURCES = {"pipeline": Pipeline(), "io_manager": dg.mem_io_manager}

@@ -11,10 +11,11 @@ from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.rule_relay import relay_scheduler_outbox
 from mustit_pipeline.defs.slices import slice_requests, without_backfills, without_waiting_backfills
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.store import breakers, outbox, sellers
+from mustit_pipeline.store import breakers, outbox, scheduler_outbox, sellers
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +78,63 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
     now = utc_now()
     resting = resting_sellers(context.instance, pipeline, now, busy=busy)
     rest = "".join(f"; {seller_id} rests: {why}" for seller_id, why in sorted(resting.items()))
+    # Otherwise a rule of EventBridge does, by a message that sqs_triggers takes.
+    by_interval = pipeline.settings.trigger == "dagster"
     slices = next_slices(
         pipeline.database,
         busy=busy | resting.keys(),
         free=free,
         now=now,
         slice_seconds=pipeline.settings.crawl_slice_seconds,
+        by_interval=by_interval,
     )
     if not slices:
-        return dg.SkipReason(f"no seller is due and no crawl waits to be continued; {len(busy)} running{rest}")
+        due = "no seller is due" if by_interval else "EventBridge says who is due"
+        return dg.SkipReason(f"{due} and no crawl waits to be continued; {len(busy)} running{rest}")
     if resting:
         context.log.warning(f"{len(slices)} slices requested{rest}")
     return dg.SensorResult(run_requests=slice_requests(context.instance, slices))
 
 
 @dg.sensor(
-    job_name=relay_product_outbox.name,
+    jobs=[relay_product_outbox, relay_scheduler_outbox],
     minimum_interval_seconds=15,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Sends product events as soon as they wait; one relay at a time is enough.",
+    description="Sends product events as soon as they wait, and schedule changes where EventBridge starts crawls; one "
+    "relay of each at a time is enough.",
 )
-def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
+    found = {relay_product_outbox.name: _why_no_event_is_sent(pipeline)}
+    if pipeline.settings.trigger == "eventbridge":
+        found[relay_scheduler_outbox.name] = _why_no_rule_is_sent(pipeline)
+    wanted = [name for name, why_not in found.items() if why_not is None]
+    if wanted:
+        busy = {run.job_name for run in unfinished_runs(context.instance, pipeline.database)}
+        found |= {name: f"a run of {name} is running already" for name in wanted if name in busy}
+    requests = [dg.RunRequest(job_name=name) for name, why_not in found.items() if why_not is None]
+    if requests:
+        return dg.SensorResult(run_requests=requests)
+    return dg.SkipReason("; ".join(why_not for why_not in found.values() if why_not is not None))
+
+
+def _why_no_event_is_sent(pipeline: Pipeline) -> str | None:
     with pipeline.database.reading() as connection:
         due_in = outbox.next_due_in(connection)
         trial_in = breakers.open_for(connection, BREAKER)
     if due_in is None:
-        return dg.SkipReason("no product event waits")
+        return "no product event waits"
     if pipeline.settings.product_server_url is None:
-        return dg.SkipReason("product events wait, but MUSTIT_PRODUCT_SERVER_URL is not set")
+        return "product events wait, but MUSTIT_PRODUCT_SERVER_URL is not set"
     if trial_in is not None and trial_in > 0:
-        return dg.SkipReason(f"the product server is unreachable; it is tried again in {trial_in:.0f} s")
+        return f"the product server is unreachable; it is tried again in {trial_in:.0f} s"
     if due_in > 0:
-        return dg.SkipReason(f"the next product event is due in {due_in:.0f} s")
-    if any(run.job_name == relay_product_outbox.name for run in unfinished_runs(context.instance, pipeline.database)):
-        return dg.SkipReason("a relay is running already")
-    return dg.RunRequest()
+        return f"the next product event is due in {due_in:.0f} s"
+    return None
+
+
+def _why_no_rule_is_sent(pipeline: Pipeline) -> str | None:
+    with pipeline.database.reading() as connection:
+        due_in = scheduler_outbox.next_due_in(connection)
+    if due_in is None:
+        return "EventBridge knows every schedule"
+    return f"the next schedule change is due in {due_in:.0f} s" if due_in > 0 else None

@@ -73,7 +73,7 @@ class CrawlingSchedule(Aggregate):
         self._emit(ScheduleEventType.SCHEDULE_UPDATED, at)
 
     def activate(self, at: datetime) -> None:
-        """Start again; deactivating removed the rule and its targets, so it is registered anew."""
+        """Start again; the rule may never have been made, so it is registered anew."""
         self._set(status=SCHEDULE.move(self.status, "activate"))
         self._emit(ScheduleEventType.SCHEDULE_REGISTERED, at)
 
@@ -81,6 +81,16 @@ class CrawlingSchedule(Aggregate):
         """Crawl no more."""
         self._set(status=SCHEDULE.move(self.status, "deactivate"))
         self._emit(ScheduleEventType.SCHEDULE_DEACTIVATED, at)
+
+    def tell_again(self, at: datetime, *, active: bool) -> None:
+        """Say how it is once more; where the outside did not take it, start anew from what its seller is."""
+        if self.status in SCHEDULE.sources("activate") and active:
+            self.activate(at)
+        elif self.status in SCHEDULE.sources("deactivate") and not active:
+            self.deactivate(at)
+        else:
+            kind = ScheduleEventType.SCHEDULE_REGISTERED if active else ScheduleEventType.SCHEDULE_DEACTIVATED
+            self._emit(kind, at)
 
     def triggered(self, at: datetime) -> None:
         """A crawl started: the interval begins again now, so that missed times are caught up once."""

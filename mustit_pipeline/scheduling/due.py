@@ -27,17 +27,23 @@ class DueSlice:
 
 
 def next_slices(
-    database: Database, *, busy: Collection[str], free: int, now: datetime, slice_seconds: float
+    database: Database,
+    *,
+    busy: Collection[str],
+    free: int,
+    now: datetime,
+    slice_seconds: float,
+    by_interval: bool = True,
 ) -> list[DueSlice]:
     """The slices to start within the free slots, for whoever has waited longest.
 
     Slices that a crawl has had count against it: a few huge sellers that need hours keep nobody from a first slice, and
-    however many others are due, a huge one comes to its next.
+    however many others are due, a huge one comes to its next. Not by interval, only what is open goes on.
     """
     if free <= 0:
         return []
     with database.reading() as connection:
-        turns = next_turns(connection, free, busy=busy, slice_seconds=slice_seconds)
+        turns = next_turns(connection, free, busy=busy, slice_seconds=slice_seconds, by_interval=by_interval)
     opened: list[tuple[UUID, str]] = []
     for turn in turns:
         execution_id = turn.execution_id or _open(database, SellerId(turn.seller_id), now)

@@ -10,7 +10,7 @@ from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.values import CrawlingInterval, ScheduleId, SellerId
 from mustit_pipeline.scheduling.registry import schedule_messages
-from mustit_pipeline.store import sellers
+from mustit_pipeline.store import scheduler_outbox, sellers
 from mustit_pipeline.store.database import Database
 
 
@@ -42,7 +42,7 @@ def enrol(database: Database, lines: Iterable[str], now: datetime) -> EnrolmentR
     with database.transaction() as connection:
         added = sellers.add_new(connection, list(wanted.values()))
         messages = [message for seller_id in added for message in schedule_messages(wanted[seller_id][1])]
-        sellers.add_scheduler_messages(connection, messages)
+        scheduler_outbox.enqueue(connection, messages)
     return EnrolmentReport(tuple(added), read - len(added), tuple(rejected))
 
 

@@ -30,6 +30,8 @@ class Maintained:
     bookings: int
     alerts: int
     samples: int
+    triggers: int
+    schedule_changes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,12 @@ def maintain(
             (retention.BOOKINGS, unreached),
             (retention.ALERTS, now - timedelta(days=settings.alert_retention_days)),
             (retention.SAMPLES, now - timedelta(days=settings.truth_retention_days)),
+            (retention.TRIGGERS, now - timedelta(days=settings.trigger_retention_days)),
+            (retention.SCHEDULE_CHANGES, now - timedelta(days=settings.schedule_retention_days)),
         )
-        bookings, alerts, samples = (_aged(database, settings, *age, dry_run=dry_run) for age in ages)
+        bookings, alerts, samples, triggers, changes = (
+            _aged(database, settings, *age, dry_run=dry_run) for age in ages
+        )
         if not dry_run:
             if aged + unchanged >= VACUUM_FROM:
                 retention.tidy(database, "product_raw_data")
@@ -75,6 +81,8 @@ def maintain(
         bookings,
         alerts,
         samples,
+        triggers,
+        changes,
     )
 
 

@@ -8,7 +8,7 @@ from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.schedule import CrawlingSchedule, ScheduleEvent
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.values import CrawlingInterval, OutboxId, ScheduleId, SellerId
-from mustit_pipeline.store import executions, sellers
+from mustit_pipeline.store import executions, scheduler_outbox, sellers
 from mustit_pipeline.store.database import Database
 
 
@@ -18,7 +18,7 @@ def register(database: Database, seller_id: SellerId, name: str, interval: Crawl
     schedule = CrawlingSchedule.register(ScheduleId.new(), seller_id, interval, now)
     with database.transaction() as connection:
         sellers.add(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
+        scheduler_outbox.enqueue(connection, schedule_messages(schedule))
     return seller
 
 
@@ -29,7 +29,7 @@ def change_interval(database: Database, seller_id: SellerId, interval: CrawlingI
         schedule.change_interval(interval, now)
         seller.change_interval(interval, now)
         sellers.save(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
+        scheduler_outbox.enqueue(connection, schedule_messages(schedule))
     return seller
 
 
@@ -40,7 +40,7 @@ def activate(database: Database, seller_id: SellerId, now: datetime) -> Seller:
         seller.activate(now)
         schedule.activate(now)
         sellers.save(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
+        scheduler_outbox.enqueue(connection, schedule_messages(schedule))
     return seller
 
 
@@ -51,11 +51,24 @@ def deactivate(database: Database, seller_id: SellerId, now: datetime) -> Seller
         seller.deactivate(now)
         schedule.deactivate(now)
         sellers.save(connection, seller, schedule)
-        sellers.add_scheduler_messages(connection, schedule_messages(schedule))
+        scheduler_outbox.enqueue(connection, schedule_messages(schedule))
         present = executions.find_open(connection, seller_id, lock=True)
         if present is not None:
             cancel_locked(connection, present, now)
     return seller
+
+
+def tell_again(database: Database, now: datetime, schedule_id: ScheduleId | None = None) -> int:
+    """Tell the outside scheduler of one schedule, or of all, as they are; one that FAILED is tried anew."""
+    with database.reading() as connection:
+        seller_ids = sellers.of_schedules(connection, schedule_id)
+    for seller_id in seller_ids:
+        with database.transaction() as connection:
+            seller, schedule = sellers.get(connection, seller_id, lock=True)
+            schedule.tell_again(now, active=seller.is_active)
+            sellers.save(connection, seller, schedule)
+            scheduler_outbox.enqueue(connection, schedule_messages(schedule))
+    return len(seller_ids)
 
 
 def schedule_messages(schedule: CrawlingSchedule) -> list[SchedulerOutbox]:

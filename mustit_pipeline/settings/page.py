@@ -1,6 +1,7 @@
 """The documentation of every setting, made from the settings themselves."""
 
 from mustit_pipeline.settings.agents import AgentSettings
+from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.upkeep import UpkeepSettings
@@ -19,7 +20,7 @@ def settings_page() -> str:
         "|---|---|---|",
     ]
     # A base class's fields come first, but people look for the servers first.
-    parts = (AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
+    parts = (AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings)
     later = {name for part in parts for name in part.model_fields}
     fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in later)
     for name, field in fields:

@@ -21,6 +21,12 @@ class UpkeepSettings(BaseSettings):
     truth_retention_days: float = Field(
         365, ge=1, le=3650, description="How long it is kept how sampled products compared; at least TRUTH_WINDOW_DAYS"
     )
+    schedule_retention_days: float = Field(
+        90, ge=1, le=3650, description="How long schedule changes are kept that were told, or replaced by newer ones"
+    )
+    trigger_retention_days: float = Field(
+        30, ge=15, le=3650, description="How long it is known which messages came; SQS keeps them for up to 14 days"
+    )
     retention_batch: int = Field(5000, ge=1, le=100_000, description="Rows that one transaction of maintenance removes")
     run_log_retention_days: float = Field(
         30, ge=1, le=3650, description="How long Dagster's log lines are kept; materializations and checks stay"

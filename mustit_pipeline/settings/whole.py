@@ -7,8 +7,6 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
-    AnyHttpUrl,
-    BeforeValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -19,8 +17,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.settings.agents import AgentSettings
+from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
+from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.made_secrets import TokenKey, made_once
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
@@ -43,23 +43,12 @@ class SettingsError(Exception):
     """A setting is missing or wrong; the message names the variable and what it takes."""
 
 
-def _http_url(value: object) -> str:
-    url = AnyHttpUrl(str(value))
-    if url.username is not None or url.password is not None:
-        # It would be shown wherever the address is.
-        raise ValueError("takes an address without a user name or password in it")
-    return str(url).rstrip("/")
-
-
 def _same_database(one: str, other: str | None) -> bool:
     """Whether two addresses are one, whatever driver they name."""
     return other is not None and one.partition("://")[2] == other.partition("://")[2]
 
 
-HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-
-
-class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings):
+class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
@@ -153,9 +142,6 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, CheckSettings)
         "", description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch"
     )
     recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
-    trigger: Literal["dagster"] = Field("dagster", description="Who starts due crawls")
-    task_transport: Literal["postgres"] = Field("postgres", description="Where crawl tasks are queued")
-    aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
     lake_uri: str | None = Field(None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it")
 
     @field_validator("home")

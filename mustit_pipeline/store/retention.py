@@ -67,6 +67,10 @@ BOOKINGS = Aged("agent_bookings", "booking_id", ("ends_at",))
 # What has ended so long ago was opened before that, and only that has an index.
 ALERTS = Aged("alerts", "alert_id", ("opened_at", "ended_at"))
 SAMPLES = Aged("truth_samples", "sample_id", ("judged_at",))
+# Only what is over: told, or replaced by a newer change.
+SCHEDULE_CHANGES = Aged("scheduler_outbox", "outbox_id", ("created_at", "completed_at"))
+# Beyond what SQS can deliver once more.
+TRIGGERS = Aged("trigger_messages", "queue, message_id", ("received_at",))
 
 
 @contextmanager
@@ -123,7 +127,7 @@ def count_aged(connection: Connection, aged: Aged, before: datetime) -> int:
 def delete_aged(database: Database, aged: Aged, before: datetime, batch: int) -> int:
     """Remove them, in transactions of a batch each."""
     query = text(f"""
-        DELETE FROM {aged.table} WHERE {aged.key} IN (
+        DELETE FROM {aged.table} WHERE ({aged.key}) IN (
             SELECT {aged.key} FROM {aged.table} WHERE {aged.old} ORDER BY {aged.times[0]} LIMIT :batch)
     """)
     removed = 0

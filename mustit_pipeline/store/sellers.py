@@ -1,4 +1,4 @@
-"""Sellers, their schedules, and the schedule changes that the outside has to be told of."""
+"""Sellers and their schedules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,11 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
 from mustit_pipeline.domain.errors import Conflict, NotFound
-from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ScheduleStatus, SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, ScheduleId, SellerId
-from mustit_pipeline.store.tables import crawling_schedules, scheduler_outbox, sellers
+from mustit_pipeline.store.tables import crawling_schedules, sellers
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +97,12 @@ def save(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> 
     )
 
 
-def add_scheduler_messages(connection: Connection, messages: Sequence[SchedulerOutbox]) -> None:
-    """Store what the outside scheduler has to be told, with the change that caused it."""
-    if messages:
-        connection.execute(
-            insert(scheduler_outbox),
-            [
-                {
-                    "outbox_id": message.id.value,
-                    "schedule_id": message.schedule_id.value,
-                    "event_type": message.event_type.value,
-                    "payload": message.payload,
-                    "status": message.status.value,
-                    "created_at": message.created_at,
-                }
-                for message in messages
-            ],
-        )
+def of_schedules(connection: Connection, schedule_id: ScheduleId | None = None) -> list[SellerId]:
+    """Whose schedule that is; without one, everybody who has one."""
+    query = select(crawling_schedules.c.seller_id).order_by(crawling_schedules.c.seller_id)
+    if schedule_id is not None:
+        query = query.where(crawling_schedules.c.schedule_id == schedule_id.value)
+    return [SellerId(seller_id) for seller_id in connection.execute(query).scalars()]
 
 
 def overview(

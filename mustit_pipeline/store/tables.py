@@ -10,6 +10,7 @@ from sqlalchemy import (
     Date,
     DateTime,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     MetaData,
@@ -198,10 +199,15 @@ scheduler_outbox = Table(
     Column("last_error", Text),
     timestamp("created_at", default=True),
     timestamp("completed_at", nullable=True),
+    # In the order of commits for one schedule, whatever the clocks of those who changed it said.
+    Column("seq", BigInteger, Identity(always=True), nullable=False),
+    Column("superseded_by", Uuid),
     one_of("status", OutboxStatus),
     one_of("event_type", ScheduleEventType),
     CheckConstraint("payload IS JSON", name="payload_is_json"),
     CheckConstraint("(status = 'SENDING') = (lease_owner IS NOT NULL)", name="lease_while_sending"),
     Index(None, "schedule_id", "created_at"),
+    Index(None, "schedule_id", "seq"),
     Index(None, "status", "created_at"),
+    Index("uq_scheduler_outbox_one_in_flight", "schedule_id", unique=True, postgresql_where=text("status = 'SENDING'")),
 )

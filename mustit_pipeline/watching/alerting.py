@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import alerts, breakers, health
+from mustit_pipeline.store import alerts, breakers, health, triggers
 from mustit_pipeline.store.alerts import Condition, Outcome
 from mustit_pipeline.store.database import Database
 
@@ -22,6 +22,7 @@ BREAKER_OPEN = "BREAKER_OPEN"
 THROTTLED = "THROTTLED"
 FAILED_EVENTS = "FAILED_EVENTS"
 SCHEDULE_FAILED = "SCHEDULE_FAILED"
+PARKED_MESSAGES = "PARKED_MESSAGES"
 # Before a seller's name: whatever job a run of his was, the next good one is the end of it.
 RUN_OF_SELLER = "run of seller "
 # Kinds that are looked for as a whole: of these, what is not found is over.
@@ -33,6 +34,7 @@ STATES = (
     THROTTLED,
     FAILED_EVENTS,
     SCHEDULE_FAILED,
+    PARKED_MESSAGES,
     TICK_FAILED,
 )
 STORM_MEMORY = timedelta(minutes=5)
@@ -120,7 +122,17 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             f"schedule of {seller_id}",
             SCHEDULE_FAILED,
             f"The schedule of {seller_id} is FAILED",
-            "The outside scheduler did not take it; the seller is not crawled by itself until that is mended.",
+            "EventBridge did not take it, so that nobody may start its crawls; the run of relay_scheduler_outbox says "
+            "why. Mend that, then run it with `everything: true`.",
+        )
+    parked = triggers.parked(connection)
+    if parked:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in parked.items())
+        yield Condition(
+            "parked messages",
+            PARKED_MESSAGES,
+            f"{sum(parked.values())} messages that ask for crawls are parked",
+            f"{reasons}. `mustit triggers list` shows them; once mended, `mustit triggers dismiss --all`.",
         )
 
 

@@ -6,20 +6,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import boto3
 import dagster as dg
-import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import parquet
 
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
+from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws
 
 SetEnvironment = Callable[..., None]
 AddRun = Callable[..., dg.DagsterRun]
-REGION = "ap-northeast-2"
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,7 @@ class Bucket:
 
     endpoint: str
     client: Any
+    let_in: Callable[[str], None]
 
     def names(self) -> list[str]:
         return [one["Key"] for one in self.client.list_objects_v2(Bucket="bucket").get("Contents", [])]
@@ -43,10 +41,6 @@ class Bucket:
     def read(self, name: str) -> list[dict[str, Any]]:
         body = self.client.get_object(Bucket="bucket", Key=name)["Body"].read()
         return parquet.read_table(BytesIO(body)).to_pylist()
-
-    def let_in(self, requests: str) -> None:
-        """So many more requests are let in, whoever sends them."""
-        httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=requests, trust_env=False).raise_for_status()
 
 
 Tick = Callable[[dg.SensorDefinition], TickOutcome]
@@ -59,20 +53,11 @@ def instance() -> Generator[dg.DagsterInstance]:
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket]:
-    """An S3 on a free port, with a bucket in it; who we are comes from the usual variables."""
-    for name, value in {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": REGION}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
+def bucket(aws: SimulatedAws) -> Bucket:
+    """An S3 on a free port, with a bucket in it."""
+    client = aws.client("s3")
     client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
-    made = Bucket(f"http://{host}:{port}", client)
-    yield made
-    made.let_in("inf")
-    httpx.post(f"{made.endpoint}/moto-api/reset", trust_env=False).raise_for_status()
-    server.stop()
+    return Bucket(aws.endpoint, client, aws.let_in)
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ COUNTS = {
     "bookings": 0,
     "alerts": 0,
     "samples": 0,
+    "triggers": 0,
+    "scheduleChanges": 0,
     "runs": 0,
     "logLines": 0,
 }

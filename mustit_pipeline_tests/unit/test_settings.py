@@ -107,9 +107,15 @@ WRONG = [
     ("drift_block", "detail.Product Info", "takes paths of fields"),
     ("drift_block", "stock", "beginning with listing, detail or options"),
     ("recrawl", "nothing", "'everything'"),
-    ("trigger", "cron", "'dagster'"),
+    ("trigger", "cron", "'dagster' or 'eventbridge'"),
+    ("trigger_target_arn", "mustit-triggers", "arn:aws:sqs:"),
     ("task_transport", "kafka", "'postgres'"),
     ("aws_endpoint_url", "localhost", "valid URL"),
+    ("trigger_queue_url", "mustit-triggers", "valid URL"),
+    ("trigger_tick_messages", "9", "greater than or equal to 10"),
+    ("trigger_tick_seconds", "31", "less than or equal to 30"),
+    ("schedule_retention_days", "0", "greater than or equal to 1"),
+    ("trigger_retention_days", "14", "greater than or equal to 15"),
     ("lake_uri", "gs://bucket", "s3://"),
     ("compute_logs_uri", "gs://bucket", "s3://"),
     ("dagster_viewer_port", "0", "greater than or equal to 1"),
@@ -239,6 +245,13 @@ def test_secrets_are_not_shown_by_the_settings_either(environment: pytest.Monkey
 def test_with_a_database_of_its_own_the_secrets_are_required(environment: pytest.MonkeyPatch, missing: str) -> None:
     with pytest.raises(SettingsError, match=f"MUSTIT_DATABASE_URL set, MUSTIT_{missing} must be set too"):
         load(environment, **{name: value for name, value in EXTERNAL.items() if name != missing})
+
+
+def test_rules_of_eventbridge_need_somebody_to_tell(environment: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="MUSTIT_TRIGGER set to eventbridge, MUSTIT_TRIGGER_TARGET_ARN must be set"):
+        load(environment, TRIGGER="eventbridge")
+    arn = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
+    assert load(environment, TRIGGER="eventbridge", TRIGGER_TARGET_ARN=arn).trigger_target_arn == arn
 
 
 def test_with_a_database_of_its_own_nothing_is_embedded_or_made(

@@ -301,3 +301,41 @@ def test_many_removed_bodies_are_followed_by_a_vacuum(
 
     vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'product_raw_data'"
     assert scalars(database, vacuumed) == [1]
+
+
+def test_messages_are_known_for_longer_than_sqs_can_deliver_them_again(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    with database.transaction() as connection:
+        for days in (1, 14, 29, 31, 40, 50):
+            connection.execute(
+                text("INSERT INTO trigger_messages (queue, message_id, received_at) VALUES ('q', :id, :at)"),
+                {"id": str(days), "at": NOW - days * DAY},
+            )
+    settings = make_settings(retention_batch=2)
+
+    dry, done = (maintain(database, settings, NOW, dry_run=dry) for dry in (True, False))
+
+    assert dry.triggers == done.triggers == 3
+    assert scalars(database, "SELECT message_id FROM trigger_messages ORDER BY received_at") == ["29", "14", "1"]
+
+
+def test_schedule_changes_go_once_they_are_over_and_those_that_wait_stay(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    register(database, "waits", "failed", "told", "told lately")
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE scheduler_outbox SET created_at = :at"), {"at": NOW - 200 * DAY})
+        ends = (("failed", "FAILED", None), ("told", "COMPLETED", 100), ("told lately", "COMPLETED", 80))
+        for seller, status, age in ends:
+            connection.execute(
+                text("""UPDATE scheduler_outbox SET status = :status, completed_at = CAST(:at AS timestamptz)
+                        WHERE schedule_id = (SELECT schedule_id FROM crawling_schedules WHERE seller_id = :seller)"""),
+                {"status": status, "at": None if age is None else NOW - age * DAY, "seller": seller},
+            )
+
+    dry, done = (maintain(database, make_settings(), NOW, dry_run=dry) for dry in (True, False))
+
+    assert dry.schedule_changes == done.schedule_changes == 1
+    left = "SELECT seller_id FROM crawling_schedules JOIN scheduler_outbox USING (schedule_id) ORDER BY seller_id"
+    assert scalars(database, left) == ["failed", "told lately", "waits"]

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 import mustit_pipeline.store.agent_tables
 import mustit_pipeline.store.catalog_tables
+import mustit_pipeline.store.trigger_tables
 import mustit_pipeline.store.watch_tables  # noqa: F401  (all complete the metadata)
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus
 from mustit_pipeline.store import schema
@@ -157,6 +158,10 @@ REFUSED = {
     "the same version twice": "UPDATE product_outbox SET version = 9, item_no = 1",
     "the same key twice": "UPDATE product_outbox SET idempotency_key = 'same'",
     "a sender without its state": "UPDATE product_outbox SET lease_owner = 'x' WHERE status = 'WAITING'",
+    "a parked message of a crawl": "INSERT INTO trigger_messages (queue, message_id, execution_id, reason, body, "
+    "received_at) SELECT 'q', 'm', execution_id, 'NOT_JSON', '', now() FROM crawling_schedule_executions",
+    "a message parked without its body": "INSERT INTO trigger_messages (queue, message_id, reason, received_at) "
+    "VALUES ('q', 'm', 'NOT_JSON', now())",
     "a schedule message that is no JSON": "UPDATE scheduler_outbox SET payload = '{'",
 }
 

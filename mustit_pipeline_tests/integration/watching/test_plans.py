@@ -6,7 +6,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import alerts, change_holds, criteria, health, retention, truth
+from mustit_pipeline.store import alerts, change_holds, criteria, health, retention, triggers, truth
 from mustit_pipeline.store.alerts import Condition, Outcome
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.truth import Drawn
@@ -28,11 +28,17 @@ _SAMPLES = """
            CASE WHEN n % 1000 <> 0 THEN now() - n * interval '1 hour' END, 'x'
     FROM generate_series(1, 20000) n
 """
+_MESSAGES = """
+    INSERT INTO trigger_messages (queue, message_id, reason, body, received_at, dismissed_at)
+    SELECT 'https://sqs.example.com/queue', n, CASE WHEN n % 1000 = 0 THEN 'NOT_JSON' END,
+           CASE WHEN n % 1000 = 0 THEN 'x' END, now() - n * interval '1 minute', CASE WHEN n % 2000 = 0 THEN now() END
+    FROM generate_series(1, 20000) n
+"""
 
 
 def test_neither_checks_nor_alerts_read_a_big_table_from_end_to_end(grown: Database) -> None:
     with grown.transaction() as connection:
-        for statement in (_ALERTS, _SAMPLES):
+        for statement in (_ALERTS, _SAMPLES, _MESSAGES):
             connection.execute(text(statement))
     with grown.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
@@ -66,11 +72,17 @@ def test_neither_checks_nor_alerts_read_a_big_table_from_end_to_end(grown: Datab
         "open alerts": alerts.open_alerts,
         "old alerts": lambda c: retention.count_aged(c, retention.ALERTS, now - 90 * DAY),
         "old samples": lambda c: retention.count_aged(c, retention.SAMPLES, now - 800 * DAY),
+        "parked messages": triggers.parked,
+        "newest parked": lambda c: triggers.newest_parked(c, everything=False, limit=20),
+        "a known message": lambda c: triggers.remember(c, "https://sqs.example.com/queue", "7", now),
+        "old messages": lambda c: retention.count_aged(c, retention.TRIGGERS, now - 13 * DAY),
         "newest": lambda c: alerts.newest(c, everything=True, limit=20),
     }
     found: dict[str, list[str]] = {}
     for name, act in queries.items():
         explained = plans(grown, act)
         assert explained, name
-        found[name] = [table for plan in explained for table in scanned(plan, ("alerts", "truth_samples"))]
+        found[name] = [
+            table for plan in explained for table in scanned(plan, ("alerts", "truth_samples", "trigger_messages"))
+        ]
     assert found == {name: [] for name in queries}

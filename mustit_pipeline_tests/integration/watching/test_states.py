@@ -51,6 +51,15 @@ def fail_the_schedule(standing: Standing) -> None:
     standing.write("UPDATE crawling_schedules SET status = 'FAILED'")
 
 
+def park_messages(standing: Standing) -> None:
+    for reason in ("NOT_JSON", "NOT_JSON", "UNKNOWN_SELLER"):
+        standing.write(
+            """INSERT INTO trigger_messages (queue, message_id, reason, body, received_at)
+               VALUES ('q', gen_random_uuid(), :reason, 'x', now())""",
+            reason=reason,
+        )
+
+
 STATES: dict[Callable[[Standing], None], tuple[str, str, str]] = {
     hold_deletions: ("HELD_DELETIONS", "3 deletions of dmont", "UPDATE deletion_holds SET status = 'REJECTED'"),
     hold_changes: ("HELD_CHANGES", "Changes of dmont", "UPDATE change_holds SET status = 'CLOSED'"),
@@ -62,6 +71,11 @@ STATES: dict[Callable[[Standing], None], tuple[str, str, str]] = {
     open_breaker: ("BREAKER_OPEN", "Too few user agents", "UPDATE pool_state SET breaker_open_until = NULL"),
     storm: ("THROTTLED", "The marketplace throttles us", "UPDATE pool_state SET paused_until = NULL"),
     lose_the_product_server: ("BREAKER_OPEN", "The product server", "DELETE FROM circuit_breakers"),
+    park_messages: (
+        "PARKED_MESSAGES",
+        "3 messages that ask for crawls",
+        "UPDATE trigger_messages SET dismissed_at = now()",
+    ),
     fail_the_schedule: ("SCHEDULE_FAILED", "The schedule of dmont", "UPDATE crawling_schedules SET status = 'ACTIVE'"),
 }
 

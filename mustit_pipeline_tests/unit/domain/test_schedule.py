@@ -49,6 +49,24 @@ def test_a_change_is_announced(status: ScheduleStatus, change, event: ScheduleEv
 
 
 @pytest.mark.parametrize(
+    ("status", "active", "event", "after"),
+    [
+        (ScheduleStatus.ACTIVE, True, REGISTERED, ScheduleStatus.ACTIVE),
+        (ScheduleStatus.FAILED, True, REGISTERED, ScheduleStatus.ACTIVE),
+        (ScheduleStatus.INACTIVE, False, DEACTIVATED, ScheduleStatus.INACTIVE),
+        (ScheduleStatus.FAILED, False, DEACTIVATED, ScheduleStatus.INACTIVE),
+    ],
+)
+def test_telling_again_says_how_it_is_and_starts_a_failed_one_anew(
+    status: ScheduleStatus, active: bool, event: ScheduleEventType, after: ScheduleStatus
+) -> None:
+    told = schedule(status=status)
+    told.tell_again(LATER, active=active)
+    (announced,) = told.pull_events()
+    assert (announced.event_type, told.status) == (event, after)
+
+
+@pytest.mark.parametrize(
     ("status", "change"),
     [
         (ScheduleStatus.ACTIVE, lambda s: s.activate(LATER)),

@@ -1,0 +1,52 @@
+"""Schedule changes on their way to EventBridge, where it is EventBridge that starts due crawls."""
+
+import dagster as dg
+from pydantic import Field
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
+from mustit_pipeline.defs.jobs import FIRST
+from mustit_pipeline.defs.resources import RESOURCES, Pipeline
+from mustit_pipeline.defs.slices import PRIORITY_TAG
+from mustit_pipeline.scheduling import registry
+from mustit_pipeline.scheduling.rule_relay import relay_rules
+from mustit_pipeline.store import scheduler_outbox
+
+
+class RuleRelayConfig(dg.Config):
+    """How a relay of schedules behaves."""
+
+    everything: bool = Field(
+        False, description="Tell of every schedule anew: after a change of the target, or to try FAILED ones again"
+    )
+
+
+@dg.op(description="Make EventBridge's rules what the schedules say.", retry_policy=RETRY_TRANSIENT)
+def relay_schedule_changes(context: dg.OpExecutionContext, config: RuleRelayConfig, pipeline: Pipeline) -> None:
+    with readable_failures():
+        if pipeline.settings.trigger != "eventbridge":
+            with pipeline.database.reading() as connection:
+                waiting = scheduler_outbox.counts(connection).waiting
+            context.log.info(
+                f"nothing to relay: MUSTIT_TRIGGER is {pipeline.settings.trigger}. The newest change of {waiting} "
+                "schedules is kept for EventBridge"
+            )
+            context.add_output_metadata({"applied": 0, "waiting": waiting})
+            return
+        if config.everything and not context.retry_number:
+            registry.tell_again(pipeline.database, utc_now())
+        relayed = relay_rules(pipeline.database, pipeline.settings, utc_now)
+    (context.log.warning if relayed.last_error else context.log.info)(str(relayed))
+    if relayed.failed:
+        raise PermanentFailure(f"{relayed}. Mend that, then run relay_scheduler_outbox with `everything: true`")
+    context.add_output_metadata({"applied": relayed.applied, "retried": relayed.retried, "waiting": relayed.waiting})
+
+
+@dg.job(
+    description="Tells EventBridge of schedules that changed (MUSTIT_TRIGGER=eventbridge).",
+    tags={PRIORITY_TAG: FIRST},
+    resource_defs=RESOURCES,
+    executor_def=dg.in_process_executor,
+)
+def relay_scheduler_outbox() -> None:
+    relay_schedule_changes()

@@ -1,0 +1,105 @@
+"""The way to AWS: clients made when they are needed, and its answers as failures that a repeat may heal or not."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from mustit_pipeline.domain.errors import ExternalFailure
+from mustit_pipeline.settings import Settings, SettingsError
+
+CONNECT_SECONDS, READ_SECONDS, TRIES = 3, 5, 2
+LONGEST_REASON = 300
+# Answers of the 4xx kind that a repeat may heal all the same.
+PASSING = {
+    "InternalException",
+    "InternalFailure",
+    "ConcurrentModificationException",
+    "KmsThrottled",
+    "OverLimit",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "RequestTimeout",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "TooManyRequestsException",
+}
+
+
+class AwsRefused(ExternalFailure):
+    """AWS says no, and says so again however often it is asked; `answer` is its own code, where it answered."""
+
+    def __init__(self, where: str, reason: str, answer: str | None = None) -> None:
+        super().__init__(
+            "EXTERNAL_AWS_REFUSED",
+            korean=f"AWS가 요청을 거부했습니다 ({where}: {reason})",
+            english=f"AWS refuses {where}; look at its name, at MUSTIT_AWS_ENDPOINT_URL and at the AWS_ variables of "
+            f"this process: {reason}",
+        )
+        self.answer = answer
+
+
+class AwsUnreachable(ExternalFailure):
+    """AWS does not answer, or not now."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            "EXTERNAL_AWS_UNREACHABLE",
+            korean=f"AWS에 연결할 수 없습니다 ({where}: {reason})",
+            english=f"{where} cannot be reached: {reason}",
+        )
+
+
+def aws_client(settings: Settings, service: str, why: str) -> Any:
+    """A client of one service, as the usual AWS_ variables say who and where; `why` names the setting that needs it."""
+    try:
+        session, config = import_module("boto3.session"), import_module("botocore.config")
+    except ImportError:
+        raise SettingsError(f"{why} needs boto3: pip install 'mustit-pipeline[aws]'") from None
+    with aws_failures(service):
+        return session.Session().client(
+            service,
+            endpoint_url=settings.aws_endpoint_url,
+            config=config.Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+                retries={"total_max_attempts": TRIES, "mode": "standard"},
+            ),
+        )
+
+
+@contextmanager
+def aws_failures(where: str) -> Generator[None]:
+    """What goes wrong with a call, as one of the two failures, naming what was asked for."""
+    errors, parsers = import_module("botocore.exceptions"), import_module("botocore.parsers")
+    network = (
+        errors.HTTPClientError,
+        errors.ConnectionError,
+        errors.CredentialRetrievalError,
+        errors.MetadataRetrievalError,
+        parsers.ResponseParserError,
+    )
+    try:
+        yield
+    except errors.ClientError as error:
+        raise failure_of_answer(where, error.response) from None
+    except network as error:
+        raise AwsUnreachable(where, _short(str(error))) from None
+    except (errors.BotoCoreError, ValueError) as error:
+        # No credentials, no region, a parameter or an endpoint that cannot be.
+        raise AwsRefused(where, _short(str(error))) from None
+
+
+def failure_of_answer(where: str, answer: dict[str, Any]) -> AwsRefused | AwsUnreachable:
+    """What an error of AWS's own means for whoever would ask again."""
+    code = str(answer.get("Error", {}).get("Code", "unknown"))
+    reason = _short(f"{code}: {answer.get('Error', {}).get('Message', '')}")
+    passing = code in PASSING or answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500
+    return AwsUnreachable(where, reason) if passing else AwsRefused(where, reason, code)
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_REASON]

@@ -1,0 +1,104 @@
+"""Messages that ask for crawls: stored once each, put aside where nobody can do what they ask, then deleted."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from mustit_pipeline.crawling.executions import open_or_join_within
+from mustit_pipeline.domain.errors import Conflict, NotFound
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.trigger import ParkReason, asked_seller
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling.trigger_queue import Delivery, TriggerQueue
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import triggers
+from mustit_pipeline.store.database import Database
+
+TRIGGERED_BY = "sqs"
+
+
+class Outcome(StrEnum):
+    """What became of a message, in the words of a tick."""
+
+    OPENED = "crawls due"
+    JOINED = "joined an open crawl"
+    JOINED_PAUSED = "joined a PAUSED crawl, which waits to be resumed"
+    REPEATED = "had come before"
+    PARKED = "parked"
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a look at the queue came to."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    parked: Counter[ParkReason] = field(default_factory=Counter[ParkReason])
+    undeleted: Counter[str] = field(default_factory=Counter[str])
+    # Whether the look ended before the queue was empty.
+    more: bool = False
+
+    @property
+    def messages(self) -> int:
+        return self.outcomes.total()
+
+    def __str__(self) -> str:
+        if not self.messages:
+            return "no message waits"
+        parts = [f"{self.outcomes[outcome]} {outcome}" for outcome in Outcome if self.outcomes[outcome]]
+        text = f"{self.messages} messages: {', '.join(parts)}"
+        if self.parked:
+            text += f" ({_listed(self.parked)})"
+        if self.undeleted:
+            text += f"; {self.undeleted.total()} could not be deleted and come again ({_listed(self.undeleted)})"
+        return f"{text}; the next tick goes on" if self.more else text
+
+
+def take_triggers(database: Database, settings: Settings, queue: TriggerQueue, clock: Callable[[], datetime]) -> Taken:
+    """Take messages until none waits, or a tick's number or time is used up.
+
+    A message is deleted after what it asks for is stored. Whoever dies in between gets it again, knows it, and only
+    deletes it.
+    """
+    taken, end = Taken(), time.monotonic() + settings.trigger_tick_seconds
+    while deliveries := queue.receive(settings.trigger_tick_messages - taken.messages):
+        for delivery in deliveries:
+            outcome = _store(database, queue.url, delivery, clock())
+            if isinstance(outcome, ParkReason):
+                taken.parked[outcome] += 1
+                outcome = Outcome.PARKED
+            taken.outcomes[outcome] += 1
+        taken.undeleted.update(queue.delete(deliveries).values())
+        if taken.messages >= settings.trigger_tick_messages or time.monotonic() >= end:
+            taken.more = True
+            break
+    return taken
+
+
+def _store(database: Database, queue: str, delivery: Delivery, now: datetime) -> Outcome | ParkReason:
+    """Write down a message with what comes of it, both or neither; one that is known changes nothing."""
+    asked = asked_seller(delivery.body)
+    with database.transaction() as connection:
+        if not triggers.remember(connection, queue, delivery.message_id, now):
+            return Outcome.REPEATED
+        if isinstance(asked, SellerId):
+            try:
+                opened = open_or_join_within(connection, asked, triggered_by=TRIGGERED_BY, now=now)
+            except NotFound:
+                asked = ParkReason.UNKNOWN_SELLER
+            except Conflict:
+                asked = ParkReason.INACTIVE_SELLER
+            else:
+                execution = opened.stored.execution
+                triggers.took(connection, queue, delivery.message_id, execution.id)
+                if not opened.joined:
+                    return Outcome.OPENED
+                return Outcome.JOINED_PAUSED if execution.status is ExecutionStatus.PAUSED else Outcome.JOINED
+        triggers.park(connection, queue, delivery.message_id, asked, delivery.body)
+        return asked
+
+
+def _listed(counts: Counter[ParkReason] | Counter[str]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items())

@@ -1,0 +1,43 @@
+"""The settings of the AWS edge: who starts crawls, and the queue through which others ask for them."""
+
+import re
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings
+
+from mustit_pipeline.settings.http_url import HttpUrl
+
+ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:\S+")
+
+
+class AwsSettings(BaseSettings):
+    """The part of the settings that AWS is called by; who we are there comes from the usual AWS_ variables."""
+
+    trigger: Literal["dagster", "eventbridge"] = Field(
+        "dagster",
+        description="Who starts due crawls: `due_crawls` itself, or EventBridge rules through the trigger queue",
+    )
+    trigger_target_arn: str | None = Field(
+        None, description="Whom the EventBridge rules tell, mostly the trigger queue; needed with `eventbridge`"
+    )
+    trigger_queue_url: HttpUrl | None = Field(
+        None, description='SQS queue whose messages `{"sellerId": …}` each ask for a crawl; off without it'
+    )
+    trigger_tick_messages: int = Field(500, ge=10, le=10_000, description="Messages that one tick takes from it")
+    trigger_tick_seconds: float = Field(20, gt=0, le=30, description="And for how long it asks for more")
+    task_transport: Literal["postgres"] = Field("postgres", description="Where crawl tasks are queued")
+    aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
+
+    @field_validator("trigger_target_arn")
+    @classmethod
+    def _arn(cls, value: str | None) -> str | None:
+        if value is not None and not ARN.fullmatch(value):
+            raise ValueError("takes an ARN: arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers")
+        return value
+
+    @model_validator(mode="after")
+    def _target(self) -> "AwsSettings":
+        if self.trigger == "eventbridge" and self.trigger_target_arn is None:
+            raise ValueError("with MUSTIT_TRIGGER set to eventbridge, MUSTIT_TRIGGER_TARGET_ARN must be set too")
+        return self

@@ -1,0 +1,29 @@
+"""Schedule changes in the order of their commits, what replaced them, and one in flight per schedule."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("scheduler_outbox", sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False))
+    op.add_column("scheduler_outbox", sa.Column("superseded_by", sa.Uuid()))
+    op.create_index(
+        "uq_scheduler_outbox_one_in_flight",
+        "scheduler_outbox",
+        ["schedule_id"],
+        unique=True,
+        postgresql_where=sa.text("status = 'SENDING'"),
+    )
+    op.create_index("ix_scheduler_outbox_schedule_id_seq", "scheduler_outbox", ["schedule_id", "seq"])
+
+
+def downgrade() -> None:
+    op.drop_index("ix_scheduler_outbox_schedule_id_seq", "scheduler_outbox")
+    op.drop_index("uq_scheduler_outbox_one_in_flight", "scheduler_outbox")
+    op.drop_column("scheduler_outbox", "superseded_by")
+    op.drop_column("scheduler_outbox", "seq")
