@@ -42,8 +42,9 @@ format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Three on two cores: many tests wait for something.
 test: lint ## all checks and tests, on real PostgreSQL and Redis
-	$(BIN)/pytest $(TESTS) -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest $(TESTS) -n 3 --dist loadfile --no-loadscope-reorder
 
 bench: setup ## the benchmark suite: a table and build/bench.json
 	$(BIN)/python -m benchmarks
