@@ -39,6 +39,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "yes")
     (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
     (tmp_path / "sensors.py").write_text(SENSORS)
+    # Makes the tables: two that do so at once get in each other's way.
+    dg.DagsterInstance.get().dispose()
     with (tmp_path / "daemon.log").open("w") as log:
         command = [DAEMON, "run", "-f", str(tmp_path / "sensors.py")]
         daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

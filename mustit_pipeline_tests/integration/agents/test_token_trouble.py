@@ -172,10 +172,11 @@ def test_agents_that_are_asked_one_after_the_other_see_that_it_is_the_host(datab
 
 
 def test_a_trial_that_never_began_leaves_room_for_another(database: Database, tmp_path: Path) -> None:
+    # Before the pool's first look: it knows that the breaker is open when it is asked.
+    block(database, *(f"agent-{number:03}" for number in range(1, 6)))
+
     async def scenario() -> None:
         async with opened(tmp_path, database, marketplace=SlowMarketplace(), breaker_cooldown_seconds=0.3) as (pool, _):
-            block(database, *(f"agent-{number:03}" for number in range(1, 6)))
-            await until(lambda: shared(database).breaker_open_until is not None)
             trial = asyncio.create_task(pool.acquire())
             while shared(database).trial_owner is None:
                 if trial.done():
