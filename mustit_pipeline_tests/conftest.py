@@ -1,4 +1,4 @@
-"""Real servers for every test that asks: PostgreSQL and Redis once per process, a fresh database for each test."""
+"""Real servers for every test that asks: PostgreSQL and Redis once per process, a database as new for each test."""
 
 import base64
 import shutil
@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -23,6 +22,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerC
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine
+from mustit_pipeline_tests.databases import TestDatabases
 
 if TYPE_CHECKING:
     from mustit_pipeline_tests.simulated_aws import SimulatedAws
@@ -89,19 +89,17 @@ def test_servers() -> Generator[TestServers]:
     shutil.rmtree(home)
 
 
+@pytest.fixture(scope="session")
+def test_databases(test_servers: TestServers) -> TestDatabases:
+    return TestDatabases(make_url(test_servers.servers.database_url), test_servers.template)
+
+
 @pytest.fixture
-def database_url(test_servers: TestServers) -> Generator[str]:
-    """The address of a fresh database with the schema in it."""
-    name = f"test_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-                sql.Identifier(name), sql.Identifier(test_servers.template)
-            )
-        )
+def database_url(test_servers: TestServers, test_databases: TestDatabases) -> Generator[str]:
+    """The address of a database that is as new, with the schema in it."""
+    name = test_databases.take()
     yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    test_databases.give_back(name)
 
 
 def free_port() -> int:
