@@ -3,14 +3,16 @@
 import signal
 import time
 
+import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
-from mustit_pipeline_tests.e2e.asking import settings_of
+from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
 from mustit_pipeline_tests.integration.crawls import differences
 
@@ -98,33 +100,32 @@ def test_a_dry_run_says_what_a_crawl_would_cost_and_opens_nothing(world: World) 
     world.register("estimated", 12)
 
     told = world.mustit("crawl", "estimated", "--dry-run", "--json", MUSTIT_PAGE_SIZE="5")
-    limited = world.mustit("crawl", "estimated", "--dry-run", "--limit", "2")
+    limited = ask(world, "crawl", "estimated", "--dry-run", "--limit", "2")
 
     assert told.code == limited.code == 0
     assert (told.document["products"], told.document["requests"]) == (12, 1 + 3 + 24)
     assert "2 products, 6 requests" in limited.out
-    assert world.mustit("execution", "list", "--seller", "estimated", "--json").document == []
-    assert world.mustit("crawl", "nobody", "--dry-run").code == 1
+    assert ask(world, "execution", "list", "--seller", "estimated", "--json").document == []
+    with pytest.raises(NotFound, match="nobody"):
+        ask(world, "crawl", "nobody", "--dry-run")
 
 
 def test_a_dry_run_says_what_is_left_of_the_crawl_that_would_be_joined(world: World) -> None:
     """It promised a whole crawl where the real command would have joined one that was nearly done."""
     world.register("joined", 12)
-    # Counting where the commands of this file count: between two places agents rest.
-    settings = settings_of(world).model_copy(update={"redis_url": None})
     opened = open_or_join(world.database, SellerId("joined"), triggered_by="test", now=utc_now(), product_limit=10)
     world.market.reset_audit()
 
-    unplanned = world.mustit("crawl", "joined", "--dry-run", "--limit", "2", "--json")
+    unplanned = ask(world, "crawl", "joined", "--dry-run", "--limit", "2", "--json")
     asked = _asked_for(world, "pageSize=1&")
-    Crawl(world.database, settings, opened.stored).sweep(60)
+    Crawl(world.database, settings_of(world), opened.stored).sweep(60)
     with world.database.transaction() as connection:
         connection.execute(
             text("UPDATE crawling_schedule_executions SET completed_tasks = 15 WHERE execution_id = :id"),
             {"id": opened.stored.execution.id.value},
         )
     world.market.reset_audit()
-    planned = world.mustit("crawl", "joined", "--dry-run")
+    planned = ask(world, "crawl", "joined", "--dry-run")
 
     assert (unplanned.code, planned.code) == (0, 0)
     assert unplanned.document["joins"] == str(opened.stored.execution.id)

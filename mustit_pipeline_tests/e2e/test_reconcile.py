@@ -2,16 +2,20 @@
 
 from sqlalchemy import text
 
+from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
+from mustit_pipeline_tests.integration.crawls import crawl
 
 SELLER = "reconcile & 대조/1"
 
 
 def test_a_difference_is_shown_sent_again_and_gone(world: World) -> None:
+    settings = settings_of(world)
     world.register(SELLER, 5)
-    assert world.mustit("crawl", SELLER).code == 0
-    assert world.mustit("relay").code == 0
-    agreed = world.mustit("reconcile", "--seller", SELLER, "--json")
+    crawl(world.database, settings, SELLER)
+    relay(world.database, settings)
+    agreed = ask(world, "reconcile", "--seller", SELLER, "--json")
     assert agreed.code == 0
     assert (agreed.document["compared"], agreed.document["differences"]) == (5, 0)
 
@@ -26,12 +30,12 @@ def test_a_difference_is_shown_sent_again_and_gone(world: World) -> None:
     assert "different fields" in shown.out
     assert "soldOut" in shown.out
 
-    healed = world.mustit("reconcile", "--seller", SELLER, "--resend", "--json")
+    healed = ask(world, "reconcile", "--seller", SELLER, "--resend", "--json")
     assert healed.code == 0
     assert healed.document["resent"] == healed.document["byKind"]["DIFFERENT"] > 0
     assert {one["itemNo"] for one in healed.document["examples"]} <= set(items)
-    assert world.mustit("relay").code == 0
-    assert world.mustit("reconcile", "--seller", SELLER).code == 0
+    relay(world.database, settings)
+    assert ask(world, "reconcile", "--seller", SELLER).code == 0
 
 
 def test_a_server_that_is_down_and_an_unknown_seller_are_said_in_words(world: World) -> None:
