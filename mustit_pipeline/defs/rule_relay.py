@@ -24,6 +24,8 @@ class RuleRelayConfig(dg.Config):
 @dg.op(description="Make EventBridge's rules what the schedules say.", retry_policy=RETRY_TRANSIENT)
 def relay_schedule_changes(context: dg.OpExecutionContext, config: RuleRelayConfig, pipeline: Pipeline) -> None:
     with readable_failures():
+        if config.everything:
+            registry.tell_again(pipeline.database, utc_now())
         if pipeline.settings.trigger != "eventbridge":
             with pipeline.database.reading() as connection:
                 waiting = scheduler_outbox.counts(connection).waiting
@@ -33,8 +35,6 @@ def relay_schedule_changes(context: dg.OpExecutionContext, config: RuleRelayConf
             )
             context.add_output_metadata({"applied": 0, "waiting": waiting})
             return
-        if config.everything and not context.retry_number:
-            registry.tell_again(pipeline.database, utc_now())
         relayed = relay_rules(pipeline.database, pipeline.settings, utc_now)
     (context.log.warning if relayed.last_error else context.log.info)(str(relayed))
     if relayed.failed:

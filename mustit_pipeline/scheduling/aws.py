@@ -102,4 +102,5 @@ def failure_of_answer(where: str, answer: dict[str, Any]) -> AwsRefused | AwsUnr
 
 
 def _short(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_REASON]
+    # A text of PostgreSQL holds neither lone surrogates nor NUL.
+    return " ".join(text.split())[:LONGEST_REASON].encode(errors="replace").decode().replace("\0", "\ufffd")

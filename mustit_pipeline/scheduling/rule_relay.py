@@ -21,6 +21,8 @@ from mustit_pipeline.store.scheduler_outbox import ClaimedChange
 
 # A failure is mostly of the whole account: it should not cost every schedule a try before somebody looks.
 FAILURES_IN_A_ROW = 3
+# These are not: the next schedule's change may go through, and should not wait behind them.
+OF_ONE_RULE = {"LimitExceededException", "ManagedRuleException", "ValidationException"}
 # Five tries of the usual pauses are over in half a minute; an outage of some minutes should fail no schedule.
 SLOWER = 30
 
@@ -59,8 +61,11 @@ def relay_rules(database: Database, settings: Settings, clock: Callable[[], date
         scheduler_outbox.supersede(connection)
     while in_a_row < FAILURES_IN_A_ROW and (change := _claim(database, settings, owner)) is not None:
         error = _apply(bridge, change, settings.trigger_target_arn)
-        in_a_row = 0 if error is None else in_a_row + 1
-        ours = _settle(database, settings, change, error, clock())
+        if error is None:
+            in_a_row = 0
+        elif not (isinstance(error, AwsRefused) and error.answer in OF_ONE_RULE):
+            in_a_row += 1
+        ours = _settle(database, settings, change, error and error.english, clock())
         relayed.count(change.outbox, ours=ours)
     with database.reading() as connection:
         relayed.waiting = scheduler_outbox.counts(connection).waiting
@@ -77,12 +82,12 @@ def _claim(database: Database, settings: Settings, owner: str) -> ClaimedChange 
         )
 
 
-def _apply(bridge: EventBridge, change: ClaimedChange, target_arn: str) -> str | None:
+def _apply(bridge: EventBridge, change: ClaimedChange, target_arn: str) -> AwsRefused | AwsUnreachable | None:
     """Do what a change says; says why it could not be done."""
     try:
         bridge.apply(change.outbox.event_type, Rule.of(change.outbox, target_arn))
     except (AwsRefused, AwsUnreachable) as error:
-        return error.english
+        return error
     return None
 
 

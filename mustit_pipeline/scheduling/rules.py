@@ -38,7 +38,7 @@ class EventBridge:
     def apply(self, event_type: ScheduleEventType, rule: Rule) -> None:
         """Make the rule what the change says; doing so again changes nothing."""
         if event_type is ScheduleEventType.SCHEDULE_DEACTIVATED:
-            self._disable(rule)
+            self._remove(rule)
         else:
             self._put(rule)
 
@@ -52,11 +52,18 @@ class EventBridge:
             error = {"Code": entry.get("ErrorCode"), "Message": entry.get("ErrorMessage")}
             raise failure_of_answer(where, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}})
 
-    def _disable(self, rule: Rule) -> None:
+    def _remove(self, rule: Rule) -> None:
+        """It fires no more from the first call on; the others give back its place in the account's quota."""
+        calls = (
+            lambda: self._client.disable_rule(Name=rule.name),
+            lambda: self._client.remove_targets(Rule=rule.name, Ids=[TARGET_ID]),
+            lambda: self._client.delete_rule(Name=rule.name),
+        )
         try:
-            with aws_failures(f"the rule {rule.name}"):
-                self._client.disable_rule(Name=rule.name)
+            for call in calls:
+                with aws_failures(f"the rule {rule.name}"):
+                    call()
         except AwsRefused as error:
-            # Whoever was deactivated before EventBridge heard of it has no rule that could fire.
+            # Removed before, or deactivated before EventBridge heard of it: nothing is there that could fire.
             if error.answer != NOT_THERE:
                 raise

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from mustit_pipeline.scheduling.aws import aws_client, aws_failures
 from mustit_pipeline.settings import Settings
@@ -19,6 +20,7 @@ class Delivery:
     message_id: str
     receipt: str
     body: str
+    sent_at: datetime | None = None
 
 
 class TriggerQueue:
@@ -32,9 +34,15 @@ class TriggerQueue:
         """Messages that wait, at most ten; none where there are none within a second."""
         with aws_failures(self.url):
             answer = self._client.receive_message(
-                QueueUrl=self.url, MaxNumberOfMessages=min(most, BATCH), WaitTimeSeconds=WAIT_SECONDS
+                QueueUrl=self.url,
+                MaxNumberOfMessages=min(most, BATCH),
+                WaitTimeSeconds=WAIT_SECONDS,
+                MessageSystemAttributeNames=["SentTimestamp"],
             )
-        return [Delivery(one["MessageId"], one["ReceiptHandle"], one["Body"]) for one in answer.get("Messages", [])]
+        return [
+            Delivery(one["MessageId"], one["ReceiptHandle"], one["Body"], _sent(one.get("Attributes", {})))
+            for one in answer.get("Messages", [])
+        ]
 
     def delete(self, deliveries: Sequence[Delivery]) -> dict[str, str]:
         """Give back what is stored; says of which messages SQS did not take that, and why: they come again."""
@@ -44,3 +52,8 @@ class TriggerQueue:
         with aws_failures(self.url):
             answer = self._client.delete_message_batch(QueueUrl=self.url, Entries=entries)
         return {deliveries[int(one["Id"])].message_id: one["Code"] for one in answer.get("Failed", [])}
+
+
+def _sent(attributes: dict[str, str]) -> datetime | None:
+    said = attributes.get("SentTimestamp", "")
+    return datetime.fromtimestamp(int(said) / 1000, UTC) if said.isdecimal() else None

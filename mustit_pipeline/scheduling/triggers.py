@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from sqlalchemy import Connection
+
 from mustit_pipeline.crawling.executions import open_or_join_within
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -14,7 +16,7 @@ from mustit_pipeline.domain.trigger import ParkReason, asked_seller
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling.trigger_queue import Delivery, TriggerQueue
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import triggers
+from mustit_pipeline.store import executions, sellers, triggers
 from mustit_pipeline.store.database import Database
 
 TRIGGERED_BY = "sqs"
@@ -26,6 +28,7 @@ class Outcome(StrEnum):
     OPENED = "crawls due"
     JOINED = "joined an open crawl"
     JOINED_PAUSED = "joined a PAUSED crawl, which waits to be resumed"
+    SERVED = "answered by a crawl that began since they were sent"
     REPEATED = "had come before"
     PARKED = "parked"
 
@@ -85,6 +88,8 @@ def _store(database: Database, queue: str, delivery: Delivery, now: datetime) ->
             return Outcome.REPEATED
         if isinstance(asked, SellerId):
             try:
+                if _is_served(connection, asked, delivery.sent_at):
+                    return Outcome.SERVED
                 opened = open_or_join_within(connection, asked, triggered_by=TRIGGERED_BY, now=now)
             except NotFound:
                 asked = ParkReason.UNKNOWN_SELLER
@@ -98,6 +103,15 @@ def _store(database: Database, queue: str, delivery: Delivery, now: datetime) ->
                 return Outcome.JOINED_PAUSED if execution.status is ExecutionStatus.PAUSED else Outcome.JOINED
         triggers.park(connection, queue, delivery.message_id, asked, delivery.body)
         return asked
+
+
+def _is_served(connection: Connection, seller_id: SellerId, sent_at: datetime | None) -> bool:
+    """Whether a crawl began and ended since: a seller whose messages lay in the queue is caught up once."""
+    _, schedule = sellers.get(connection, seller_id, lock=True)
+    began = schedule.last_triggered_at
+    if sent_at is None or began is None or began < sent_at:
+        return False
+    return executions.find_open(connection, seller_id) is None
 
 
 def _listed(counts: Counter[ParkReason] | Counter[str]) -> str:

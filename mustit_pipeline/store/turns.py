@@ -27,8 +27,8 @@ _NEXT = text(f"""
     UNION ALL
     (SELECT c.seller_id, NULL, c.next_due_at
      FROM crawling_schedules c JOIN sellers s USING (seller_id)
-     WHERE :by_interval AND c.status = 'ACTIVE' AND s.status = 'ACTIVE' AND c.next_due_at <= now()
-       AND c.seller_id <> ALL(CAST(:busy AS text[]))
+     WHERE (:by_interval OR c.last_triggered_at IS NULL) AND c.status = 'ACTIVE' AND s.status = 'ACTIVE'
+       AND c.next_due_at <= now() AND c.seller_id <> ALL(CAST(:busy AS text[]))
        AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                        WHERE e.seller_id = c.seller_id
                          AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
@@ -40,6 +40,6 @@ _NEXT = text(f"""
 def next_turns(
     connection: Connection, limit: int, *, busy: Collection[str], slice_seconds: float, by_interval: bool = True
 ) -> list[Turn]:
-    """Those who have waited longest, without the busy ones; open crawls alone where somebody else knows who is due."""
+    """Those who have waited longest, without the busy ones; open and first crawls where others know who is due."""
     values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds, "by_interval": by_interval}
     return [Turn(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import due_crawls, waiting_outbox
@@ -44,6 +44,30 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {name: value.value for name, value in output.metadata.items()}
 
 
+def crawled_before(database: Database, seller_id: str) -> None:
+    """A seller that has been crawled and is due again."""
+    opened = open_or_join(database, SellerId(seller_id), triggered_by="test", now=utc_now())
+    cancel(database, opened.stored.execution.id, utc_now())
+    with database.transaction() as connection:
+        connection.execute(
+            text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 h' WHERE seller_id = :id"),
+            {"id": seller_id},
+        )
+
+
+def test_back_with_dagster_a_run_of_everything_lets_failed_schedules_be_crawled_again(
+    database: Database, instance: dg.DagsterInstance, tick: Tick
+) -> None:
+    register(database, "dmont")
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET status = 'FAILED'"))
+    assert tick(due_crawls).run_requests == []
+
+    assert relay(instance, everything=True).success
+
+    assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+
 def test_with_dagster_as_the_trigger_there_is_nothing_to_relay(
     database: Database, instance: dg.DagsterInstance, tick: Tick
 ) -> None:
@@ -69,6 +93,7 @@ def test_from_a_schedule_to_a_crawl_through_a_rule_and_its_message(
     queue = aws.queue()
     set_environment(trigger_queue_url=queue.url)
     register(database, SELLER)
+    crawled_before(database, SELLER)
     assert tick(due_crawls).skip_message.startswith("EventBridge says who is due and no crawl waits")
 
     [request] = tick(waiting_outbox).run_requests
@@ -85,11 +110,14 @@ def test_from_a_schedule_to_a_crawl_through_a_rule_and_its_message(
 
 
 @pytest.mark.usefixtures("eventbridge")
-def test_with_eventbridge_open_crawls_go_on_and_due_ones_are_left_to_it(database: Database, tick: Tick) -> None:
-    register(database, "due", "open")
+def test_with_eventbridge_open_and_first_crawls_go_on_and_due_ones_are_left_to_it(
+    database: Database, tick: Tick
+) -> None:
+    register(database, "due", "new", "open")
+    crawled_before(database, "due")
     open_or_join(database, SellerId("open"), triggered_by="test", now=utc_now())
 
-    assert keys(tick(due_crawls).run_requests) == ["open"]
+    assert keys(tick(due_crawls).run_requests) == ["new", "open"]
 
 
 @pytest.mark.usefixtures("eventbridge")

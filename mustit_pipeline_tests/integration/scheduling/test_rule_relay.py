@@ -80,7 +80,7 @@ def test_a_rule_follows_its_schedule_through_its_life(
 
     registry.deactivate(database, DMONT, utc_now())
     relay()
-    assert rules(bridge) == {"mustit-crawler-dmont": ("rate(6 hours)", "DISABLED")}
+    assert rules(bridge) == {}
 
     registry.activate(database, DMONT, utc_now())
     relay()
@@ -246,6 +246,53 @@ def test_relays_at_once_send_each_change_once(
 
 
 @contextmanager
+def answering(body: bytes) -> Generator[str]:
+    """An AWS that answers every call with 400 and these words."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with serving(Refusal) as url:
+        yield url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_refusals_of_single_rules_keep_nobody_waiting(database: Database, settings: Settings) -> None:
+    register(database, *(f"seller {number}" for number in range(5)))
+    with answering(b'{"__type": "LimitExceededException", "message": "too many rules"}') as full:
+        relayed = relay_rules(database, settings.model_copy(update={"aws_endpoint_url": full}), utc_now)
+
+    assert relayed.retried >= 5
+    assert min(tries for _, _, tries in rows(database)) > 0
+
+
+def test_whatever_an_answer_says_can_be_written_down(database: Database, settings: Settings) -> None:
+    register(database, "dmont")
+    with answering(b"bad\0gate") as odd:
+        relayed = relay_rules(database, settings.model_copy(update={"aws_endpoint_url": odd}), utc_now)
+
+    assert "bad\ufffdgate" in str(relayed)
+
+
+@contextmanager
 def held_up(endpoint: str, held: Event, go_on: Event) -> Generator[str]:
     """The same AWS behind a door that keeps the first call waiting."""
 
@@ -265,14 +312,11 @@ def held_up(endpoint: str, held: Event, go_on: Event) -> Generator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Nobody reads it."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        go_on.set()
-        server.shutdown()
-        server.server_close()
+    with serving(Door) as url:
+        try:
+            yield url
+        finally:
+            go_on.set()
 
 
 def test_a_relay_that_wakes_up_late_does_not_leave_an_old_rule_behind(

@@ -92,6 +92,21 @@ def test_a_second_trigger_joins_the_open_crawl_and_says_so(database: Database, m
     assert queue.left() == 0
 
 
+def test_messages_that_lay_in_the_queue_are_caught_up_once(database: Database, make_queue: MakeQueue) -> None:
+    register(database, "dmont")
+    queue, look = make_queue(trigger_tick_messages=10)
+    queue.send(*[{"sellerId": "dmont"}] * 15)
+    assert look().outcomes == {Outcome.OPENED: 1, Outcome.JOINED: 9}
+    [(_, _, _)] = executions(database)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedule_executions SET status = 'COMPLETED', ended_at = now()"))
+
+    assert str(look()) == "5 messages: 5 answered by a crawl that began since they were sent"
+    assert len(executions(database)) == 1
+    queue.send({"sellerId": "dmont"})
+    assert look().outcomes == {Outcome.OPENED: 1}
+
+
 def test_a_message_that_was_stored_but_not_deleted_comes_again_and_changes_nothing(
     database: Database, make_queue: MakeQueue, aws: SimulatedAws
 ) -> None:

@@ -10,7 +10,19 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("scheduler_outbox", sa.Column("seq", sa.BigInteger(), sa.Identity(always=True), nullable=False))
+    # What is there is numbered as it was made, which is not how it lies in its file.
+    op.add_column("scheduler_outbox", sa.Column("seq", sa.BigInteger()))
+    op.execute("""
+        UPDATE scheduler_outbox o SET seq = made.seq
+        FROM (SELECT outbox_id, row_number() OVER (ORDER BY created_at, outbox_id) AS seq FROM scheduler_outbox) made
+        WHERE made.outbox_id = o.outbox_id
+    """)
+    op.execute("ALTER TABLE scheduler_outbox ALTER COLUMN seq SET NOT NULL")
+    op.execute("ALTER TABLE scheduler_outbox ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY")
+    op.execute("""
+        SELECT setval(pg_get_serial_sequence('scheduler_outbox', 'seq'), max(seq)) FROM scheduler_outbox
+        HAVING max(seq) IS NOT NULL
+    """)
     op.add_column("scheduler_outbox", sa.Column("superseded_by", sa.Uuid()))
     op.create_index(
         "uq_scheduler_outbox_one_in_flight",
