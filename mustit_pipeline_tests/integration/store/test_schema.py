@@ -4,11 +4,14 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from psycopg import sql
 from sqlalchemy import CheckConstraint, Constraint, inspect, make_url, text
@@ -25,6 +28,7 @@ from mustit_pipeline.store.database import Database, make_engine, open_database
 from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline.store.tables import metadata
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.store.rows import add_execution, add_outbox, add_task, ground
 from mustit_pipeline_tests.integration.store.upgrading import migrate
 
@@ -53,6 +57,26 @@ def test_an_upgrade_that_is_repeated_finds_nothing_to_do(empty: Database) -> Non
     with empty.transaction() as connection:
         assert schema.upgrade(connection).is_current
         schema.require_current(connection)
+
+
+def test_schedule_changes_of_before_are_numbered_as_they_were_made(database: Database) -> None:
+    """Not as they lie in their file: there the newer one may come first."""
+    register(database, "newest", "middle", "oldest")
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    with database.transaction() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0007")
+        connection.execute(text("UPDATE scheduler_outbox SET created_at = now() - random() * interval '1 day'"))
+        connection.execute(text("UPDATE scheduler_outbox SET created_at = now() WHERE payload LIKE '%newest%'"))
+        schema.upgrade(connection)
+    register(database, "after")
+
+    with database.reading() as connection:
+        query = text("SELECT seq FROM scheduler_outbox ORDER BY created_at")
+        numbers = connection.execute(query).scalars().all()
+        newest = text("SELECT max(seq) FROM scheduler_outbox WHERE payload LIKE '%after%'")
+        assert (numbers, connection.execute(newest).scalar_one()) == ([1, 2, 3, 4], 4)
 
 
 def test_two_processes_that_upgrade_at_once_both_succeed(empty_url: str, empty: Database) -> None:
