@@ -95,9 +95,11 @@ def test_databases(test_servers: TestServers) -> TestDatabases:
 
 
 @pytest.fixture
-def database_url(test_servers: TestServers, test_databases: TestDatabases) -> Generator[str]:
+def database_url(
+    request: pytest.FixtureRequest, test_servers: TestServers, test_databases: TestDatabases
+) -> Generator[str]:
     """The address of a database that is as new, with the schema in it."""
-    name = test_databases.take()
+    name = test_databases.take(untouched=request.node.get_closest_marker("untouched_database") is not None)
     yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
     test_databases.give_back(name)
 

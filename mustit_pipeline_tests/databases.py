@@ -67,9 +67,9 @@ class TestDatabases:
             self._size = int(_first(connection, _SIZE))
             self._seeds = {name: self._content(connection, name) for name in self._tables}
 
-    def take(self) -> str:
-        """The name of a database that looks as the template does."""
-        if self._free:
+    def take(self, *, untouched: bool = False) -> str:
+        """The name of a database that looks as the template does; an untouched one was nobody's before."""
+        if self._free and not untouched:
             return self._free.pop()
         self._made += 1
         name = f"test_{self._made}"

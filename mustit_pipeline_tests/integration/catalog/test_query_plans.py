@@ -18,6 +18,7 @@ from mustit_pipeline.store.raw import NewRaw
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.store.test_query_plans import plans, touched
 
+pytestmark = pytest.mark.untouched_database
 ROWS = 20_000
 BIG = "products|product_change_sets|product_outbox|product_raw_data|crawler_tasks"
 FILL = (

@@ -17,6 +17,7 @@ from mustit_pipeline.store.turns import next_turns
 from mustit_pipeline_tests.integration.store.rows import MONTH, SELLER, Ground, ground
 
 TASKS, SELLERS, HISTORY = 100_000, 2_000, 20_000
+pytestmark = pytest.mark.untouched_database
 BIG = ("crawler_tasks", "crawling_schedule_executions", "crawling_schedules", "sellers")
 TYPES = [TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION]
 LEASE: dict[str, Any] = {"owner": "me", "lease_seconds": 30.0, "max_retries": 2, "max_releases": 5}

@@ -15,6 +15,7 @@ from mustit_pipeline_tests.integration.store.rows import MONTH, ground
 from mustit_pipeline_tests.integration.store.test_query_plans import plans
 
 SELLERS, DAYS, PRODUCTS, VERSIONS = 200, 300, 40, 4
+pytestmark = pytest.mark.untouched_database
 BIG = (
     "crawler_tasks",
     "crawling_schedule_executions",

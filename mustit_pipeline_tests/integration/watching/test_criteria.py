@@ -231,6 +231,7 @@ def test_drift_that_nobody_accepted_is_a_warning_with_its_paths(standing: Standi
 
 
 @pytest.mark.parametrize(("wrong", "passed"), [(1, True), (2, False)])
+@pytest.mark.untouched_database
 def test_99_of_100_sampled_products_are_right(standing: Standing, wrong: int, passed: bool) -> None:
     standing.write(
         """INSERT INTO truth_samples (seller_id, item_no, verdict, difference, sampled_at, judged_at)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.clock import utc_now
@@ -15,6 +16,7 @@ from mustit_pipeline_tests.integration.store.test_upkeep_plans import SELLER, gr
 
 __all__ = ["grown"]
 
+pytestmark = pytest.mark.untouched_database
 DAY = timedelta(days=1)
 _ALERTS = """
     INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at, ended_at, notice_at)

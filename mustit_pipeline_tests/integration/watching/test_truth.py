@@ -75,6 +75,7 @@ def test_products_that_are_as_the_marketplace_has_them_are_equal(
     assert asked == {"top": PRODUCTS, "options": PRODUCTS}
 
 
+@pytest.mark.untouched_database
 def test_a_change_since_our_last_fetch_is_undecided_until_a_crawl_has_noticed_it(
     database: Database, settings: Settings, market: MarketplaceControl
 ) -> None:
