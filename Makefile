@@ -55,7 +55,6 @@ chaos: setup ## the long fault-injection suite: a table and JSON
 lock: ## refresh the lock files from pyproject.toml (needs uv)
 	$(COMPILE) --all-extras -o requirements.lock pyproject.toml
 	$(COMPILE) --group dev -o requirements-dev.lock pyproject.toml
-	$(COMPILE) -o requirements-bench.lock benchmarks/requirements.in
 
 clean: ## remove the environment and caches; .mustit (the data) stays
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

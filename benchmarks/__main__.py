@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import budget, crawl, memory, profiling, report
-from benchmarks.environment import ROOT
-from benchmarks.world import AGENTS, opened
+from benchmarks.world import AGENTS, ROOT, opened
 
 PARTS = ("crawl", "budget", "memory")
 QUICK_PRODUCTS = 500

@@ -12,11 +12,10 @@ from typing import Any
 
 from sqlalchemy import text
 
-from benchmarks.environment import ROOT
 from benchmarks.job import Job
 from benchmarks.ours import open_database, settings_of
 from benchmarks.report import Table, Target
-from benchmarks.world import World, opened
+from benchmarks.world import ROOT, World, opened
 from mustit_pipeline import embedded
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from benchmarks.environment import ROOT, contenders_python
 from benchmarks.job import Job, Outcome
 from benchmarks.report import Table, Target, megabytes
-from benchmarks.world import AGENTS, PAGE_SIZE, World, opened
+from benchmarks.world import AGENTS, PAGE_SIZE, ROOT, World, opened
 
 SELLER = "bench"
 CHANGED_SHARE = 0.01
@@ -85,8 +84,6 @@ class Race:
 
 def run(products: int, rounds: int, names: Sequence[str] = tuple(MODULES)) -> Race:
     """Interleaved rounds on one marketplace; each contender starts each round with an empty database."""
-    if set(names) - {OURS}:
-        contenders_python()
     race = Race(products, rounds)
     with opened() as world:
         world.add_seller(SELLER, products)
@@ -144,9 +141,8 @@ def _noted(race: Race, crawl: str, name: str, outcome: Outcome) -> Outcome:
 
 
 def _raced(name: str, job: Job, profile: str | None) -> Outcome:
-    python = sys.executable if name == OURS else contenders_python()
     module = MODULES[name] if profile is None else "benchmarks.profiling"
-    command = [python, "-m", module, json.dumps(asdict(job)), *([] if profile is None else [profile])]
+    command = [sys.executable, "-m", module, json.dumps(asdict(job)), *([] if profile is None else [profile])]
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False, timeout=LONGEST_SECONDS)
     if ended.returncode:
         raise WrongResult(f"{name} ended with {ended.returncode}; its reason is above")

@@ -1,4 +1,4 @@
-"""What a contender is told and reports; standard library only, because contenders live in two environments."""
+"""What a contender is told and reports."""
 
 import json
 import resource

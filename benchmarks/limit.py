@@ -1,8 +1,5 @@
 """The limit version: what a crawl costs without ledger, leases, limits, versions or outbox."""
 
-# asyncpg lives in the contenders' own environment.
-# pyright: reportMissingImports=false
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -25,6 +25,7 @@ from mustit_pipeline.simulator.process import start_marketplace
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine
 
+ROOT = Path(__file__).parents[1]
 PAGE_SIZE = 500
 LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
 CONCURRENCY = 100

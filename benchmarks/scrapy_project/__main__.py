@@ -1,8 +1,5 @@
 """Runs the spider as a contender."""
 
-# Scrapy lives in the contenders' own environment.
-# pyright: reportMissingImports=false
-
 from typing import Any
 
 import psycopg

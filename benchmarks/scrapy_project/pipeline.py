@@ -1,8 +1,5 @@
 """The item pipeline: one connection, an upsert per product that writes only what changed, a commit per hundred."""
 
-# Scrapy's environment is not the one that types are checked in.
-# pyright: reportMissingImports=false
-
 from typing import Any, Self
 
 import psycopg

@@ -1,8 +1,5 @@
 """The spider: token, count, listing pages, then the detail and the options of every product."""
 
-# Scrapy lives in the contenders' own environment.
-# pyright: reportMissingImports=false
-
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 

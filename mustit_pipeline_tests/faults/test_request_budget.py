@@ -24,9 +24,10 @@ def test_ten_times_the_products_need_little_more_memory() -> None:
     assert memory.run(QUICK_PRODUCTS).ratio <= memory.MOST
 
 
-def test_the_raced_crawl_makes_every_request_once_and_finds_exactly_what_changed() -> None:
-    """Ours alone: the benchmark checks each contender's requests, products and changes before it counts its time."""
-    race = crawl.run(200, 1, [crawl.OURS])
+def test_every_contender_of_the_race_makes_every_request_once_and_finds_exactly_what_changed() -> None:
+    """No time is judged here: a ratio of a crawl of two seconds on a busy machine says nothing."""
+    race = crawl.run(QUICK_PRODUCTS, 1)
 
-    assert [len(outcome.created) for outcome in race.outcomes[crawl.FIRST][crawl.OURS]] == [200]
-    assert [len(outcome.changed) for outcome in race.outcomes[crawl.AGAIN][crawl.OURS]] == [2]
+    for name in crawl.MODULES:
+        assert [len(outcome.created) for outcome in race.outcomes[crawl.FIRST][name]] == [QUICK_PRODUCTS]
+        assert [len(outcome.changed) for outcome in race.outcomes[crawl.AGAIN][name]] == [2]
