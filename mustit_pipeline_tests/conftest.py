@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Generator
@@ -51,6 +52,13 @@ class TestServers:
         return psycopg.connect(
             host=str(url.query["host"]), port=5432, user="postgres", dbname="postgres", autocommit=True
         )
+
+
+def pytest_configure() -> None:
+    """Whoever runs the tests in the background may ignore signals; what the tests start must hear them all the same."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
