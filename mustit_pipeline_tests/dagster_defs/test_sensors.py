@@ -24,7 +24,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import breakers
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.presence import present
+from mustit_pipeline.store.presence import absent, present
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register
@@ -154,6 +154,29 @@ def test_a_run_whose_process_was_killed_does_not_block_its_seller_for_ever(
     assert requested == ["killed"]
     assert _status(instance, killed) is Status.FAILURE
     assert _status(instance, alive) is Status.STARTED
+
+
+def test_a_run_that_lost_its_lock_with_its_connection_is_not_taken_for_dead(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL was restarted: the sensor may be back before the run has its lock again."""
+    register(database, "dmont")
+    run = add_run("dmont", Status.STARTED, started_at=time.time() - GRACE_SECONDS - 1)
+    sleep = time.sleep
+
+    def until_it_is_back(seconds: float) -> None:
+        while absent(database, [run.run_id]):
+            sleep(0.05)
+
+    with present(database, run.run_id):
+        with database.transaction() as connection:
+            connection.execute(
+                text("SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'")
+            )
+        monkeypatch.setattr(time, "sleep", until_it_is_back)
+        assert not tick(due_crawls).run_requests
+
+    assert _status(instance, run) is Status.STARTED
 
 
 def test_a_run_that_has_just_started_is_not_taken_for_dead(
