@@ -45,6 +45,11 @@ def unfinished_runs(
     return take_census(instance, database, grace_seconds=grace_seconds).alive
 
 
+def is_under_way(instance: dg.DagsterInstance, database: Database, job_name: str) -> bool:
+    """Whether a run of this job waits or works."""
+    return any(run.job_name == job_name for run in unfinished_runs(instance, database))
+
+
 def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
     """Sellers that some unfinished run belongs to."""
     return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags and not measures_a_day(run)}

@@ -104,7 +104,7 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
     "relay of each at a time is enough.",
 )
 def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    found = {relay_product_outbox.name: _why_no_event_is_sent(pipeline)}
+    found = {relay_product_outbox.name: why_no_event_is_sent(pipeline)}
     if pipeline.settings.trigger == "eventbridge":
         found[relay_scheduler_outbox.name] = _why_no_rule_is_sent(pipeline)
     wanted = [name for name, why_not in found.items() if why_not is None]
@@ -117,7 +117,8 @@ def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> d
     return dg.SkipReason("; ".join(why_not for why_not in found.values() if why_not is not None))
 
 
-def _why_no_event_is_sent(pipeline: Pipeline) -> str | None:
+def why_no_event_is_sent(pipeline: Pipeline) -> str | None:
+    """What speaks against a relay now; None if nothing does."""
     with pipeline.database.reading() as connection:
         due_in = outbox.next_due_in(connection)
         trial_in = breakers.open_for(connection, BREAKER)
