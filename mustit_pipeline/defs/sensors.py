@@ -46,12 +46,11 @@ def _unfinished(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> list
 )
 def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SkipReason:
     with pipeline.database.reading() as connection:
+    # The registry last: whoever is registered or started meanwhile keeps its partition.
+    partitions = context.instance.get_dynamic_partitions(SELLERS)
+    busy = busy_sellers(_unfinished(context, pipeline))
         registered = sellers.all_ids(connection)
-    changes = partition_changes(
-        registered,
-        context.instance.get_dynamic_partitions(SELLERS),
-        busy_sellers(_unfinished(context, pipeline)),
-    )
+    changes = partition_changes(registered, partitions, busy)
     if changes.add:
         context.instance.add_dynamic_partitions(SELLERS, changes.add)
     for key in changes.remove:

@@ -1,6 +1,7 @@
 """Sensors, evaluated against a real instance and a real database."""
 
 import time
+from collections.abc import Sequence
 
 import dagster as dg
 import pytest
@@ -49,6 +50,23 @@ def test_the_partition_sensor_adds_and_removes_in_one_tick(
     tick(seller_partitions)
 
     assert set(instance.get_dynamic_partitions("sellers")) == {"dmont", ODD, "working"}
+
+
+def test_a_seller_that_is_registered_during_a_tick_keeps_its_partition(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = instance.get_dynamic_partitions
+
+    def registered_just_before(name: str) -> Sequence[str]:
+        if not instance.has_dynamic_partition("sellers", "new"):
+            register(database, "new")
+            instance.add_dynamic_partitions("sellers", ["new"])
+        return look(name)
+
+    monkeypatch.setattr(instance, "get_dynamic_partitions", registered_just_before)
+    tick(seller_partitions)
+
+    assert instance.get_dynamic_partitions("sellers") == ["new"]
 
 
 def test_a_due_seller_gets_a_run_of_its_own_execution_and_a_partition(
