@@ -130,6 +130,21 @@ def test_no_more_is_requested_than_slots_are_free_and_the_longest_due_come_first
     assert keys(tick(due_crawls).run_requests) == names[:3]
 
 
+def test_a_tick_says_whom_it_starts_and_how_many_wait(
+    database: Database, tick: Tick, add_run: AddRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    register(database, "a", "b", "c", "d", "busy")
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 hour'"))
+    open_or_join(database, SellerId("d"), triggered_by="test", now=utc_now())
+    add_run("busy", Status.STARTED)
+    add_run("somebody else", Status.STARTED)
+
+    tick(due_crawls)
+
+    assert "2 slices requested: a, b; 2 sellers wait for a free slot" in capfd.readouterr().err
+
+
 def test_nothing_is_requested_while_every_slot_is_taken(database: Database, tick: Tick, add_run: AddRun) -> None:
     register(database, "dmont")
     for number in range(4):
