@@ -6,6 +6,7 @@ import dagster as dg
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.presence import is_under_way
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.scheduling.metrics import SEOUL
@@ -61,6 +62,7 @@ check_criteria = dg.define_asset_job(
     CHECKING_JOB,
     selection=dg.AssetSelection.checks(criteria),
     description="Success criteria and data quality over all sellers; a few products are compared with the marketplace.",
+    tags=HOUSEKEEPING,
     executor_def=dg.in_process_executor,
 )
 
