@@ -6,6 +6,8 @@ import dagster as dg
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import readable_failures
+from mustit_pipeline.defs.jobs import HOUSEKEEPING
+from mustit_pipeline.defs.presence import is_under_way
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.scheduling.metrics import SEOUL
 from mustit_pipeline.store.alerts import Condition, Outcome
@@ -60,14 +62,19 @@ check_criteria = dg.define_asset_job(
     CHECKING_JOB,
     selection=dg.AssetSelection.checks(criteria),
     description="Success criteria and data quality over all sellers; a few products are compared with the marketplace.",
+    tags=HOUSEKEEPING,
     executor_def=dg.in_process_executor,
 )
 
-check_every_hour = dg.ScheduleDefinition(
-    name="check_every_hour",
+
+@dg.schedule(
     job=check_criteria,
     cron_schedule="25 * * * *",
     execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Judges the success criteria and the quality of the data.",
 )
+def check_every_hour(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    if is_under_way(context.instance, pipeline.database, CHECKING_JOB):
+        return dg.SkipReason("a check is running already")
+    return dg.RunRequest()

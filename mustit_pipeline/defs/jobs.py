@@ -17,6 +17,8 @@ from mustit_pipeline.store.deliveries import seller_deliveries
 
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
 FIRST = "10"
+# Long, and nobody waits for them: one at a time (dagster.yaml), so that they leave room for those.
+HOUSEKEEPING = {"mustit/housekeeping": "yes"}
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 crawl_seller = dg.define_asset_job(
@@ -30,6 +32,7 @@ measure_days = dg.define_asset_job(
     MEASURING_JOB,
     selection=dg.AssetSelection.assets("daily_crawl_metrics"),
     description="The numbers of one day in Seoul, of every seller.",
+    tags=HOUSEKEEPING,
     executor_def=dg.in_process_executor,
 )
 

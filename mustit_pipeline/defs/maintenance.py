@@ -9,6 +9,7 @@ from pydantic import Field
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
+from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
 from mustit_pipeline.scheduling.maintenance import Maintained, Progress, maintain
@@ -87,6 +88,7 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 @dg.job(
     description="Month partitions ahead; old tasks, repeated and old bodies, and old bookings, alerts, comparisons, "
     "messages and log lines removed.",
+    tags=HOUSEKEEPING,
     executor_def=dg.in_process_executor,
 )
 def maintain_storage() -> None:

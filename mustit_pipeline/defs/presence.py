@@ -20,9 +20,10 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-# From a run's start to its lock, and from the lock's end to the run's, a moment passes.
+# From a run's start to its lock, from the lock's end to the run's, and from PostgreSQL's return until the lock is taken
+# again, a moment passes.
 GRACE_SECONDS = 60.0
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 3.0
 PARTITION_TAG = "dagster/partition"
 # The one asset that is cut by day: a run of it has a partition, but no seller.
 MEASURING_JOB = "measure_days"
@@ -42,6 +43,11 @@ def unfinished_runs(
 ) -> list[dg.DagsterRun]:
     """Runs that wait or work, after those whose process is gone have been failed."""
     return take_census(instance, database, grace_seconds=grace_seconds).alive
+
+
+def is_under_way(instance: dg.DagsterInstance, database: Database, job_name: str) -> bool:
+    """Whether a run of this job waits or works."""
+    return any(run.job_name == job_name for run in unfinished_runs(instance, database))
 
 
 def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
@@ -67,6 +73,7 @@ def take_census(instance: dg.DagsterInstance, database: Database, *, grace_secon
     failed: list[str] = []
     if dead:
         time.sleep(SETTLE_SECONDS)
+        dead = absent(database, sorted(dead))
         for run_id in sorted(dead):
             run = instance.get_run_by_id(run_id)
             if run is not None and run.status is dg.DagsterRunStatus.STARTED:

@@ -1,4 +1,4 @@
-"""Dagster's own history, kept small: old runs that tell of no asset go, of the others only the log lines."""
+"""Dagster's own history, kept small: old runs without asset or check go, of the others only the log lines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

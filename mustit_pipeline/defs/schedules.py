@@ -9,21 +9,29 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
 from mustit_pipeline.defs.maintenance import maintain_storage
 from mustit_pipeline.defs.partitions import FIRST_DAY
-from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
+from mustit_pipeline.defs.presence import busy_sellers, is_under_way, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.sensors import why_no_event_is_sent
 from mustit_pipeline.defs.slices import slice_requests, without_backfills
 from mustit_pipeline.scheduling.metrics import SEOUL, days_to_compute
 from mustit_pipeline.scheduling.recovery import find_stuck
 from mustit_pipeline.scheduling.refresh import next_refreshes
 
-relay_every_5_minutes = dg.ScheduleDefinition(
-    name="relay_every_5_minutes",
+# After a pause the daemon makes up for several missed ticks at once: one run of a kind answers all of them.
+
+
+@dg.schedule(
     job=relay_product_outbox,
     cron_schedule="*/5 * * * *",
     execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Sends waiting product events even if the sensor is off.",
+    description="Sends waiting product events even if the sensor is off; starts no run while none can be sent.",
 )
+def relay_every_5_minutes(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    if is_under_way(context.instance, pipeline.database, relay_product_outbox.name):
+        return dg.SkipReason("a relay is running already")
+    why_not = why_no_event_is_sent(pipeline)
+    return dg.RunRequest() if why_not is None else dg.SkipReason(why_not)
 
 
 @dg.schedule(
@@ -58,14 +66,17 @@ def daily_metrics(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> 
     return [dg.RunRequest(run_key=f"{day}:{tick:%Y-%m-%d}", partition_key=day) for day in computed if day >= FIRST_DAY]
 
 
-nightly_maintenance = dg.ScheduleDefinition(
-    name="nightly_maintenance",
+@dg.schedule(
     job=maintain_storage,
     cron_schedule="30 3 * * *",
     execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Months ahead, retention, and Dagster's own history, while Seoul sleeps.",
 )
+def nightly_maintenance(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    if is_under_way(context.instance, pipeline.database, maintain_storage.name):
+        return dg.SkipReason("a maintenance is running already")
+    return dg.RunRequest()
 
 
 @dg.schedule(

@@ -16,6 +16,7 @@ from mustit_pipeline.defs.slices import slice_requests, without_backfills, witho
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, scheduler_outbox, sellers
+from mustit_pipeline.store.turns import count_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,12 @@ def _unfinished(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> list
     description="Keeps the partitions equal to the registered sellers, in bulk.",
 )
 def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SkipReason:
+    # The registry last: whoever is registered or started meanwhile keeps its partition.
+    partitions = context.instance.get_dynamic_partitions(SELLERS)
+    busy = busy_sellers(_unfinished(context, pipeline))
     with pipeline.database.reading() as connection:
         registered = sellers.all_ids(connection)
-    changes = partition_changes(
-        registered,
-        context.instance.get_dynamic_partitions(SELLERS),
-        busy_sellers(_unfinished(context, pipeline)),
-    )
+    changes = partition_changes(registered, partitions, busy)
     if changes.add:
         context.instance.add_dynamic_partitions(SELLERS, changes.add)
     for key in changes.remove:
@@ -91,8 +91,11 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
     if not slices:
         due = "no seller is due" if by_interval else "EventBridge says who is due"
         return dg.SkipReason(f"{due} and no crawl waits to be continued; {len(busy)} running{rest}")
-    if resting:
-        context.log.warning(f"{len(slices)} slices requested{rest}")
+    started = sorted(entry.seller_id for entry in slices)
+    with pipeline.database.reading() as connection:
+        waiting = count_turns(connection, busy={*busy, *resting, *started}, by_interval=by_interval)
+    tell = context.log.warning if resting else context.log.info
+    tell(f"{len(started)} slices requested: {', '.join(started[:10])}; {waiting} sellers wait for a free slot{rest}")
     return dg.SensorResult(run_requests=slice_requests(context.instance, slices))
 
 
@@ -104,7 +107,7 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
     "relay of each at a time is enough.",
 )
 def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    found = {relay_product_outbox.name: _why_no_event_is_sent(pipeline)}
+    found = {relay_product_outbox.name: why_no_event_is_sent(pipeline)}
     if pipeline.settings.trigger == "eventbridge":
         found[relay_scheduler_outbox.name] = _why_no_rule_is_sent(pipeline)
     wanted = [name for name, why_not in found.items() if why_not is None]
@@ -117,7 +120,8 @@ def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> d
     return dg.SkipReason("; ".join(why_not for why_not in found.values() if why_not is not None))
 
 
-def _why_no_event_is_sent(pipeline: Pipeline) -> str | None:
+def why_no_event_is_sent(pipeline: Pipeline) -> str | None:
+    """What speaks against a relay now; None if nothing does."""
     with pipeline.database.reading() as connection:
         due_in = outbox.next_due_in(connection)
         trial_in = breakers.open_for(connection, BREAKER)

@@ -104,7 +104,10 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
         3, ge=1, le=100, description="Times that a stored body is processed before only a replay"
     )
     runs_at_once: int = Field(
-        8, ge=1, le=1000, description="Dagster runs at once: CRAWLS_AT_ONCE, 3 of backfills, and one for all else"
+        10,
+        ge=1,
+        le=1000,
+        description="Dagster runs at once: CRAWLS_AT_ONCE, 3 of backfills, 1 of housekeeping, and 2 for all else",
     )
     crawls_at_once: int = Field(
         4, ge=1, le=100, description="Crawl runs that the due_crawls sensor keeps going at once"

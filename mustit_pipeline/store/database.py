@@ -15,6 +15,13 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import schema
 
 LONGEST_IDLE_TRANSACTION_SECONDS = 60
+# A minute in all: a host without power, or cut off, says nothing, and PostgreSQL would keep its locks for two hours.
+SILENT_HOSTS = {
+    "tcp_keepalives_idle": "30s",
+    "tcp_keepalives_interval": "10s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "60s",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +76,22 @@ class Database:
 
 def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -> Engine:
     """An engine for one process: its connections, UTC, and a clear name in pg_stat_activity."""
-    # A process that is frozen inside a transaction must not keep its locks for as long as it is.
-    options = f"-c timezone=UTC -c idle_in_transaction_session_timeout={LONGEST_IDLE_TRANSACTION_SECONDS}s"
+    options = {
+        "timezone": "UTC",
+        # A process that is frozen inside a transaction must not keep its locks for as long as it is.
+        "idle_in_transaction_session_timeout": f"{LONGEST_IDLE_TRANSACTION_SECONDS}s",
+        **SILENT_HOSTS,
+    }
     engine = create_engine(
         url,
         pool_size=connections,
         max_overflow=max_connections - connections,
         pool_pre_ping=True,
-        connect_args={"application_name": "mustit", "options": options, "connect_timeout": 10},
+        connect_args={
+            "application_name": "mustit",
+            "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
+            "connect_timeout": 10,
+        },
     )
     event.listen(engine, "connect", _send_lists_as_binary)
     return engine

@@ -14,6 +14,8 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.database import Database, addresses, make_engine
 
 _ENDED = "r.status IN ('SUCCESS', 'FAILURE', 'CANCELED') AND r.update_timestamp < :before"
+# Events of checks have no asset_key.
+_OF_AN_ASSET = "(e.asset_key IS NOT NULL OR e.dagster_event_type LIKE 'ASSET_%')"
 _ONLY_A_LINE = """
     e.asset_key IS NULL
     AND coalesce(e.dagster_event_type, '') !~ '^(ASSET_|PIPELINE_|FRESHNESS_)'
@@ -37,7 +39,7 @@ _DELETE_LINES = text(f"""
 
 _WITHOUT_ASSETS = text(f"""
     SELECT r.run_id FROM runs r
-    WHERE {_ENDED} AND NOT EXISTS (SELECT FROM event_logs e WHERE e.run_id = r.run_id AND e.asset_key IS NOT NULL)
+    WHERE {_ENDED} AND NOT EXISTS (SELECT FROM event_logs e WHERE e.run_id = r.run_id AND {_OF_AN_ASSET})
     ORDER BY r.id LIMIT :most
 """)
 
@@ -63,7 +65,7 @@ def is_there(connection: Connection) -> bool:
 
 
 def runs_without_assets(connection: Connection, before: datetime, most: int) -> list[str]:
-    """Runs that ended before that and tell of no asset, the oldest first."""
+    """Runs that ended before that and tell of no asset and no check, the oldest first."""
     return list(connection.execute(_WITHOUT_ASSETS, {"before": _naive(before), "most": most}).scalars())
 
 

@@ -19,22 +19,29 @@ class Turn:
     since: datetime
 
 
+_OPEN = """
+    FROM crawling_schedule_executions e
+    WHERE e.status IN ('PENDING', 'RUNNING') AND e.seller_id <> ALL(CAST(:busy AS text[]))
+"""
+_DUE = f"""
+    FROM crawling_schedules c JOIN sellers s USING (seller_id)
+    WHERE (:by_interval OR c.last_triggered_at IS NULL) AND c.status = 'ACTIVE' AND s.status = 'ACTIVE'
+      AND c.next_due_at <= now() AND c.seller_id <> ALL(CAST(:busy AS text[]))
+      AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
+                      WHERE e.seller_id = c.seller_id
+                        AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
+"""
+
 # Each slice that a crawl has had counts as time that it did not wait.
 _NEXT = text(f"""
     (SELECT e.seller_id, e.execution_id, e.created_at + make_interval(secs => e.slice_no * :slice_seconds) AS since
-     FROM crawling_schedule_executions e
-     WHERE e.status IN ('PENDING', 'RUNNING') AND e.seller_id <> ALL(CAST(:busy AS text[])))
+     {_OPEN})
     UNION ALL
-    (SELECT c.seller_id, NULL, c.next_due_at
-     FROM crawling_schedules c JOIN sellers s USING (seller_id)
-     WHERE (:by_interval OR c.last_triggered_at IS NULL) AND c.status = 'ACTIVE' AND s.status = 'ACTIVE'
-       AND c.next_due_at <= now() AND c.seller_id <> ALL(CAST(:busy AS text[]))
-       AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
-                       WHERE e.seller_id = c.seller_id
-                         AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
-     ORDER BY c.next_due_at LIMIT :limit)
+    (SELECT c.seller_id, NULL, c.next_due_at {_DUE} ORDER BY c.next_due_at LIMIT :limit)
     ORDER BY since, seller_id LIMIT :limit
 """)
+
+_COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
 
 
 def next_turns(
@@ -43,3 +50,8 @@ def next_turns(
     """Those who have waited longest, without the busy ones; open and first crawls where others know who is due."""
     values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds, "by_interval": by_interval}
     return [Turn(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
+
+
+def count_turns(connection: Connection, *, busy: Collection[str], by_interval: bool = True) -> int:
+    """How many wait, without the busy ones."""
+    return connection.execute(_COUNT, {"busy": sorted(busy), "by_interval": by_interval}).scalar_one()

@@ -112,8 +112,10 @@ def values() -> dict[str, Any]:
     return read(DEPLOY / "kubernetes" / "values.yaml")
 
 
-def test_the_base_has_room_for_crawls_backfills_and_one_run_of_anything_else(base: dict[str, Any]) -> None:
-    per_seller, backfills, all_crawls = base["run_queue"]["tag_concurrency_limits"]
+def test_the_base_has_room_for_crawls_backfills_housekeeping_and_two_runs_of_anything_else(
+    base: dict[str, Any],
+) -> None:
+    per_seller, backfills, housekeeping, all_crawls = base["run_queue"]["tag_concurrency_limits"]
 
     assert (per_seller["key"], per_seller["value"], per_seller["limit"]) == (
         "dagster/partition",
@@ -121,8 +123,9 @@ def test_the_base_has_room_for_crawls_backfills_and_one_run_of_anything_else(bas
         1,
     )
     assert (backfills["key"], all_crawls["key"]) == ("dagster/backfill", "dagster/partition")
+    assert (housekeeping["key"], housekeeping["limit"]) == ("mustit/housekeeping", 1)
     assert all_crawls["limit"] == CRAWLS + backfills["limit"]
-    assert all_crawls["limit"] + 1 == RUNS
+    assert all_crawls["limit"] + housekeeping["limit"] + 2 == RUNS
 
 
 def test_kubernetes_has_the_rules_of_the_base_but_for_the_time_that_a_pod_takes_to_start(

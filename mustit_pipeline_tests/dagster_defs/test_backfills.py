@@ -251,6 +251,15 @@ def test_what_others_wait_for_goes_before_crawls_and_those_before_backfills() ->
     assert priorities["crawl_seller"] == 0
 
 
-def test_the_run_queue_has_room_for_due_crawls_backfills_and_one_more() -> None:
+def test_the_run_queue_has_room_for_relay_and_recovery_beside_crawls_backfills_and_housekeeping() -> None:
     defaults = Settings.model_fields
-    assert defaults["runs_at_once"].default > defaults["crawls_at_once"].default + 3
+    assert defaults["runs_at_once"].default == defaults["crawls_at_once"].default + 3 + 1 + 2
+
+
+def test_what_may_take_long_is_housekeeping_and_what_others_wait_for_is_not() -> None:
+    jobs = defs.get_repository_def().get_all_jobs()
+    assert {job.name for job in jobs if "mustit/housekeeping" in job.tags} == {
+        "maintain_storage",
+        "check_criteria",
+        "measure_days",
+    }

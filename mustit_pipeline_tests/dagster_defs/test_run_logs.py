@@ -29,6 +29,12 @@ def kept(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     )
 
 
+@dg.asset_check(asset="kept")
+def still_fine(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    context.log.info("a third one")
+    return dg.AssetCheckResult(passed=True)
+
+
 @dg.op
 def speak(context: dg.OpExecutionContext) -> None:
     context.log.info("another one")
@@ -74,11 +80,14 @@ def instance(settings: Settings) -> Generator[dg.DagsterInstance]:
 
 
 def run_everything(instance: dg.DagsterInstance) -> dict[str, str]:
-    """A materialization, an op job without assets, and a failure that tells of an asset: their run ids by name."""
+    """A materialization, a check alone, an op job without either, and a failure that tells of an asset, by name."""
     one = dg.materialize([kept], partition_key="a", instance=instance)
     two = without_assets.execute_in_process(instance=instance)
     three = failing_with_an_asset.execute_in_process(instance=instance, raise_on_error=False)
-    return {"asset": one.run_id, "op": two.run_id, "failed": three.run_id}
+    checking = dg.define_asset_job("checking", selection=dg.AssetSelection.checks(still_fine))
+    checks = dg.Definitions(assets=[kept], asset_checks=[still_fine], jobs=[checking]).resolve_job_def("checking")
+    four = checks.execute_in_process(instance=instance)
+    return {"asset": one.run_id, "op": two.run_id, "failed": three.run_id, "check": four.run_id}
 
 
 def lines(settings: Settings, run_id: str) -> int:
@@ -115,9 +124,11 @@ def test_old_lines_go_while_materializations_checks_and_failures_stay(
     assert first.metadata["rows"].value == 3
     assert instance.get_latest_materialization_event(key) is not None
     assert set(instance.get_materialized_partitions(key)) == {"a", "b"}
-    checked = instance.get_records_for_run(runs["asset"], of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
-    assert len(checked) == 1
-    for name, status in (("asset", dg.DagsterRunStatus.SUCCESS), ("failed", dg.DagsterRunStatus.FAILURE)):
+    for name in ("asset", "check"):
+        checked = instance.get_records_for_run(runs[name], of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
+        assert len(checked) == 1
+    succeeded, failed = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
+    for name, status in (("asset", succeeded), ("check", succeeded), ("failed", failed)):
         stored = instance.get_run_by_id(runs[name])
         assert stored is not None
         assert stored.status is status

@@ -45,6 +45,7 @@ def test_how_many_runs_go_on_at_once_is_a_setting_and_a_seller_has_one(
     assert queue.tag_concurrency_limits == [
         {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1},
         {"key": "dagster/backfill", "limit": 3},
+        {"key": "mustit/housekeeping", "limit": 1},
         {"key": "dagster/partition", "limit": 5},
     ]
 

@@ -1,6 +1,7 @@
 """Sensors, evaluated against a real instance and a real database."""
 
 import time
+from collections.abc import Sequence
 
 import dagster as dg
 import pytest
@@ -24,7 +25,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import breakers
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.presence import present
+from mustit_pipeline.store.presence import absent, present
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register
@@ -49,6 +50,23 @@ def test_the_partition_sensor_adds_and_removes_in_one_tick(
     tick(seller_partitions)
 
     assert set(instance.get_dynamic_partitions("sellers")) == {"dmont", ODD, "working"}
+
+
+def test_a_seller_that_is_registered_during_a_tick_keeps_its_partition(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = instance.get_dynamic_partitions
+
+    def registered_just_before(name: str) -> Sequence[str]:
+        if not instance.has_dynamic_partition("sellers", "new"):
+            register(database, "new")
+            instance.add_dynamic_partitions("sellers", ["new"])
+        return look(name)
+
+    monkeypatch.setattr(instance, "get_dynamic_partitions", registered_just_before)
+    tick(seller_partitions)
+
+    assert instance.get_dynamic_partitions("sellers") == ["new"]
 
 
 def test_a_due_seller_gets_a_run_of_its_own_execution_and_a_partition(
@@ -112,6 +130,21 @@ def test_no_more_is_requested_than_slots_are_free_and_the_longest_due_come_first
     assert keys(tick(due_crawls).run_requests) == names[:3]
 
 
+def test_a_tick_says_whom_it_starts_and_how_many_wait(
+    database: Database, tick: Tick, add_run: AddRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    register(database, "a", "b", "c", "d", "busy")
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 hour'"))
+    open_or_join(database, SellerId("d"), triggered_by="test", now=utc_now())
+    add_run("busy", Status.STARTED)
+    add_run("somebody else", Status.STARTED)
+
+    tick(due_crawls)
+
+    assert "2 slices requested: a, b; 2 sellers wait for a free slot" in capfd.readouterr().err
+
+
 def test_nothing_is_requested_while_every_slot_is_taken(database: Database, tick: Tick, add_run: AddRun) -> None:
     register(database, "dmont")
     for number in range(4):
@@ -154,6 +187,29 @@ def test_a_run_whose_process_was_killed_does_not_block_its_seller_for_ever(
     assert requested == ["killed"]
     assert _status(instance, killed) is Status.FAILURE
     assert _status(instance, alive) is Status.STARTED
+
+
+def test_a_run_that_lost_its_lock_with_its_connection_is_not_taken_for_dead(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL was restarted: the sensor may be back before the run has its lock again."""
+    register(database, "dmont")
+    run = add_run("dmont", Status.STARTED, started_at=time.time() - GRACE_SECONDS - 1)
+    sleep = time.sleep
+
+    def until_it_is_back(seconds: float) -> None:
+        while absent(database, [run.run_id]):
+            sleep(0.05)
+
+    with present(database, run.run_id):
+        with database.transaction() as connection:
+            connection.execute(
+                text("SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'")
+            )
+        monkeypatch.setattr(time, "sleep", until_it_is_back)
+        assert not tick(due_crawls).run_requests
+
+    assert _status(instance, run) is Status.STARTED
 
 
 def test_a_run_that_has_just_started_is_not_taken_for_dead(

@@ -10,11 +10,13 @@ from sqlalchemy import text
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.presence import busy_sellers
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.store import executions, task_months
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, TickOutcome
 from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.store.rows import add_outbox, ground
 
 Status = dg.DagsterRunStatus
 TICK = datetime(2026, 11, 15, 15, 10, tzinfo=UTC)
@@ -121,6 +123,38 @@ def test_the_full_refresh_leaves_sellers_that_wait_in_a_backfill_to_it(
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=Status.NOT_STARTED, tags=tags))
 
     assert [request.partition_key for request in evaluate("weekly_full_refresh").run_requests] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "job"), [("check_every_hour", "check_criteria"), ("nightly_maintenance", "maintain_storage")]
+)
+def test_missed_ticks_that_come_together_start_one_run(
+    evaluate: Evaluate, add_run: AddRun, schedule: str, job: str
+) -> None:
+    assert len(evaluate(schedule).run_requests) == 1
+
+    add_run(None, Status.NOT_STARTED, job=job)
+    outcome = evaluate(schedule)
+
+    assert not outcome.run_requests
+    assert "running already" in outcome.skip_message
+
+
+def test_the_clock_starts_no_relay_that_could_send_nothing(
+    database: Database, evaluate: Evaluate, set_environment: SetEnvironment, add_run: AddRun
+) -> None:
+    assert evaluate("relay_every_5_minutes").skip_message == "no product event waits"
+
+    ground(database)
+    with database.transaction() as connection:
+        add_outbox(connection, OutboxStatus.WAITING, 1)
+    assert "MUSTIT_PRODUCT_SERVER_URL" in evaluate("relay_every_5_minutes").skip_message
+
+    set_environment(product_server_url="http://127.0.0.1:9")
+    assert len(evaluate("relay_every_5_minutes").run_requests) == 1
+
+    add_run(None, Status.NOT_STARTED, job="relay_product_outbox")
+    assert evaluate("relay_every_5_minutes").skip_message == "a relay is running already"
 
 
 def test_runs_that_measure_days_keep_no_seller_busy() -> None:

@@ -170,7 +170,7 @@ class Crowd:
 def _many_sellers(world: World, registered: int, due: int, launcher: Launcher) -> Generator[Crowd]:
     """Register them all, make some due, and start the hosts."""
     settings = shared_settings(
-        world, run_launcher=launcher, crawls_at_once=12, runs_at_once=16, run_worker_slots=3, lease_seconds=10
+        world, run_launcher=launcher, crawls_at_once=12, runs_at_once=18, run_worker_slots=3, lease_seconds=10
     )
     names = [f"seller {number:04}" for number in range(registered)]
     sellers = random.Random(1).sample(names, due)

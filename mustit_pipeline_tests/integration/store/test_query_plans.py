@@ -13,7 +13,7 @@ from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions, leases, stuck, task_counts, task_months
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.tasks import TaskHome
-from mustit_pipeline.store.turns import next_turns
+from mustit_pipeline.store.turns import count_turns, next_turns
 from mustit_pipeline_tests.integration.store.rows import MONTH, SELLER, Ground, ground
 
 TASKS, SELLERS, HISTORY = 100_000, 2_000, 20_000
@@ -98,6 +98,7 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
         "find_open": lambda c: executions.find_open(c, SellerId(SELLER)),
         "find_latest": lambda c: executions.find_latest(c, SellerId(SELLER)),
         "turns": lambda c: next_turns(c, 4, busy=["x"], slice_seconds=600),
+        "turns that wait": lambda c: count_turns(c, busy=["x"]),
         "stuck": lambda c: stuck.counts(c, utc_now()),
         "unended": lambda c: stuck.unended(c, 60),
         "begun": stuck.begun,
