@@ -198,6 +198,8 @@ def test_bodies_that_drift_blocks_stay_out_of_a_replay(
         told = connection.execute(text("SELECT DISTINCT error_text FROM product_raw_data WHERE status = 'FAILED'"))
         [why] = told.scalars()
     assert why.startswith(f"{blocked} is new")
+    # Nor does a crawl take them, which tries once more what had failed.
+    assert written(run(instance))["product_change_sets"]["failed_bodies"] == PRODUCTS
 
 
 @pytest.mark.usefixtures("ready")
