@@ -152,7 +152,9 @@ class UnexpectedStatus(StatusFailure):
 class MalformedBody(FetchError):
     """A success whose body is not what it should be: a failed fetch, never "no items"."""
 
-    def __init__(self, source: str, reason: str, excerpt: str = "", path: str = "") -> None:
+    def __init__(
+        self, source: str, reason: str, excerpt: str = "", path: str = "", document: bytes | None = None
+    ) -> None:
         where = f"{source} {path}" if path else source
         super().__init__(
             "EXTERNAL_MALFORMED_BODY",
@@ -163,6 +165,8 @@ class MalformedBody(FetchError):
         self.source = source
         self.reason = reason
         self.excerpt = excerpt[:200]
+        # The body itself where it is JSON: only its shape was refused, and another parser may read it.
+        self.document = document
 
 
 class BodyTooLarge(FetchError):

@@ -13,6 +13,7 @@ from mustit_pipeline.catalog.absorbing import Prepared, absorb, prepare
 from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.catalog.guard import judge_changes
 from mustit_pipeline.catalog.reading import Reading, read
+from mustit_pipeline.catalog.refusals import USUAL_READING, ReadingRules
 from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
 from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, TaskType
@@ -60,6 +61,7 @@ def process(
     batch: BatchSize = USUAL_BATCH,
     raw_attempts: int = RAW_MAX_ATTEMPTS,
     rules: BeliefRules = USUAL_RULES,
+    reading_rules: ReadingRules = USUAL_READING,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
     """Process everything that waits for a seller, batch by batch, each in one transaction.
@@ -75,10 +77,10 @@ def process(
         report.bodies += raw.settle_unchanged(connection, seller_id.value)
     # The next bodies are read and merged while PostgreSQL is busy with the last ones.
     with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(_read_next, database, seller_id, batch, [])
+        coming = reader.submit(_read_next, database, seller_id, batch, reading_rules, [])
         while True:
             reading, prepared = coming.result()
-            coming = reader.submit(_read_next, database, seller_id, batch, reading.raw_ids)
+            coming = reader.submit(_read_next, database, seller_id, batch, reading_rules, reading.raw_ids)
             with database.transaction() as connection:
                 raw.take_turns(connection, seller_id.value)
                 _absorb_batch(connection, seller_id, reading, prepared, report)
@@ -102,12 +104,12 @@ def process(
 
 
 def _read_next(
-    database: Database, seller_id: SellerId, batch: BatchSize, beside: Sequence[int]
+    database: Database, seller_id: SellerId, batch: BatchSize, rules: ReadingRules, beside: Sequence[int]
 ) -> tuple[Reading, dict[int, Prepared]]:
     """The bodies that come after those that are being absorbed, and what they make of their products."""
     with database.reading() as connection:
         rows = raw.pending(connection, seller_id.value, pages=batch.pages, products=batch.bodies, beside=beside)
-    reading = read(rows, seller_id)
+    reading = read(rows, seller_id, rules)
     with database.reading() as connection:
         return reading, prepare(connection, seller_id.value, reading.statements)
 

@@ -7,9 +7,11 @@ import structlog
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.product_data import Document
+from mustit_pipeline.catalog.refusals import ReadingRules
+from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import WRONG_SELLER, MalformedBody
+from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, MalformedBody
 from mustit_pipeline.marketplace.models import ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.raw import RawFailure, RawRow
@@ -48,15 +50,15 @@ class Reading:
         return list(self.attempts)
 
 
-def read(rows: Sequence[RawRow], seller_id: SellerId) -> Reading:
+def read(rows: Sequence[RawRow], seller_id: SellerId, rules: ReadingRules) -> Reading:
     """Parse bodies into statements; a body that cannot be read fails alone."""
     statements: list[Statement] = []
     failures: list[RawFailure] = []
     for row in rows:
         try:
-            statements.extend(list(_statements(row, seller_id)))
-        except _OtherSeller as error:
-            failures.append(RawFailure(row.raw_id, WRONG_SELLER, f"the detail is of the seller {error.args[0]!r}"))
+            statements.extend(list(_statements(row, seller_id, rules)))
+        except _Refused as error:
+            failures.append(RawFailure(row.raw_id, error.code, error.reason))
         except MalformedBody as error:
             failures.append(RawFailure(row.raw_id, error.code, error.english))
         except Exception as error:
@@ -66,27 +68,36 @@ def read(rows: Sequence[RawRow], seller_id: SellerId) -> Reading:
     return Reading({row.raw_id: row.attempts for row in rows}, statements, failures)
 
 
-class _OtherSeller(Exception):
-    """A detail is about another seller's product."""
+class _Refused(Exception):
+    """A body that can be parsed is not to be taken."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
 
 
-def _statements(row: RawRow, seller_id: SellerId) -> Iterator[Statement]:
+def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterator[Statement]:
     if row.item_no is not None and row.content is not None and row.content_hash is not None:
         # Read when it came, and nothing was wrong with it.
         yield Statement(row.raw_id, row.item_no, row.source, row.content.encode(), row.content_hash, stored=True)
         return
     body = row.body.encode()
+    # Looking for drift costs time, and only what is blocked is of interest here.
+    drift: list[Deviation] | None = [] if rules.blocked.paths else None
     if row.source is TaskType.MINISHOP:
-        for entry in parse_listing(body).entries:
+        for entry in parse_listing(body, drift, most=rules.most_products).entries:
             yield _statement(row, entry.item_no, canonical.listing_document(entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
-        detail = parse_detail(body, item_no=row.item_no)
+        detail = parse_detail(body, row.item_no, drift)
         if detail.seller_id != seller_id.value:
-            raise _OtherSeller(detail.seller_id)
+            raise _Refused(WRONG_SELLER, f"the detail is of the seller {detail.seller_id!r}")
         partial = None if detail.is_whole else detail
         yield _statement(row, row.item_no, canonical.detail_document(detail, None), partial)
     elif row.item_no is not None:
-        yield _statement(row, row.item_no, canonical.options_document(parse_options(body, item_no=row.item_no)))
+        yield _statement(row, row.item_no, canonical.options_document(parse_options(body, row.item_no, drift)))
+    blocked = rules.blocking(drift or ())
+    if blocked is not None:
+        raise _Refused(BLOCKED_DRIFT, blocked)
 
 
 def _statement(row: RawRow, item_no: int, document: Document, partial: ProductDetail | None = None) -> Statement:

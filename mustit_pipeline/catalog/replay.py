@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
+from mustit_pipeline.catalog.refusals import USUAL_READING, ReadingRules
 from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import raw, raw_listing, raw_replay
@@ -36,6 +37,7 @@ def replay_failed(
     until: datetime | None = None,
     now: Callable[[], datetime],
     rules: BeliefRules = USUAL_RULES,
+    reading_rules: ReadingRules = USUAL_READING,
     progress: Callable[[Replaying], None] | None = None,
 ) -> Replay:
     """Process the failed bodies of one seller or of all, however often they have been tried."""
@@ -57,7 +59,9 @@ def replay_failed(
             opened = raw.replay_failed(connection, seller, since, until)
         if opened:
             reopened += opened
-            reports[seller] = process(database, SellerId(seller), now=now, rules=rules, progress=tell)
+            reports[seller] = process(
+                database, SellerId(seller), now=now, rules=rules, reading_rules=reading_rules, progress=tell
+            )
             done += reports[seller].bodies
     return Replay(reports, reopened, outdated=max(0, sum(failed.values()) - reopened))
 
@@ -68,6 +72,7 @@ def replay_stored(
     *,
     now: Callable[[], datetime],
     rules: BeliefRules = USUAL_RULES,
+    reading_rules: ReadingRules = USUAL_READING,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
     """Read the newest stored bodies of a seller anew, processed ones too: what the rules make of them now.
@@ -78,4 +83,4 @@ def replay_stored(
     with database.transaction() as connection:
         raw.take_turns(connection, seller_id.value)
         raw_replay.reopen_newest(connection, seller_id.value)
-    return process(database, seller_id, now=now, rules=rules, progress=progress)
+    return process(database, seller_id, now=now, rules=rules, reading_rules=reading_rules, progress=progress)

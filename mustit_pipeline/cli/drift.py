@@ -36,7 +36,7 @@ def show_all(
 
 @app.command("accept", epilog="Example: `mustit drift accept detail.ProductInfoModule.couponList`")
 def accept(path: Path, as_json: Json = False) -> None:
-    """Judge a change harmless: it is counted on, but no longer warned of."""
+    """Judge a change harmless: it is counted on, but no longer warned of, nor blocked by MUSTIT_DRIFT_BLOCK."""
     wanted = _read(path)
     with runtime() as ground, ground.database.transaction() as connection:
         paths = drift.accept(connection, wanted, utc_now())

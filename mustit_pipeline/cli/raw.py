@@ -8,6 +8,7 @@ from rich.table import Table
 
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport
+from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.catalog.replay import Replay, Replaying, replay_failed
 from mustit_pipeline.cli.listing import (
     Limit,
@@ -92,6 +93,7 @@ def replay(
                 until=before,
                 now=utc_now,
                 rules=belief_rules(ground.settings),
+                reading_rules=reading_rules(ground.database, ground.settings),
                 progress=follow,
             )
     total = _sum(done)

@@ -7,14 +7,14 @@ from typing import Any
 
 from mustit_pipeline.agents.pool import Booking
 from mustit_pipeline.catalog import canonical
+from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
-from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, FetchError, NotFoundAnswer
-from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.leases import LeasedTask
 
@@ -28,13 +28,11 @@ class Attempts:
         *,
         retry_base_seconds: float,
         longest_backoff_seconds: float,
-        blocked: FieldPaths,
-        most_products: int,
+        rules: ReadingRules,
     ) -> None:
         self._fetcher = fetcher
-        self._most_products = most_products
         self._retry_base = retry_base_seconds
-        self._blocked = blocked
+        self._rules = rules
         self._longest_backoff = longest_backoff_seconds
 
     async def make(self, leased: LeasedTask, booking: Booking, calls: RequestCounter) -> TaskResult:
@@ -48,9 +46,8 @@ class Attempts:
     ) -> TaskResult:
         task = leased.task
         try:
-            fetched = await self._fetcher.fetch(
-                task.request_url, _reader(leased, drift, self._most_products), calls, booking
-            )
+            read = _reader(leased, drift, self._rules.most_products)
+            fetched = await self._fetcher.fetch(task.request_url, read, calls, booking)
         except NotFoundAnswer as error:
             if leased.probe:
                 task.complete(utc_now())
@@ -59,11 +56,14 @@ class Attempts:
         except NoAgentFree:
             return TaskResult(leased, calls, handed_back=True)
         except FetchError as error:
-            return self._failed(leased, calls, error.code, error.english, permanent=not error.transient)
-        blocked = next((seen for seen in drift if self._blocked.include(seen.path)), None)
+            refused = error.document if isinstance(error, MalformedBody) else None
+            return self._failed(
+                leased, calls, error.code, error.english, permanent=not error.transient, refused=refused
+            )
+        blocked = self._rules.blocking(drift)
         if blocked is not None:
             # The agent did well, and asking again would bring the same.
-            return self._failed(leased, calls, BLOCKED_DRIFT, _said(blocked), permanent=True)
+            return self._failed(leased, calls, BLOCKED_DRIFT, blocked, permanent=True, refused=fetched.body)
         value: Any = fetched.value
         if task.task_type is TaskType.PRODUCT_DETAIL and value.seller_id != task.seller_id.value:
             if leased.probe:
@@ -77,24 +77,26 @@ class Attempts:
         return TaskResult(leased, calls, body=body, content=canonical.content_of(value, leased.known_hash))
 
     def _failed(
-        self, leased: LeasedTask, calls: RequestCounter, code: str, reason: str, *, permanent: bool = False
+        self,
+        leased: LeasedTask,
+        calls: RequestCounter,
+        code: str,
+        reason: str,
+        *,
+        permanent: bool = False,
+        refused: bytes | None = None,
     ) -> TaskResult:
         task = leased.task
         task.fail(reason[:1000], utc_now(), code=code, permanent=permanent)
         if not task.can_retry():
-            return TaskResult(leased, calls)
+            # JSON, so it is text that PostgreSQL can hold.
+            return TaskResult(leased, calls, body=None if refused is None else refused.decode())
         task.retry()
         delay = backoff_seconds(task.retry_count, self._retry_base, self._longest_backoff, random.random())
         return TaskResult(leased, calls, delay=delay)
 
 
-def _said(drift: Deviation) -> str:
-    became = {DriftKind.NEW: f"is new ({drift.observed})", DriftKind.MISSING: "is missing"}
-    how = became.get(drift.kind, f"is {drift.observed}, not {drift.expected}")
-    return f"{drift.path} {how}, and MUSTIT_DRIFT_BLOCK blocks it"
-
-
-def _reader(leased: LeasedTask, drift: list[Deviation], most_products: int) -> Callable[[bytes], Any]:
+def _reader(leased: LeasedTask, drift: list[Deviation], most_products: int | None) -> Callable[[bytes], Any]:
     """How the body of a task is read; what cannot be read is a failed fetch."""
     task = leased.task
     item_no = None if task.item_no is None else task.item_no.value

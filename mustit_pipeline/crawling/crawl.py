@@ -11,6 +11,7 @@ import structlog
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
+from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
 from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree, RequestCounter
@@ -171,7 +172,11 @@ class Crawl:
     ) -> WorkReport:
         queue = ExecutionQueue(self.database, self.settings, self.stored, types)
         store = ResultStore(self.database, self.settings, client.endpoints, utc_now)
-        report = await Worker(self.settings, client, pool, queue, store, seconds=seconds, progress=progress).run()
+        rules = reading_rules(self.database, self.settings)
+        worker = Worker(
+            self.settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=progress
+        )
+        report = await worker.run()
         report.remaining = self.remaining(types)
         return report
 

@@ -30,7 +30,8 @@ from mustit_pipeline.store.raw import NewRaw
 class TaskResult:
     """One attempt's end: the task already moved to its next state, and what it brought.
 
-    One that is handed back has not moved: it could not be tried for want of an agent.
+    One that is handed back has not moved: it could not be tried for want of an agent. The body of a failed one was
+    refused for its shape.
     """
 
     leased: LeasedTask
@@ -84,11 +85,7 @@ class ResultStore:
         tried = [result for result in newest if not result.handed_back]
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
-            bodies = [
-                _raw(result, result.body, result.leased.task.completed_at or self._now())
-                for result in tried
-                if result.body is not None
-            ]
+            bodies = self._bodies(tried, TaskStatus.COMPLETED)
             raw.add(connection, bodies)
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
             homes = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
@@ -96,6 +93,8 @@ class ResultStore:
             ours = leases.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
             kept = [result for result in tried if result.leased.task.id.value in ours]
             raw.take_back(connection, [body for body in bodies if body.task_id not in ours])
+            # Refused ones are few, and nobody waits to process them.
+            raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
             for current in homes:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             drift.record(connection, [seen for result in kept for seen in _sightings(result)])
@@ -103,6 +102,14 @@ class ResultStore:
             ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
             lost=len(tried) - len(kept) + len(results) - len(newest),
         )
+
+    def _bodies(self, results: Sequence[TaskResult], status: TaskStatus) -> list[NewRaw]:
+        """What tasks that ended so have brought."""
+        return [
+            _raw(result, result.body, result.leased.task.completed_at or self._now())
+            for result in results
+            if result.body is not None and result.leased.task.status is status
+        ]
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
         """Pages show products: remember that they were seen and plan the calls for them. What is gone is deleted."""
@@ -180,4 +187,6 @@ def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
         fetched_at=fetched_at,
         content=None if result.content is None else result.content.text,
         content_hash=None if result.content is None else result.content.hash,
+        error_code=task.error_code,
+        error_text=task.error_text,
     )

@@ -8,6 +8,7 @@ from psycopg import OperationalError as LostConnection
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents.pool import AgentPool
+from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.queue import SharedQueue
 from mustit_pipeline.crawling.results import ResultStore
@@ -52,4 +53,6 @@ async def _work(database: Database, settings: Settings, seconds: float, progress
     ):
         queue = SharedQueue(database, settings)
         store = ResultStore(database, settings, client.endpoints, utc_now)
-        await Worker(settings, client, pool, queue, store, seconds=seconds, progress=progress).run()
+        rules = reading_rules(database, settings)
+        worker = Worker(settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=progress)
+        await worker.run()

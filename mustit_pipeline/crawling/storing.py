@@ -159,4 +159,5 @@ class StoreRoom:
 
 
 def _pages(results: Iterable[TaskResult]) -> int:
-    return sum(result.page is not None for result in results)
+    """Refused ones too: they are as much to hold."""
+    return sum(result.leased.page_no is not None and result.body is not None for result in results)

@@ -12,13 +12,13 @@ from typing import Any
 import structlog
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.attempts import Attempts
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
-from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.leases import LeasedTask
@@ -58,6 +58,7 @@ class Worker:
         queue: TaskQueue,
         store: ResultStore,
         *,
+        reading_rules: ReadingRules,
         seconds: float = math.inf,
         progress: Progress | None = None,
     ) -> None:
@@ -80,8 +81,7 @@ class Worker:
             fetcher,
             retry_base_seconds=settings.retry_base_seconds,
             longest_backoff_seconds=settings.task_longest_backoff_seconds,
-            blocked=FieldPaths(settings.drift_block),
-            most_products=settings.seller_most_products,
+            rules=reading_rules,
         )
         self.report = WorkReport()
         self._news = asyncio.Event()

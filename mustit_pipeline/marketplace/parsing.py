@@ -60,21 +60,21 @@ def parse_options(
 
 def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Deviation] | None) -> T:
     """What a body says; how it differs from what it was goes to `drift`, also where it cannot be read."""
-    document = None
+    document, refused = None, None
     try:
         document = orjson.loads(body)
         value = read(document)
     except orjson.JSONDecodeError as error:
         reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
     except WrongValue as error:
-        reason = str(error)
+        reason, refused = str(error), body
         if drift is not None:
             drift += examine(source, document, closely=True)
     else:
         if drift is not None:
             drift += examine(source, document, closely=isinstance(value, ListingPage) and value.skipped > 0)
         return value
-    raise MalformedBody(source, reason, safe_excerpt(body))
+    raise MalformedBody(source, reason, safe_excerpt(body), document=refused)
 
 
 def _listing(document: Any, most: int | None) -> ListingPage:

@@ -7,6 +7,7 @@ from datetime import datetime
 from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -80,6 +81,7 @@ def _end_crawls(
             now=clock,
             raw_attempts=settings.raw_max_attempts,
             rules=belief_rules(settings),
+            reading_rules=reading_rules(database, settings),
         )
         ended = complete_if_done(database, ExecutionId(one.execution_id), clock())
         completed += ended.execution.status is ExecutionStatus.COMPLETED

@@ -142,7 +142,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
     deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
     deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
     drift_block: Annotated[str, AfterValidator(FieldPaths.checked)] = Field(
-        "", description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch"
+        "",
+        description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch, kept "
+        "for `mustit raw replay`, until the change is accepted",
     )
     recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
     lake_uri: str | None = Field(None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it")

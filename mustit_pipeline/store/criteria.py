@@ -10,6 +10,7 @@ from mustit_pipeline.domain.states import (
     ExecutionStatus,
     LifeCycle,
     OutboxStatus,
+    RawStatus,
     SellerStatus,
     TaskType,
     TruthVerdict,
@@ -134,6 +135,7 @@ _THROUGHPUT = text(f"""
     CROSS JOIN LATERAL (
         SELECT count(*) AS fetched FROM product_raw_data
         WHERE seller_id = s.seller_id AND fetched_at >= :since AND source = '{TaskType.PRODUCT_DETAIL.value}'
+          AND status <> '{RawStatus.FAILED.value}'
     ) AS r
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(total_tasks - completed_tasks - failed_tasks), 0) AS waiting

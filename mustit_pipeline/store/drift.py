@@ -83,6 +83,8 @@ _PATHS = text("SELECT DISTINCT path FROM schema_drift ORDER BY path")
 
 _ACCEPT = text("UPDATE schema_drift SET accepted_at = :at WHERE path = ANY(CAST(:paths AS text[]))")
 
+_ACCEPTED = text("SELECT path, kind, observed FROM schema_drift WHERE accepted_at IS NOT NULL")
+
 _FORGET = text("DELETE FROM schema_drift WHERE path = ANY(CAST(:paths AS text[]))")
 
 
@@ -138,6 +140,11 @@ def accept(connection: Connection, wanted: FieldPaths, at: datetime) -> list[str
     paths = _find(connection, wanted)
     connection.execute(_ACCEPT, {"paths": paths, "at": at})
     return paths
+
+
+def accepted(connection: Connection) -> frozenset[tuple[str, DriftKind, str]]:
+    """What was accepted: a field, what happened to it, and what it is now."""
+    return frozenset((row.path, DriftKind(row.kind), row.observed) for row in connection.execute(_ACCEPTED))
 
 
 def forget(connection: Connection, wanted: FieldPaths) -> list[str]:

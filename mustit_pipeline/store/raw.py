@@ -25,6 +25,14 @@ class NewRaw:
     fetched_at: datetime
     content: str | None = None
     content_hash: str | None = None
+    # Why it was refused when it came; reading it then was its first attempt.
+    error_code: str | None = None
+    error_text: str | None = None
+
+    @property
+    def status(self) -> RawStatus:
+        """Where it stands once it is stored."""
+        return RawStatus.PENDING if self.error_code is None else RAW.target("fail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,13 @@ class RawFailure:
 
 _COPY = """
     COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, fetched_at, content,
-                           content_hash, status)
+                           content_hash, status, error_code, error_text, attempts)
     FROM STDIN (FORMAT binary)
 """
-_COPY_TYPES = ("text", "uuid", "uuid", "text", "int8", "int4", "text", "timestamptz", "text", "text", "text")
+_COPY_TYPES = (
+    *("text", "uuid", "uuid", "text", "int8", "int4", "text", "timestamptz"),
+    *("text", "text", "text", "text", "text", "int2"),
+)
 
 # Listings first, as they were seen, then the rest as stored: the one place where the order of processing is decided.
 # While a listing page waits, nothing but listing pages is taken.
@@ -170,7 +181,7 @@ _FAILED = text("""
 
 
 def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
-    """Store bodies by COPY, inside the transaction that completes their tasks."""
+    """Store bodies by COPY, inside the transaction that ends their tasks."""
     if not rows:
         return
     cursor = connection.connection.cursor()
@@ -189,7 +200,10 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
                     row.fetched_at,
                     row.content,
                     row.content_hash,
-                    RawStatus.PENDING.value,
+                    row.status.value,
+                    row.error_code,
+                    row.error_text,
+                    int(row.error_code is not None),
                 )
             )
     cursor.close()

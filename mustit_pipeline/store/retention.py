@@ -25,21 +25,24 @@ class ExpiredBodies:
     raw_ids: Sequence[int]
 
 
-# A replay needs the newest processed body of each call, and every failed one: neither is in here.
+# A replay needs the newest processed body of each call, and a failed one where nothing newer came: neither is in here.
 _EXPIRED = text("""
     SELECT raw_id, old FROM (
         SELECT raw_id, fetched_at < :aged_before AS old, fetched_at < :unchanged_before AS settled,
-               row_number() OVER (PARTITION BY source, item_no, page_no ORDER BY raw_id DESC) AS newness,
+               CASE status
+                   WHEN 'FAILED' THEN row_number() OVER (PARTITION BY source, item_no, page_no ORDER BY raw_id DESC)
+                   ELSE row_number() OVER (PARTITION BY status, source, item_no, page_no ORDER BY raw_id DESC)
+               END AS newness,
                content_hash IS NOT NULL AND row_number() OVER (
-                   PARTITION BY source, item_no, page_no, content_hash ORDER BY raw_id DESC) > 1 AS repeated
-        FROM product_raw_data WHERE seller_id = :seller_id AND status = 'PROCESSED'
+                   PARTITION BY status, source, item_no, page_no, content_hash ORDER BY raw_id DESC) > 1 AS repeated
+        FROM product_raw_data WHERE seller_id = :seller_id AND status IN ('PROCESSED', 'FAILED')
     ) AS bodies
     WHERE newness > 1 AND (old OR (repeated AND settled))
     ORDER BY raw_id LIMIT :most
 """)
 
 _DELETE_BODIES = text("""
-    DELETE FROM product_raw_data WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PROCESSED'
+    DELETE FROM product_raw_data WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status IN ('PROCESSED', 'FAILED')
 """)
 
 _SELLERS_WITH_OLD_BODIES = text("""

@@ -107,6 +107,12 @@ def fetched(leased: LeasedTask, body: str = "[]", requests: int = 1) -> TaskResu
     return TaskResult(leased, RequestCounter(requests), body=body)
 
 
+def refused(leased: LeasedTask, body: str) -> TaskResult:
+    """The task was fetched for the last time, and this body was refused."""
+    leased.task.fail("items takes a list", utc_now(), code="EXTERNAL_MALFORMED_BODY", permanent=True)
+    return TaskResult(leased, RequestCounter(1), body=body)
+
+
 def ids(leases: Sequence[LeasedTask]) -> list[UUID]:
     """Whose leases they are."""
     return [lease.task.id.value for lease in leases]

@@ -1,5 +1,6 @@
 """One suite for whatever carries crawl tasks: each goes to one worker at a time, and only its holder may end it."""
 
+import asyncio
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from sqlalchemy import event, text
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.leases import LeasedTask
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.contract.task_queues import ADAPTERS, SHARED, Queues, fetched, ids
+from mustit_pipeline_tests.contract.task_queues import ADAPTERS, SHARED, Queues, fetched, ids, refused
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.unit.marketplace import bodies
 
@@ -158,6 +160,37 @@ def test_a_late_writer_takes_back_its_own_body_and_nobody_elses(queues: Queues) 
     assert queues.bodies() == ["honest", "honest", "other"]
     store.store([fetched(others[1], "other")])
     check_outcomes(queues.database, stored.execution.id)
+
+
+def test_a_refused_body_is_stored_with_its_failed_task_and_a_late_writers_is_not(queues: Queues) -> None:
+    stored = queues.opened("s", new=1, pages=1)
+    late = queues.queue(stored, lease_seconds=SOON).claim(2)
+    honest = queues.come_back(stored)
+    store = queues.store()
+
+    outcome = store.store([refused(lease, '"late"') for lease in late])
+    assert (outcome.failed, outcome.lost, queues.bodies()) == (0, 2, [])
+
+    results = [refused(lease, '"honest"') for lease in honest]
+    outcomes = [store.store(results), store.store(results)]
+    assert [(outcome.failed, outcome.lost) for outcome in outcomes] == [(2, 0), (0, 2)]
+    assert queues.bodies() == ['"honest"', '"honest"']
+    kept = "SELECT count(*) FROM product_raw_data WHERE status = 'FAILED' AND error_text = 'items takes a list'"
+    assert number(queues.database, kept) == 2
+    check_outcomes(queues.database, stored.execution.id)
+
+
+def test_a_refused_page_that_waits_to_be_stored_counts_as_a_page(queues: Queues) -> None:
+    """Few pages are held at once, because each is as large as many other bodies."""
+    stored = queues.opened("s", new=1, pages=2)
+    results = [refused(lease, "{}") for lease in queues.queue(stored).claim(3)]
+
+    async def hold() -> tuple[int, int]:
+        room = StoreRoom(queues.store(), WorkReport(), None, asyncio.Event())
+        room.add(results)
+        return room.unstored, room.pages
+
+    assert asyncio.run(hold()) == (3, 2)
 
 
 @pytest.mark.parametrize("newest_first", [True, False])

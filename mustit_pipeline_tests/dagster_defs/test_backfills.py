@@ -182,6 +182,27 @@ def test_a_seller_without_a_crawl_has_nothing_to_replay(
 
 
 @pytest.mark.usefixtures("ready")
+def test_bodies_that_drift_blocks_stay_out_of_a_replay(
+    database: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, marketplace: RunningSimulator
+) -> None:
+    assert run(instance).success
+    read_differently(database)
+    blocked = "detail.ProductInfoModule.w"
+    set_environment(base_url=marketplace.url, drift_block=blocked)
+
+    result = run(instance, Mode.REPLAY, "product_change_sets")
+
+    assert f"{PRODUCTS} stored bodies" in reason(result)
+    assert written(result)["product_change_sets"]["versions"] == 0
+    with database.reading() as connection:
+        told = connection.execute(text("SELECT DISTINCT error_text FROM product_raw_data WHERE status = 'FAILED'"))
+        [why] = told.scalars()
+    assert why.startswith(f"{blocked} is new")
+    # Nor does a crawl take them, which tries once more what had failed.
+    assert written(run(instance))["product_change_sets"]["failed_bodies"] == PRODUCTS
+
+
+@pytest.mark.usefixtures("ready")
 def test_bodies_that_cannot_be_read_turn_a_replay_red_after_the_others_are_written(
     database: Database, instance: dg.DagsterInstance
 ) -> None:

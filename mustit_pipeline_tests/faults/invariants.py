@@ -25,17 +25,20 @@ _STRAYS = """
     SELECT (SELECT count(*) FROM product_change_sets) + (SELECT count(*) FROM product_outbox)
          - (SELECT coalesce(2 * sum(version), 0) FROM products)
 """
-# A probe whose product is gone has brought no body, and that is its success.
+# A probe whose product is gone has brought no body, and that is its success. A failed task has a body only where that
+# was refused, and what drift has blocked is always kept.
 _OUTCOMES = """
     SELECT count(*) AS tasks,
            count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
            count(*) FILTER (WHERE status = 'FAILED') AS failed,
            count(*) FILTER (WHERE bodies > 1) AS stored_twice,
-           count(*) FILTER (WHERE bodies > 0 AND status <> 'COMPLETED') AS without_state,
-           count(*) FILTER (WHERE bodies = 0 AND status = 'COMPLETED' AND NOT probe) AS without_body
-    FROM (SELECT t.status, t.probe, count(r.task_id) AS bodies
+           count(*) FILTER (WHERE bodies > 0 AND status <> 'COMPLETED' AND NOT (status = 'FAILED' AND error_code IN (
+               'EXTERNAL_MALFORMED_BODY', 'EXTERNAL_BLOCKED_DRIFT'))) AS without_state,
+           count(*) FILTER (WHERE bodies = 0 AND ((status = 'COMPLETED' AND NOT probe)
+                                                  OR error_code = 'EXTERNAL_BLOCKED_DRIFT')) AS without_body
+    FROM (SELECT t.status, t.probe, t.error_code, count(r.task_id) AS bodies
           FROM crawler_tasks t LEFT JOIN product_raw_data r USING (task_id) WHERE t.execution_id = :id
-          GROUP BY t.task_id, t.status, t.probe) AS ended
+          GROUP BY t.task_id, t.status, t.probe, t.error_code) AS ended
 """
 
 
@@ -126,7 +129,7 @@ def check_secrets(world: World) -> None:
 
 
 def check_outcomes(world: World) -> None:
-    """What has ended adds up to what was planned; a completed task has exactly its body, any other has none."""
+    """What has ended adds up to what was planned; a completed task has exactly its body, a refused one at most that."""
     with world.database.reading() as connection:
         for execution_id in connection.execute(text("SELECT execution_id FROM crawling_schedule_executions")).scalars():
             counted = executions.get(connection, ExecutionId(execution_id)).execution

@@ -5,13 +5,14 @@ from typing import Any
 
 import orjson
 import pytest
+from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.replay import replay_failed
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.domain.values import RequestUrl
+from mustit_pipeline.domain.states import LifeCycle, TaskType
+from mustit_pipeline.domain.values import RequestUrl, SellerId
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import tasks
@@ -83,6 +84,50 @@ def test_defect_07_a_failed_body_is_tried_again_by_itself_and_then_by_hand(shelf
 
     assert shelf.versions(1) == [(1, "CREATED")]
     assert_whole(shelf.database)
+
+
+def test_defect_07_a_body_that_was_refused_when_it_came_is_kept_and_replayed_without_a_request(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url)
+    market.add_seller("s", 3)
+    register(database, "s")
+    item, other, *_ = (product["itemNo"] for product in market.products("s"))
+    crawl(database, settings, "s")
+    market.set_fields("s", other, stock=77)
+    market.fault("wrong_shape", "detail", itemNo=item)
+
+    refused = crawl(database, settings, "s")
+
+    rows = check_outcomes(database, refused.stored.execution.id)
+    failed = rows.pop(f"PRODUCT_DETAIL:{item}")
+    assert (failed.status, failed.retry_count, failed.bodies) == ("FAILED", settings.task_max_retries, 1)
+    assert {row.status for row in rows.values()} == {"COMPLETED"}
+    assert (refused.report.versions, refused.report.changes) == ({LifeCycle.UPDATED: 1}, {"STOCK": 1})
+    with database.transaction() as connection:
+        kept = "SELECT item_no, body, error_code, error_text FROM product_raw_data WHERE status = 'FAILED'"
+        [row] = connection.execute(text(kept))
+        assert (row.item_no, row.error_code, row.error_text) == (item, failed.error_code, failed.error_text)
+        assert orjson.loads(row.body) == {"result": "OK", "data": {"list": "none"}}
+        # The mended reader of a new release, seen from the body's side.
+        connection.execute(
+            text("""
+                UPDATE product_raw_data SET body = regexp_replace(
+                    (SELECT body FROM product_raw_data
+                     WHERE item_no = :item AND source = 'PRODUCT_DETAIL' AND status = 'PROCESSED'),
+                    :stock, :other)
+                WHERE status = 'FAILED'
+            """),
+            {"item": item, "stock": r'"stock":\d+', "other": '"stock":78'},
+        )
+    market.reset_audit()
+
+    done = replay_failed(database, seller_id=SellerId("s"), since=None, now=utc_now)
+
+    report = done.reports["s"]
+    assert (done.reopened, report.versions, report.changes) == (1, {LifeCycle.UPDATED: 1}, {"STOCK": 1})
+    assert market.requested_urls() == {}
+    assert_whole(database)
 
 
 def test_defect_08_limits_are_settings(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
+from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
@@ -35,7 +36,8 @@ def crawl(database: Database, settings: Settings, seller_id: str, *, limit: int 
     work = Crawl(database, settings, opened.stored)
     work.sweep(60)
     work.fetch_products(PRODUCT_TYPES, 60)
-    report = process(database, SellerId(seller_id), now=utc_now)
+    rules = reading_rules(database, settings)
+    report = process(database, SellerId(seller_id), now=utc_now, reading_rules=rules)
     return CrawlOutcome(work.end(), report)
 
 

@@ -6,6 +6,7 @@ import dagster as dg
 
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport, process
+from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
@@ -74,12 +75,18 @@ def product_change_sets(
     replayed = replays(context)
     with readable_failures(context):
         stored = bound_execution(context, pipeline) or last_crawl(context, pipeline)
-        rules = belief_rules(pipeline.settings)
+        rules, readable = belief_rules(pipeline.settings), reading_rules(pipeline.database, pipeline.settings)
         if replayed:
-            report = replay_stored(pipeline.database, seller_id, now=utc_now, rules=rules)
+            report = replay_stored(pipeline.database, seller_id, now=utc_now, rules=rules, reading_rules=readable)
         else:
-            attempts = pipeline.settings.raw_max_attempts
-            report = process(pipeline.database, seller_id, now=utc_now, raw_attempts=attempts, rules=rules)
+            report = process(
+                pipeline.database,
+                seller_id,
+                now=utc_now,
+                raw_attempts=pipeline.settings.raw_max_attempts,
+                rules=rules,
+                reading_rules=readable,
+            )
         stored = Crawl(pipeline.database, pipeline.settings, stored).end()
     execution = stored.execution
     content = content_of(pipeline.database, seller_id.value)

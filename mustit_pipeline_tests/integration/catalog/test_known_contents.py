@@ -13,6 +13,7 @@ from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.absorbing import absorb, prepare
 from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.reading import read
+from mustit_pipeline.catalog.refusals import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_failed
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.domain.states import LifeCycle, TaskType
@@ -218,7 +219,7 @@ def test_what_was_merged_ahead_from_a_state_that_has_passed_is_merged_anew(shelf
     options(shelf, 1, stock=70)
     with shelf.database.reading() as connection:
         rows = raw.pending(connection, shelf.seller_id, pages=1, products=10)
-        said = [read([row], SellerId(shelf.seller_id)).statements for row in rows]
+        said = [read([row], SellerId(shelf.seller_id), USUAL_READING).statements for row in rows]
         ahead = [prepare(connection, shelf.seller_id, statements) for statements in said]
 
     for statements, prepared in zip(said, ahead, strict=True):

@@ -4,6 +4,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.reading import read
+from mustit_pipeline.catalog.refusals import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -137,7 +138,7 @@ def test_what_was_read_before_a_replay_opened_it_again_does_not_use_the_replay_u
 def read_ahead(shelf: Shelf) -> dict[int, int]:
     with shelf.database.reading() as connection:
         rows = raw.pending(connection, shelf.seller_id, pages=10, products=10)
-    return read(rows, SellerId(shelf.seller_id)).attempts
+    return read(rows, SellerId(shelf.seller_id), USUAL_READING).attempts
 
 
 def test_another_sellers_bodies_are_left_alone(database: Database) -> None:

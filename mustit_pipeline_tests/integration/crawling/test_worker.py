@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
+from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
@@ -68,7 +69,9 @@ class Site:
             ):
                 queue = ExecutionQueue(self.database, settings, self.work.stored, PRODUCT_TYPES)
                 store = ResultStore(self.database, settings, client.endpoints, utc_now)
-                await scenario(Worker(settings, client, pool, queue, store, seconds=math.inf))
+                await scenario(
+                    Worker(settings, client, pool, queue, store, reading_rules=ReadingRules(), seconds=math.inf)
+                )
 
         event_loop.run(go())
 

@@ -206,7 +206,7 @@ def test_old_bodies_go_whatever_they_say_but_not_what_a_replay_needs(database: D
     register(database, SELLER, "other")
     old = [body(database, 1, 200, content=f"content {n}") for n in range(5)]
     newest_processed = body(database, 1, 150, content="newest")
-    failed = [body(database, 1, 190, status=RawStatus.FAILED), body(database, 1, 100, status=RawStatus.FAILED)]
+    failed = body(database, 1, 100, status=RawStatus.FAILED)
     pending = body(database, 1, 195, status=RawStatus.PENDING)
     others = body(database, 1, 300, seller="other")
     told: list[Progress] = []
@@ -214,12 +214,29 @@ def test_old_bodies_go_whatever_they_say_but_not_what_a_replay_needs(database: D
     done = maintain(database, settings, NOW, tell=told.append)
 
     assert (done.bodies_aged, done.bodies_unchanged) == (5, 0)
-    assert bodies(database) == {newest_processed, *failed, pending, others}
+    assert bodies(database) == {newest_processed, failed, pending, others}
     assert not bodies(database) & set(old)
     # Batches of two.
     assert [at.removed for at in told] == [2, 4, 5, 5, 5]
     assert told[-1] == Progress(2, 2, 5)
     assert maintain(database, settings, NOW).bodies_aged == 0
+
+
+def test_old_bodies_that_failed_go_once_something_newer_came_of_the_same_call(
+    database: Database, settings: Settings
+) -> None:
+    """A product whose bodies are refused in every crawl would fill the table otherwise."""
+    register(database, SELLER)
+    refused = [body(database, 1, age, status=RawStatus.FAILED, content=None) for age in (200, 150, 100)]
+    recent = [body(database, 1, age, status=RawStatus.FAILED, content=None) for age in (80, 10)]
+    overtaken = body(database, 2, 120, status=RawStatus.FAILED, content=None)
+    newer = body(database, 2, 110)
+    last_word = body(database, 3, 300, status=RawStatus.FAILED, content=None)
+
+    done = maintain(database, settings, NOW)
+
+    assert (done.bodies_aged, done.bodies_unchanged) == (len([*refused, overtaken]), 0)
+    assert bodies(database) == {*recent, newer, last_word}
 
 
 def test_a_body_that_was_opened_for_a_replay_meanwhile_is_not_removed(database: Database) -> None:

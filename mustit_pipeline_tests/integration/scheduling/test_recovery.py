@@ -120,3 +120,16 @@ def test_a_crawl_that_is_not_over_is_left_alone(still: str, database: Database, 
 def test_a_crawl_that_a_run_works_on_is_that_runs_to_end(database: Database, recovered: Pass) -> None:
     left_behind(database)
     assert recovered("unended", "dmont") == Recovered(tasks=1, executions=0, events=1, agents=1)
+
+
+def test_a_crawl_is_ended_without_what_drift_blocks(database: Database, make_settings: MakeSettings) -> None:
+    _, shelf = left_behind(database)
+    shelf.change("""UPDATE product_raw_data SET body = replace(body, '"stock"', '"coupon": 1, "stock"')""")
+    settings = make_settings(drift_block="detail.ProductInfoModule.coupon")
+
+    assert recover(database, settings, utc_now, busy=()) == ONE_OF_EACH
+
+    assert shelf.versions(7) == []
+    assert shelf.rows("SELECT source, error_code FROM product_raw_data WHERE status = 'FAILED'") == [
+        {"source": "PRODUCT_DETAIL", "error_code": "EXTERNAL_BLOCKED_DRIFT"}
+    ]

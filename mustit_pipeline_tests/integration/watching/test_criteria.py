@@ -128,8 +128,9 @@ def test_so_many_products_a_day_while_some_wait(
     standing.crawl("dmont", opened, status="RUNNING", ended_at=None, total_tasks=100, completed_tasks=40)
     standing.write(
         """INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, body, status, fetched_at)
-           SELECT 'dmont', gen_random_uuid(), gen_random_uuid(), s, n, '{}', 'PROCESSED', :at
-           FROM generate_series(1, :n) n, unnest(ARRAY['PRODUCT_DETAIL', 'PRODUCT_OPTION']) s""",
+           SELECT 'dmont', gen_random_uuid(), gen_random_uuid(), s, n, '{}',
+                  CASE WHEN n <= :n THEN 'PROCESSED' ELSE 'FAILED' END, :at
+           FROM generate_series(1, :n + 50) n, unnest(ARRAY['PRODUCT_DETAIL', 'PRODUCT_OPTION']) s""",
         n=fetched,
         at=NOW - HOUR,
     )

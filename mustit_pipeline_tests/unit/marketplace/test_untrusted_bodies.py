@@ -38,7 +38,32 @@ def outcome(parse: Parse, body: bytes) -> Any:
         failure = malformed
     assert len(failure.excerpt) <= 200
     assert failure.transient
+    if failure.document is not None:
+        assert "\x00" not in failure.document.decode()
+        orjson.loads(failure.document)
     return None
+
+
+@pytest.mark.parametrize("parse", PARSERS, ids=["listing", "detail", "options"])
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (b"null", True),
+        (b'{"name": "\\u0000"}', True),
+        (b'{"name": "\x00"}', False),
+        (b"{}\x00", False),
+        (b'{"name": "\xb0\xa1"}', False),
+        (b'{"name": "\\ud800"}', False),
+        ("<html>점검 중</html>".encode(), False),
+        (b'{"moduleList": [', False),
+        (b"", False),
+    ],
+)
+def test_a_refused_body_is_kept_where_it_is_json_and_can_be_stored(parse: Parse, body: bytes, kept: bool) -> None:
+    with pytest.raises(MalformedBody) as refused:
+        parse(body)
+    assert (refused.value.document == body) is kept
+    assert kept or refused.value.document is None
 
 
 @EACH_PARSER

@@ -1,0 +1,41 @@
+"""Which bodies are not taken although they can be parsed: the same rules when they come and when they are replayed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import drift
+from mustit_pipeline.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRules:
+    """Drift in a blocked field keeps a body out until it is accepted, a count above `most_products` a listing page."""
+
+    blocked: FieldPaths = field(default_factory=lambda: FieldPaths(""))
+    accepted: frozenset[tuple[str, DriftKind, str]] = frozenset()
+    most_products: int | None = None
+
+    def blocking(self, drift: Iterable[Deviation]) -> str | None:
+        """Why a body that drifted so is blocked, if it is."""
+        for seen in drift:
+            if self.blocked.include(seen.path) and (seen.path, seen.kind, seen.observed) not in self.accepted:
+                became = {DriftKind.NEW: f"is new ({seen.observed})", DriftKind.MISSING: "is missing"}
+                how = became.get(seen.kind, f"is {seen.observed}, not {seen.expected}")
+                return f"{seen.path} {how}, and MUSTIT_DRIFT_BLOCK blocks it"
+        return None
+
+
+USUAL_READING = ReadingRules()
+
+
+def reading_rules(database: Database, settings: Settings) -> ReadingRules:
+    """The rules as they are set, with what people have accepted."""
+    blocked = FieldPaths(settings.drift_block)
+    if not blocked.paths:
+        return ReadingRules(most_products=settings.seller_most_products)
+    with database.reading() as connection:
+        accepted = drift.accepted(connection)
+    return ReadingRules(blocked, accepted, settings.seller_most_products)
