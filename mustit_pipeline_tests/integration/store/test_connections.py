@@ -94,6 +94,6 @@ def saying(state: str, said: str) -> Generator[int]:
             self.wfile.write(b"E" + struct.pack("!i", len(fields) + 4) + fields)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
