@@ -1,4 +1,4 @@
-"""What an operator would see while many sellers are crawled: the depth of the queue, whether UI and daemon answer."""
+"""What an operator would see while many sellers are crawled: how many at once, whether UI and daemon answer."""
 
 import time
 from collections.abc import Generator
@@ -10,10 +10,10 @@ from threading import Event
 import httpx
 
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.faults.celery_hosts import DagsterRuns
+from mustit_pipeline_tests.faults.celery_hosts import UNFINISHED, DagsterRuns
 
 LOOK_SECONDS = 1.0
-QUEUED = "SELECT count(*) FROM runs WHERE status = 'QUEUED' AND pipeline_name = 'crawl_seller'"
+CRAWLS = f"SELECT count(*) FROM runs WHERE pipeline_name = 'crawl_seller' AND {UNFINISHED}"
 SILENCE = "SELECT coalesce(extract(epoch FROM now() at time zone 'utc' - min(timestamp)), 0) FROM daemon_heartbeats"
 QUESTION = {"query": "{ runsOrError(limit: 20) { ... on Runs { results { runId status } } } }"}
 
@@ -22,7 +22,7 @@ QUESTION = {"query": "{ runsOrError(limit: 20) { ... on Runs { results { runId s
 class Watch:
     """The worst that was seen so far."""
 
-    queued: int = 0
+    crawls: int = 0
     silence: float = 0.0
     slowest: float = 0.0
     answers: int = 0
@@ -51,7 +51,7 @@ class Watch:
 
     def look(self, runs: DagsterRuns, url: str) -> None:
         """See once."""
-        self.queued = max(self.queued, runs.number(QUEUED))
+        self.crawls = max(self.crawls, runs.number(CRAWLS))
         self.silence = max(self.silence, float(runs.number(SILENCE)))
         self.asked(time.monotonic())
         if _answers(url):
