@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mustit_pipeline_tests.faults.backfill_scenarios import BACKFILL_SCENARIOS
 from mustit_pipeline_tests.faults.catalog_scenarios import CATALOG_SCENARIOS
 from mustit_pipeline_tests.faults.celery_scenarios import CELERY_SCENARIOS
 from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
@@ -32,6 +33,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *DELIVERY_SCENARIOS,
     *CELERY_SCENARIOS,
     *MANY_SELLERS_SCENARIOS,
+    *BACKFILL_SCENARIOS,
 )
 INTERRUPTED = 130
 

@@ -65,12 +65,12 @@ def many_sellers_in_warm_workers(world: World, size: Size) -> Numbers:
 def _crawl_all(world: World, size: Size, launcher: Launcher) -> Numbers:
     registered, due, at_once = (1000, 200, 12) if size == LONG else (40, 5, 2)
     with (
-        _many_sellers(world, registered, due, launcher, crawls_at_once=at_once) as crowd,
+        many_sellers(world, registered, due, launcher, crawls_at_once=at_once) as crowd,
         watching(crowd.runs, crowd.settings) as watch,
     ):
         wait_for_hosts(crowd.all_crawled, "every due seller is crawled")
     _expect_oldest_first(crowd.opened(), crowd.sellers)
-    _expect_calm(watch, at_once)
+    expect_calm(watch, at_once)
     effects = _expect_nothing_lost(world, crowd)
     return {
         "registered": registered,
@@ -90,7 +90,7 @@ def everything_killed_in_turn(world: World, size: Size) -> Numbers:
     # Where a killed worker's only run is known to have started, nothing waits for Dagster's own time-outs.
     short = {} if size == LONG else {"run_worker_slots": 1, "run_grace_seconds": 2}
     killed: list[str] = []
-    with _many_sellers(world, registered, due, "celery", crawls_at_once=at_once, **short) as crowd:
+    with many_sellers(world, registered, due, "celery", crawls_at_once=at_once, **short) as crowd:
         kills: Sequence[tuple[str, Callable[[], None]]] = (
             ("daemon", partial(crowd.kill_child, "dagster-daemon")),
             ("run worker", crowd.kill_worker),
@@ -123,14 +123,23 @@ def everything_killed_in_turn(world: World, size: Size) -> Numbers:
 class Crowd:
     """Registered sellers, those of them that are due, longest first, and the hosts that crawl them."""
 
-    def __init__(self, world: World, settings: Settings, runs: DagsterRuns, sellers: list[str]) -> None:
+    def __init__(
+        self, world: World, settings: Settings, runs: DagsterRuns, registered: list[str], sellers: list[str]
+    ) -> None:
         self._world = world
         self.settings = settings
         self.runs = runs
+        self.registered = registered
         self.sellers = sellers
         self.registered_in = 0.0
         self.control: Host | None = None
         self.workers: list[Host] = []
+
+    def make_due(self, sellers: Sequence[str]) -> None:
+        """These are due, the first of them for longest, and nobody else."""
+        overdue = [float(len(sellers) - place) for place in range(len(sellers))]
+        with self._world.database.transaction() as connection:
+            connection.execute(MAKE_DUE, {"sellers": list(sellers), "overdue": overdue})
 
     def all_crawled(self) -> bool:
         """Whether every due seller has been crawled without a failed task."""
@@ -178,7 +187,7 @@ class Crowd:
 
 
 @contextmanager
-def _many_sellers(
+def many_sellers(
     world: World, registered: int, due: int, launcher: Launcher, *, crawls_at_once: int, **changed: object
 ) -> Generator[Crowd]:
     """Register them all, make some due, and start the hosts."""
@@ -195,15 +204,13 @@ def _many_sellers(
     for seller_id in sellers:
         world.market.add_seller(seller_id, PRODUCTS)
     with dagster_runs(settings) as runs, ExitStack() as hosts:
-        crowd = Crowd(world, settings, runs, sellers)
+        crowd = Crowd(world, settings, runs, names, sellers)
         file = world.settings.home / "sellers.csv"
         file.write_text("".join(f"{name},{name}\n" for name in names))
         began = time.monotonic()
         run_on_host(world, settings, "control", "mustit", "seller", "load", str(file))
         crowd.registered_in = time.monotonic() - began
-        with world.database.transaction() as connection:
-            overdue = [float(len(sellers) - place) for place in range(len(sellers))]
-            connection.execute(MAKE_DUE, {"sellers": sellers, "overdue": overdue})
+        crowd.make_due(sellers)
         crowd.control = hosts.enter_context(host(world, settings, "control", *UP))
         if launcher == "celery":
             for name in ("worker-1", "worker-2"):
@@ -221,7 +228,8 @@ def _expect_oldest_first(opened: Sequence[tuple[str, datetime]], sellers: Sequen
         raise AssertionError("they were not crawled in the order in which they were due")
 
 
-def _expect_calm(watch: Watch, crawls_at_once: int) -> None:
+def expect_calm(watch: Watch, crawls_at_once: int) -> None:
+    """No more at once than promised, and somebody who looks is answered all the time."""
     if watch.crawls > crawls_at_once:
         raise AssertionError(f"{watch.crawls} crawls were queued or going on at once, {crawls_at_once} have a lane")
     if not watch.answers or watch.slowest > LONGEST_ANSWER_SECONDS:

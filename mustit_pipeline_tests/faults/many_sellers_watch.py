@@ -13,7 +13,9 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.faults.celery_hosts import UNFINISHED, DagsterRuns
 
 LOOK_SECONDS = 1.0
-CRAWLS = f"SELECT count(*) FROM runs WHERE pipeline_name = 'crawl_seller' AND {UNFINISHED}"
+BACKFILLED = "EXISTS (SELECT FROM run_tags t WHERE t.run_id = runs.run_id AND t.key = 'dagster/backfill')"
+CRAWLS = f"SELECT count(*) FROM runs WHERE pipeline_name = 'crawl_seller' AND NOT {BACKFILLED} AND {UNFINISHED}"
+BACKFILLING = f"SELECT count(*) FROM runs WHERE {BACKFILLED} AND status IN ('STARTING', 'STARTED')"
 SILENCE = "SELECT coalesce(extract(epoch FROM now() at time zone 'utc' - min(timestamp)), 0) FROM daemon_heartbeats"
 QUESTION = {"query": "{ runsOrError(limit: 20) { ... on Runs { results { runId status } } } }"}
 
@@ -23,6 +25,7 @@ class Watch:
     """The worst that was seen so far."""
 
     crawls: int = 0
+    backfilling: int = 0
     silence: float = 0.0
     slowest: float = 0.0
     answers: int = 0
@@ -52,6 +55,7 @@ class Watch:
     def look(self, runs: DagsterRuns, url: str) -> None:
         """See once."""
         self.crawls = max(self.crawls, runs.number(CRAWLS))
+        self.backfilling = max(self.backfilling, runs.number(BACKFILLING))
         self.silence = max(self.silence, float(runs.number(SILENCE)))
         self.asked(time.monotonic())
         if _answers(url):

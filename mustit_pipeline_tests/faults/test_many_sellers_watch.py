@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from mustit_pipeline_tests.faults.many_sellers_watch import CRAWLS, SILENCE, Watch
+from mustit_pipeline_tests.faults.many_sellers_watch import BACKFILLING, CRAWLS, SILENCE, Watch
 
 GOOD = (200, b'{"data": {"runsOrError": {"results": []}}}')
 WITHOUT_DATABASE = (200, b'{"data": {"runsOrError": {}}, "errors": [{"message": "no database"}]}')
@@ -16,7 +16,7 @@ class Runs:
     """Dagster's database while nothing goes on."""
 
     def number(self, query: str) -> int:
-        assert query in (CRAWLS, SILENCE)
+        assert query in (CRAWLS, BACKFILLING, SILENCE)
         return 0
 
 
