@@ -16,7 +16,7 @@ from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.scheduling.aws import AwsUnreachable
 from mustit_pipeline.settings import SettingsError
-from mustit_pipeline.store.database import DatabaseUnreachable
+from mustit_pipeline.store.database import DatabaseRefused, DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
 
 # On a run that failed for a reason that is still there when it is started again.
@@ -63,17 +63,23 @@ def failure_of(error: Exception) -> dg.Failure | None:
         return TransientFailure(error.english)
     if isinstance(error, DomainError):
         return PermanentFailure(error.english, code=error.code, korean=error.korean)
+    # A COPY speaks to the driver itself, and so does its error.
+    cause = getattr(error, "orig", error)
+    if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+        return PermanentFailure(f"PostgreSQL does not allow it ({_last_line(cause)}): grant it to the user of the URL")
     if isinstance(error, OperationalError | psycopg.OperationalError):
-        # A COPY speaks to the driver itself, and so does its error.
-        lines = str(getattr(error, "orig", error)).strip().splitlines() or [type(error).__name__]
         return TransientFailure(
-            f"PostgreSQL went away ({lines[-1]}); what was stored stays, and the next try goes on from there"
+            f"PostgreSQL went away ({_last_line(cause)}); what was stored stays, and the next try goes on from there"
         )
+    if isinstance(error, DatabaseRefused | SettingsError | SchemaMismatch):
+        return PermanentFailure(str(error))
     if isinstance(error, DatabaseUnreachable | EmbeddedError):
         return TransientFailure(str(error))
-    if isinstance(error, SettingsError | SchemaMismatch):
-        return PermanentFailure(str(error))
     return None
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def _name_of(error: Exception) -> str:

@@ -13,7 +13,7 @@ class CheckSettings(BaseSettings):
     """The part of the settings that checks and alerts live by."""
 
     check_window_hours: float = Field(24, gt=0, le=24 * 31, description="How far back the hourly checks look")
-    crawl_success_percent: float = Field(95, ge=0, le=100, description="Tasks that must succeed")
+    crawl_success_percent: float = Field(95, ge=0, le=100, description="Crawls, and tasks of crawls, that must succeed")
     coverage_percent: float = Field(99, ge=0, le=100, description="Listed products that the last sweeps must have seen")
     completeness_percent: float = Field(
         99, ge=0, le=100, description="Listed products that must be complete within CHECK_WINDOW_HOURS"

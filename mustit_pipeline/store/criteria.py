@@ -33,13 +33,13 @@ LIVED_BY = {
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOutcomes:
-    """Crawls of a window and how their tasks ended."""
+class Outcomes:
+    """How crawls of a window, and the tasks of its crawls, ended."""
 
-    crawls: int
+    completed_crawls: int
     failed_crawls: int
-    completed: int
-    failed: int
+    completed_tasks: int
+    failed_tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,23 @@ class Gaps:
 _ACTIVE = f"s.status = '{SellerStatus.ACTIVE.value}'"
 
 # Seller by seller through the index on (seller, time): a window is a sliver of a table that only grows.
-_TASKS = text(f"""
-    SELECT coalesce(sum(e.crawls), 0) AS crawls, coalesce(sum(e.lost), 0) AS failed_crawls,
-           coalesce(sum(e.completed), 0) AS completed, coalesce(sum(e.failed), 0) AS failed
+_OUTCOMES = text(f"""
+    SELECT coalesce(sum(e.won), 0) AS completed_crawls, coalesce(sum(e.lost), 0) AS failed_crawls,
+           coalesce(sum(e.completed), 0) AS completed_tasks, coalesce(sum(e.failed), 0) AS failed_tasks
     FROM sellers s
     CROSS JOIN LATERAL (
-        SELECT count(*) AS crawls, count(*) FILTER (WHERE status = '{ExecutionStatus.FAILED.value}') AS lost,
+        SELECT count(*) FILTER (WHERE status = '{ExecutionStatus.COMPLETED.value}') AS won,
+               count(*) FILTER (WHERE status = '{ExecutionStatus.FAILED.value}') AS lost,
                sum(completed_tasks) AS completed, sum(failed_tasks) AS failed
-        FROM crawling_schedule_executions
-        WHERE seller_id = s.seller_id AND started_at >= :since AND status <> '{ExecutionStatus.CANCELLED.value}'
+        FROM (
+            SELECT status, completed_tasks, failed_tasks FROM crawling_schedule_executions
+            WHERE seller_id = s.seller_id AND started_at >= :since AND status <> '{ExecutionStatus.CANCELLED.value}'
+            UNION ALL
+            -- One that could not even be planned has never started.
+            SELECT status, completed_tasks, failed_tasks FROM crawling_schedule_executions
+            WHERE seller_id = s.seller_id AND started_at IS NULL AND status = '{ExecutionStatus.FAILED.value}'
+              AND ended_at >= :since
+        ) AS one
     ) AS e
 """)
 
@@ -184,9 +192,9 @@ _VERDICTS = text("""
 """)
 
 
-def task_outcomes(connection: Connection, since: datetime) -> TaskOutcomes:
-    """How the tasks of the window's crawls ended."""
-    return TaskOutcomes(*map(int, connection.execute(_TASKS, {"since": since}).one()))
+def outcomes(connection: Connection, since: datetime) -> Outcomes:
+    """How the window's crawls and their tasks ended; what somebody cancelled says nothing."""
+    return Outcomes(*map(int, connection.execute(_OUTCOMES, {"since": since}).one()))
 
 
 def completeness(connection: Connection, before: datetime) -> Completeness:

@@ -1,5 +1,6 @@
 """The way to PostgreSQL: addresses, engine and the check that code and schema fit together."""
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ SILENT_HOSTS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "60s",
 }
+# Of a refused connection libpq keeps no SQLSTATE (28…, 3D000, 42501), only what the server said. One that says it in
+# another language counts as one that may come back.
+_REFUSAL = re.compile(
+    r"authentication failed|no password supplied|pg_hba\.conf|not permitted to log in|permission denied"
+    r"|(?:role|database) \"[^\n]*\" does not exist"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,10 @@ class Addresses:
 
 class DatabaseUnreachable(Exception):
     """PostgreSQL does not answer; the message says where it was looked for and never holds a password."""
+
+
+class DatabaseRefused(DatabaseUnreachable):
+    """PostgreSQL answers and does not let us in: with the same address it never will."""
 
 
 def addresses(settings: Settings) -> Addresses:
@@ -119,8 +130,10 @@ def open_database(settings: Settings, *, check_schema: bool = True) -> Database:
     except OperationalError as error:
         database.close()
         reason = str(error.orig).strip().splitlines()[-1]
-        raise DatabaseUnreachable(
-            f"PostgreSQL does not answer at {url.render_as_string(hide_password=True)}: {reason}. "
+        refused = _REFUSAL.search(str(error.orig))
+        kind, does = (DatabaseRefused, "refuses us") if refused else (DatabaseUnreachable, "does not answer")
+        raise kind(
+            f"PostgreSQL {does} at {url.render_as_string(hide_password=True)}: {reason}. "
             "Check MUSTIT_DATABASE_URL, or unset it to use the embedded server"
         ) from None
     except BaseException:

@@ -46,18 +46,20 @@ def _percent(part: float, whole: float) -> float:
 
 
 def crawl_success(connection: Connection, settings: Settings, now: datetime) -> Judgement:
-    found = numbers.task_outcomes(connection, _window(settings, now))
-    ended = found.completed + found.failed
-    reached = _percent(found.completed, ended)
+    found = numbers.outcomes(connection, _window(settings, now))
+    tasks, crawls = found.completed_tasks + found.failed_tasks, found.completed_crawls + found.failed_crawls
+    of_tasks, of_crawls = _percent(found.completed_tasks, tasks), _percent(found.completed_crawls, crawls)
+    # A crawl that failed before it had a plan has no tasks that could have failed.
+    reached = min(of_tasks, of_crawls)
     return Judgement(
         reached >= settings.crawl_success_percent,
-        f"{reached:g} % of {ended} tasks succeeded",
+        f"{of_tasks:g} % of {tasks} tasks and {of_crawls:g} % of {crawls} crawls succeeded",
         {
             "success_percent": reached,
             "wanted_percent": settings.crawl_success_percent,
-            "tasks": ended,
-            "failed_tasks": found.failed,
-            "crawls": found.crawls,
+            "tasks": tasks,
+            "failed_tasks": found.failed_tasks,
+            "crawls": crawls,
             "failed_crawls": found.failed_crawls,
         },
     )
@@ -225,7 +227,7 @@ CRITERIA = (
     Criterion(
         "crawl_success",
         "mustit_marketplace",
-        "Success criterion: enough tasks of the last crawls succeeded.",
+        "Success criterion: enough of the last crawls, and of their tasks, succeeded.",
         "See `mustit execution list`, then `show ID` for the reasons.",
         crawl_success,
     ),

@@ -85,8 +85,9 @@ def crawled(
     return run(instance)
 
 
-def run(instance: dg.DagsterInstance) -> dict[str, dg.AssetMaterialization]:
-    result = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
+def run(instance: dg.DagsterInstance, *, raise_on_error: bool = True) -> dict[str, dg.AssetMaterialization]:
+    job = defs.resolve_job_def("crawl_seller")
+    result = job.execute_in_process(instance=instance, partition_key=SELLER, raise_on_error=raise_on_error)
     found = [event.materialization for event in result.get_asset_materialization_events()]
     return {one.asset_key.to_user_string(): one for one in found}
 
@@ -131,6 +132,28 @@ def test_rows_and_coverage_are_numbers_and_columns_know_where_they_come_from(
     for key, one in crawled.items():
         assert isinstance(one.metadata["dagster/column_lineage"].value, dg.TableColumnLineage), key
     assert crawled["product_change_sets"].metadata["largest changes"].value == "No known product has changed."
+
+
+def test_the_rows_of_a_listing_are_those_that_are_stored_not_those_that_the_marketplace_counts(
+    database: Database,
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    set_environment(base_url=marketplace.url, page_size=10, task_max_retries=0)
+    market.add_seller(SELLER, 15)
+    market.fault("status", "listing", pageNo=1, status=404)
+    register(database, SELLER)
+    instance.add_dynamic_partitions("sellers", [SELLER])
+
+    found = run(instance, raise_on_error=False)["minishop_listings"]
+
+    assert numbers(found, "dagster/partition_row_count", "coverage_percent", "sweep") == {
+        "dagster/partition_row_count": 10,
+        "coverage_percent": 66.67,
+        "sweep": "INCOMPLETE",
+    }
 
 
 def test_every_materialization_has_the_same_numbers_whatever_happened_so_that_they_plot_without_gaps(

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 from psycopg import sql
 from sqlalchemy import make_url, text
+from sqlalchemy.exc import ProgrammingError
 
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.crawling.executions import find
@@ -31,7 +32,7 @@ from mustit_pipeline.failures import MalformedBody, NotFoundAnswer
 from mustit_pipeline.settings import SettingsError, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database, DatabaseUnreachable
+from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline_tests.conftest import JWT_SECRET, MakeSettings, TestServers
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
@@ -51,6 +52,7 @@ BROKEN_RULE = InvariantViolated("INVARIANT_TEST", korean="규칙 위반", englis
         (SettingsError("MUSTIT_X: wrong"), PermanentFailure),
         (SchemaMismatch("the database has no schema yet"), PermanentFailure),
         (DatabaseUnreachable("nobody listens"), TransientFailure),
+        (DatabaseRefused("a wrong password"), PermanentFailure),
         (EmbeddedError("no server started"), TransientFailure),
     ],
 )
@@ -66,6 +68,22 @@ def test_every_error_that_people_can_act_on_is_permanent_or_transient(error: Exc
 
 def test_a_defect_of_ours_stays_what_it_is() -> None:
     assert failure_of(ZeroDivisionError()) is None
+
+
+def test_a_table_that_the_user_may_not_touch_is_no_outage(database: Database) -> None:
+    with database.transaction() as connection:
+        connection.execute(text("CREATE ROLE reader"))
+    try:
+        with pytest.raises(ProgrammingError) as refused, database.transaction() as connection:
+            connection.execute(text("SET LOCAL ROLE reader; DELETE FROM sellers"))
+    finally:
+        with database.transaction() as connection:
+            connection.execute(text("DROP ROLE reader"))
+
+    failure = failure_of(refused.value)
+
+    assert type(failure) is PermanentFailure
+    assert "permission denied for table sellers" in str(failure.description)
 
 
 @pytest.fixture
@@ -254,11 +272,14 @@ BROKEN = {
     "settings": ("MUSTIT_JWT_SECRET", "SettingsError"),
     "schema": ("mustit db upgrade", "SchemaMismatch"),
     "server": ("PostgreSQL does not answer", None),
+    "user": ('role "nobody" does not exist', "DatabaseRefused"),
 }
 
 
 @pytest.fixture
-def broken(database: Database, set_environment: SetEnvironment, monkeypatch: pytest.MonkeyPatch) -> Break:
+def broken(
+    database: Database, database_url: str, set_environment: SetEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> Break:
     """Take from the environment of a run what it needs before its first line of work."""
 
     def take(what: str) -> None:
@@ -267,6 +288,9 @@ def broken(database: Database, set_environment: SetEnvironment, monkeypatch: pyt
         elif what == "schema":
             with database.transaction() as connection:
                 connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        elif what == "user":
+            url = make_url(database_url).set(username="nobody", password="hunter2")
+            set_environment(database_url=url.render_as_string(hide_password=False))
         else:
             set_environment(database_url="postgresql://user:hunter2@127.0.0.1:9/mustit")
         load_settings.cache_clear()
@@ -325,7 +349,7 @@ def test_a_crawl_is_given_up_at_once_where_its_workers_environment_is_broken(
 
 
 @pytest.mark.usefixtures("set_environment")
-@pytest.mark.parametrize(("what", "repeated"), [("settings", 0), ("schema", 0), ("server", 1)])
+@pytest.mark.parametrize(("what", "repeated"), [("settings", 0), ("schema", 0), ("server", 1), ("user", 0)])
 def test_a_step_without_its_environment_is_repeated_only_where_that_may_heal_it(
     instance: dg.DagsterInstance, broken: Break, what: str, repeated: int
 ) -> None:

@@ -2,8 +2,9 @@
 
     python -m mustit_pipeline_tests.e2e.screenshots
 
-starts one in a home of its own, lets it crawl all sellers, backfills them and looks on: about ten minutes. With the
-port of one that has done all this, it takes those pictures that need no crawl under way.
+starts one in a home of its own and lets it crawl all sellers, some of which the marketplace refuses; then it refuses
+nobody any more, products change, and a backfill crawls all anew: about ten minutes. With the port of one that has done
+all this, it takes those pictures that show the end of it.
 """
 
 import json
@@ -44,6 +45,9 @@ LAUNCH = """mutation { launchRun(executionParams: {selector: {%s, jobName: "chec
   __typename ... on LaunchRunSuccess { run { runId } }
 } }"""
 RUN = """{ runOrError(runId: "%s") { ... on Run { status } } }"""
+DELIVERED = """{ assetOrError(assetKey: {path: ["product_server"]}) {
+  ... on Asset { assetMaterializations(limit: 1) { timestamp } }
+} }"""
 BACKFILLS = """{ partitionBackfillsOrError(limit: 20) {
   ... on PartitionBackfills { results { id title numPartitions } }
 } }"""
@@ -55,16 +59,18 @@ def main() -> None:
         sys.exit("no Chromium was found on this machine: apt-get install chromium fonts-nanum")
     SCREENS.mkdir(exist_ok=True)
     if len(sys.argv) == 2:
-        look(chromium, f"http://127.0.0.1:{sys.argv[1]}", RESTING | BACKFILLED)
+        look(chromium, f"http://127.0.0.1:{sys.argv[1]}", HEALTHY)
         return
     with running() as (mustit, url, market):
         register(mustit, market)
         look(chromium, url, CRAWLING)
         _until("all sellers are crawled", lambda: _crawled(url) == ALL)
         check(url)
-        look(chromium, url, RESTING)
-        replay(mustit, market)
-        look(chromium, url, BACKFILLED)
+        look(chromium, url, TROUBLED)
+        change(market)
+        refetch(mustit, url)
+        check(url)
+        look(chromium, url, HEALTHY)
 
 
 @contextmanager
@@ -103,14 +109,22 @@ def check(url: str) -> None:
     _until("the checks have run", lambda: _ask(url, run)["runOrError"]["status"] in ("SUCCESS", "FAILURE"))
 
 
-def replay(mustit: Mustit, market: MarketplaceControl) -> None:
-    """A backfill of all sellers from what is stored: the marketplace hears nothing of it."""
-    market.reset_audit()
+def change(market: MarketplaceControl) -> None:
+    """The marketplace refuses nobody any more, and a good part of what it sells is not as it was."""
+    market.clear_faults()
+    for name, products in market.sellers().items():
+        market.random_changes(name, max(1, products // 2))
+
+
+def refetch(mustit: Mustit, url: str) -> None:
+    """A backfill of all sellers, and the delivery of what has changed."""
     _say("a backfill of fifty sellers")
-    with mustit.start("backfill", "--all", "--mode", "replay", "--watch", "--json") as process:
+    began = time.time()
+    with mustit.start("backfill", "--all", "--watch", "--json") as process:
         out, _ = process.communicate()
     done = json.loads(out)
-    assert (done["succeeded"], market.requested_urls()) == (ALL, {}), done
+    assert done["succeeded"] == ALL, done
+    _until("the changes are delivered", lambda: _delivered_at(url) > began)
 
 
 def look(chromium: str, url: str, pictures: "dict[str, Picture]") -> None:
@@ -187,13 +201,12 @@ def _tick(page: Page, url: str) -> None:
 
 Picture = tuple[int, int, Callable[[Page, str], None]]
 CRAWLING: dict[str, Picture] = {"ticks": (1400, 965, _ticks), "tick": (1400, 760, _tick)}
-RESTING: dict[str, Picture] = {
+TROUBLED: dict[str, Picture] = {"checks": (1400, 620, _checks), "partitions": (1400, 560, _partitions)}
+HEALTHY: dict[str, Picture] = {
     "lineage": (1700, 520, _lineage),
     "asset": (1400, 945, _asset),
-    "checks": (1400, 620, _checks),
-    "partitions": (1400, 560, _partitions),
+    "backfill": (1400, 640, _backfill),
 }
-BACKFILLED: dict[str, Picture] = {"backfill": (1400, 520, _backfill)}
 
 
 def _newest_ticks(url: str) -> list[Any]:
@@ -204,6 +217,12 @@ def _crawled(url: str) -> int:
     """How many sellers' crawls have ended, well or not."""
     runs = _ask(url, CRAWLED)["runsOrError"]["results"]
     return len({tag["value"] for run in runs for tag in run["tags"] if tag["key"] == "dagster/partition"})
+
+
+def _delivered_at(url: str) -> float:
+    """When events were last sent."""
+    sent = _ask(url, DELIVERED)["assetOrError"].get("assetMaterializations") or [{"timestamp": "0"}]
+    return float(sent[0]["timestamp"]) / 1000
 
 
 def _ask(url: str, query: str) -> Any:

@@ -35,8 +35,8 @@ from mustit_pipeline_tests.faults.world import World
 
 Launcher = Literal["process", "celery"]
 PRODUCTS = 3
-MOST_QUEUED = 100
 LONGEST_ANSWER_SECONDS = 10.0
+# Daemons tell that they live every half minute; on two busy cores they come to it late.
 LONGEST_SILENCE_SECONDS = 90.0
 MAKE_DUE = text("""
     UPDATE crawling_schedules c SET next_due_at = now() - make_interval(secs => coalesce(d.overdue, -86400))
@@ -53,7 +53,7 @@ LIFETIMES = """
 
 
 def many_sellers_in_processes(world: World, size: Size) -> Numbers:
-    """A thousand sellers, two hundred due at once: oldest first, a short queue, UI and daemon answer all the time."""
+    """A thousand sellers, two hundred due at once: oldest first, lane by lane, UI and daemon answer all the time."""
     return _crawl_all(world, size, "process")
 
 
@@ -63,18 +63,21 @@ def many_sellers_in_warm_workers(world: World, size: Size) -> Numbers:
 
 
 def _crawl_all(world: World, size: Size, launcher: Launcher) -> Numbers:
-    registered, due = (1000, 200) if size == LONG else (100, 8)
-    with _many_sellers(world, registered, due, launcher) as crowd, watching(crowd.runs, crowd.settings) as watch:
+    registered, due, at_once = (1000, 200, 12) if size == LONG else (40, 5, 2)
+    with (
+        many_sellers(world, registered, due, launcher, crawls_at_once=at_once) as crowd,
+        watching(crowd.runs, crowd.settings) as watch,
+    ):
         wait_for_hosts(crowd.all_crawled, "every due seller is crawled")
     _expect_oldest_first(crowd.opened(), crowd.sellers)
-    _expect_calm(watch)
+    expect_calm(watch, at_once)
     effects = _expect_nothing_lost(world, crowd)
     return {
         "registered": registered,
         "registered in s": round(crowd.registered_in),
         "due": due,
         "sellers an hour": crowd.sellers_an_hour(),
-        "most queued": watch.queued,
+        "most crawls at once": watch.crawls,
         "slowest answer ms": round(watch.slowest * 1000),
         "longest silence s": round(watch.silence),
         "effects": effects,
@@ -83,12 +86,14 @@ def _crawl_all(world: World, size: Size, launcher: Launcher) -> Numbers:
 
 def everything_killed_in_turn(world: World, size: Size) -> Numbers:
     """Daemon, run worker, code server and PostgreSQL are killed while sellers are crawled: it goes on by itself."""
-    registered, due = (1000, 200) if size == LONG else (20, 6)
+    registered, due, at_once = (1000, 200, 12) if size == LONG else (20, 5, 2)
+    # Where a killed worker's only run is known to have started, nothing waits for Dagster's own time-outs.
+    short = {} if size == LONG else {"run_worker_slots": 1, "run_grace_seconds": 2}
     killed: list[str] = []
-    with _many_sellers(world, registered, due, "celery") as crowd:
+    with many_sellers(world, registered, due, "celery", crawls_at_once=at_once, **short) as crowd:
         kills: Sequence[tuple[str, Callable[[], None]]] = (
             ("daemon", partial(crowd.kill_child, "dagster-daemon")),
-            ("run worker", crowd.workers[0].kill),
+            ("run worker", crowd.kill_worker),
             ("code server", partial(crowd.kill_child, "api grpc")),
             ("PostgreSQL", partial(_kill_postgres, world)),
         )
@@ -118,14 +123,23 @@ def everything_killed_in_turn(world: World, size: Size) -> Numbers:
 class Crowd:
     """Registered sellers, those of them that are due, longest first, and the hosts that crawl them."""
 
-    def __init__(self, world: World, settings: Settings, runs: DagsterRuns, sellers: list[str]) -> None:
+    def __init__(
+        self, world: World, settings: Settings, runs: DagsterRuns, registered: list[str], sellers: list[str]
+    ) -> None:
         self._world = world
         self.settings = settings
         self.runs = runs
+        self.registered = registered
         self.sellers = sellers
         self.registered_in = 0.0
         self.control: Host | None = None
         self.workers: list[Host] = []
+
+    def make_due(self, sellers: Sequence[str]) -> None:
+        """These are due, the first of them for longest, and nobody else."""
+        overdue = [float(len(sellers) - place) for place in range(len(sellers))]
+        with self._world.database.transaction() as connection:
+            connection.execute(MAKE_DUE, {"sellers": list(sellers), "overdue": overdue})
 
     def all_crawled(self) -> bool:
         """Whether every due seller has been crawled without a failed task."""
@@ -156,6 +170,12 @@ class Crowd:
         for child in self._running(command):
             child.kill()
 
+    def kill_worker(self) -> None:
+        """kill -9 of a run worker's host, with runs in its hands."""
+        worker = self.workers[0]
+        wait_for_hosts(partial(self.runs.started_by, worker), "the worker has begun a run")
+        worker.kill()
+
     def _running(self, command: str) -> list[psutil.Process]:
         assert self.control is not None
         found: list[psutil.Process] = []
@@ -167,25 +187,30 @@ class Crowd:
 
 
 @contextmanager
-def _many_sellers(world: World, registered: int, due: int, launcher: Launcher) -> Generator[Crowd]:
+def many_sellers(
+    world: World, registered: int, due: int, launcher: Launcher, *, crawls_at_once: int, **changed: object
+) -> Generator[Crowd]:
     """Register them all, make some due, and start the hosts."""
     settings = shared_settings(
-        world, run_launcher=launcher, crawls_at_once=12, runs_at_once=18, run_worker_slots=3, lease_seconds=10
+        world,
+        run_launcher=launcher,
+        crawls_at_once=crawls_at_once,
+        # Room for backfills' three, one of housekeeping, a relay and recovery.
+        runs_at_once=crawls_at_once + 6,
+        **{"run_worker_slots": 3, "lease_seconds": 10} | changed,
     )
     names = [f"seller {number:04}" for number in range(registered)]
     sellers = random.Random(1).sample(names, due)
     for seller_id in sellers:
         world.market.add_seller(seller_id, PRODUCTS)
     with dagster_runs(settings) as runs, ExitStack() as hosts:
-        crowd = Crowd(world, settings, runs, sellers)
+        crowd = Crowd(world, settings, runs, names, sellers)
         file = world.settings.home / "sellers.csv"
         file.write_text("".join(f"{name},{name}\n" for name in names))
         began = time.monotonic()
         run_on_host(world, settings, "control", "mustit", "seller", "load", str(file))
         crowd.registered_in = time.monotonic() - began
-        with world.database.transaction() as connection:
-            overdue = [float(len(sellers) - place) for place in range(len(sellers))]
-            connection.execute(MAKE_DUE, {"sellers": sellers, "overdue": overdue})
+        crowd.make_due(sellers)
         crowd.control = hosts.enter_context(host(world, settings, "control", *UP))
         if launcher == "celery":
             for name in ("worker-1", "worker-2"):
@@ -203,9 +228,10 @@ def _expect_oldest_first(opened: Sequence[tuple[str, datetime]], sellers: Sequen
         raise AssertionError("they were not crawled in the order in which they were due")
 
 
-def _expect_calm(watch: Watch) -> None:
-    if watch.queued > MOST_QUEUED:
-        raise AssertionError(f"{watch.queued} runs were queued at once")
+def expect_calm(watch: Watch, crawls_at_once: int) -> None:
+    """No more at once than promised, and somebody who looks is answered all the time."""
+    if watch.crawls > crawls_at_once:
+        raise AssertionError(f"{watch.crawls} crawls were queued or going on at once, {crawls_at_once} have a lane")
     if not watch.answers or watch.slowest > LONGEST_ANSWER_SECONDS:
         raise AssertionError(f"the UI took {watch.slowest:.1f} s to answer, or never did")
     if watch.silence > LONGEST_SILENCE_SECONDS:

@@ -1,19 +1,21 @@
-"""What an operator would see while many sellers are crawled: the depth of the queue, whether UI and daemon answer."""
+"""What an operator would see while many sellers are crawled: how many at once, whether UI and daemon answer."""
 
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Event, Thread
+from dataclasses import dataclass
+from threading import Event
 
 import httpx
-from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.faults.celery_hosts import DagsterRuns
+from mustit_pipeline_tests.faults.celery_hosts import UNFINISHED, DagsterRuns
 
 LOOK_SECONDS = 1.0
-QUEUED = "SELECT count(*) FROM runs WHERE status = 'QUEUED'"
+BACKFILLED = "EXISTS (SELECT FROM run_tags t WHERE t.run_id = runs.run_id AND t.key = 'dagster/backfill')"
+CRAWLS = f"SELECT count(*) FROM runs WHERE pipeline_name = 'crawl_seller' AND NOT {BACKFILLED} AND {UNFINISHED}"
+BACKFILLING = f"SELECT count(*) FROM runs WHERE {BACKFILLED} AND status IN ('STARTING', 'STARTED')"
 SILENCE = "SELECT coalesce(extract(epoch FROM now() at time zone 'utc' - min(timestamp)), 0) FROM daemon_heartbeats"
 QUESTION = {"query": "{ runsOrError(limit: 20) { ... on Runs { results { runId status } } } }"}
 
@@ -22,41 +24,70 @@ QUESTION = {"query": "{ runsOrError(limit: 20) { ... on Runs { results { runId s
 class Watch:
     """The worst that was seen so far."""
 
-    queued: int = 0
+    crawls: int = 0
+    backfilling: int = 0
     silence: float = 0.0
-    answers: list[float] = field(default_factory=list[float])
+    slowest: float = 0.0
+    answers: int = 0
+    unanswered_since: float | None = None
 
-    @property
-    def slowest(self) -> float:
-        """How long the UI took to answer at worst, in seconds."""
-        return max(self.answers, default=0.0)
+    def asked(self, at: float) -> None:
+        """Somebody asks the UI; who asks again because there was no good answer has waited since the first time."""
+        if self.unanswered_since is None:
+            self.unanswered_since = at
+
+    def refused(self) -> None:
+        """No good answer came. Until the first one has come, the UI is only starting."""
+        if not self.answers:
+            self.unanswered_since = None
+
+    def answered(self, at: float) -> None:
+        """A good answer came."""
+        self.ended(at)
+        self.answers += 1
+
+    def ended(self, at: float) -> None:
+        """Nobody asks any more; what was not answered by now took as long as that."""
+        if self.unanswered_since is not None:
+            self.slowest = max(self.slowest, at - self.unanswered_since)
+        self.unanswered_since = None
 
     def look(self, runs: DagsterRuns, url: str) -> None:
         """See once."""
-        self.queued = max(self.queued, runs.number(QUEUED))
+        self.crawls = max(self.crawls, runs.number(CRAWLS))
+        self.backfilling = max(self.backfilling, runs.number(BACKFILLING))
         self.silence = max(self.silence, float(runs.number(SILENCE)))
-        began = time.monotonic()
-        httpx.post(url, json=QUESTION, timeout=60, trust_env=False).raise_for_status()
-        self.answers.append(time.monotonic() - began)
+        self.asked(time.monotonic())
+        if _answers(url):
+            self.answered(time.monotonic())
+        else:
+            self.refused()
+
+
+def _answers(url: str) -> bool:
+    """Whether the UI answers the question, not only that it cannot."""
+    try:
+        answer = httpx.post(url, json=QUESTION, timeout=60, trust_env=False)
+        return answer.is_success and "results" in answer.json()["data"]["runsOrError"]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return False
 
 
 @contextmanager
 def watching(runs: DagsterRuns, settings: Settings) -> Generator[Watch]:
-    """Look every second; what is being restarted just then is looked at again."""
+    """Look every second."""
     watch, done = Watch(), Event()
     url = f"http://127.0.0.1:{settings.dagster_port}/graphql"
 
     def keep_looking() -> None:
         while not done.wait(LOOK_SECONDS):
-            try:
-                watch.look(runs, url)
-            except (OperationalError, httpx.HTTPError):
-                continue
+            watch.look(runs, url)
+        watch.ended(time.monotonic())
 
-    thread = Thread(target=keep_looking, daemon=True)
-    thread.start()
-    try:
-        yield watch
-    finally:
-        done.set()
-        thread.join()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        looking = pool.submit(keep_looking)
+        try:
+            yield watch
+        finally:
+            done.set()
+        looking.result()

@@ -78,7 +78,7 @@ def minishop_listings(
         metadata={
             **work_metadata(report.of(TaskType.MINISHOP), report.remaining, stored),
             **LINEAGE,
-            "dagster/partition_row_count": listed,
+            "dagster/partition_row_count": content.listed_rows,
             "coverage_percent": coverage_percent(content.listed_rows, listed),
             "new": seen.new,
             "absent": seen.absent,

@@ -1,13 +1,17 @@
-"""How many connections a process keeps and opens at most, and how long PostgreSQL believes in a silent one."""
+"""How many connections a process opens, how long a silent one is believed in, and what is said where it gets none."""
 
-from contextlib import ExitStack
+import socketserver
+import struct
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from threading import Thread
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.pool import QueuePool
 
-from mustit_pipeline.store.database import Database, open_database
+from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable, open_database
 from mustit_pipeline_tests.conftest import MakeSettings
 
 
@@ -39,3 +43,69 @@ def test_postgresql_notices_within_two_minutes_that_a_host_has_vanished(database
     silent = asked["tcp_keepalives_idle"] + asked["tcp_keepalives_interval"] * asked["tcp_keepalives_count"]
     assert 0 < silent < 120
     assert 0 < asked["tcp_user_timeout"] < 120_000
+
+
+@pytest.mark.parametrize(("user", "name"), [("nobody", None), (None, "nowhere")])
+def test_a_user_or_a_database_that_the_server_does_not_know_is_refused(
+    make_settings: MakeSettings, database_url: str, user: str | None, name: str | None
+) -> None:
+    url = make_url(database_url).set(username=user, database=name).render_as_string(hide_password=False)
+
+    with pytest.raises(DatabaseRefused, match=r"refuses us.*does not exist"):
+        open_database(make_settings(database_url=url))
+
+
+def test_a_user_without_the_right_to_connect_is_refused(
+    make_settings: MakeSettings, database: Database, database_url: str
+) -> None:
+    url = make_url(database_url)
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE ROLE outsider LOGIN")
+        connection.exec_driver_sql(f'REVOKE CONNECT ON DATABASE "{url.database}" FROM PUBLIC')
+    try:
+        with pytest.raises(DatabaseRefused, match="CONNECT privilege"):
+            open_database(make_settings(database_url=str(url.set(username="outsider"))))
+    finally:
+        with database.engine.begin() as connection:
+            connection.exec_driver_sql(f'GRANT CONNECT ON DATABASE "{url.database}" TO PUBLIC')
+            connection.exec_driver_sql("DROP ROLE outsider")
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "kind"),
+    [
+        ("28P01", 'password authentication failed for user "mustit"', DatabaseRefused),
+        ("28000", 'no pg_hba.conf entry for host "10.0.0.1", user "mustit", no encryption', DatabaseRefused),
+        ("28000", 'role "mustit" is not permitted to log in', DatabaseRefused),
+        ("57P03", "the database system is starting up", DatabaseUnreachable),
+        ("53300", "sorry, too many clients already", DatabaseUnreachable),
+    ],
+)
+def test_only_what_another_try_may_heal_counts_as_unreachable(
+    make_settings: MakeSettings, state: str, said: str, kind: type[DatabaseUnreachable]
+) -> None:
+    with saying(state, said) as port, pytest.raises(DatabaseUnreachable) as refused:
+        open_database(
+            make_settings(database_url=f"postgresql://mustit:hunter2@127.0.0.1:{port}/mustit?sslmode=disable")
+        )
+
+    assert type(refused.value) is kind
+    assert said in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@contextmanager
+def saying(state: str, said: str) -> Generator[int]:
+    """The port of a server that answers every connection with this error, as PostgreSQL words it."""
+
+    class Refusing(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            [length] = struct.unpack("!i", self.rfile.read(4))
+            self.rfile.read(length - 4)
+            fields = "".join(f"{field}\0" for field in ("SFATAL", "VFATAL", f"C{state}", f"M{said}")).encode() + b"\0"
+            self.wfile.write(b"E" + struct.pack("!i", len(fields) + 4) + fields)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()

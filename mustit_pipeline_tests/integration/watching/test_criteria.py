@@ -38,6 +38,34 @@ def test_95_of_100_tasks_must_succeed(standing: Standing, completed: int, passed
     assert (found.passed, found.metadata["success_percent"], found.metadata["crawls"]) == (passed, completed, 1)
 
 
+@pytest.mark.parametrize(("failed", "passed"), [(1, True), (2, False)])
+def test_19_of_20_crawls_must_succeed_though_those_without_a_plan_have_no_tasks(
+    standing: Standing, failed: int, passed: bool
+) -> None:
+    unplanned = {"status": "FAILED", "started_at": None, "total_tasks": 0, "completed_tasks": 0, "listed_count": None}
+    for number in range(20):
+        standing.crawl("dmont", HOUR, **(unplanned if number < failed else {}))
+    # Not of this window, under way, and ended by somebody.
+    standing.crawl("dmont", DAY + HOUR, **unplanned)
+    standing.crawl("dmont", HOUR, status="RUNNING", ended_at=None, total_tasks=0, completed_tasks=0)
+    standing.crawl("한글 & a/b", HOUR, **unplanned | {"status": "CANCELLED"})
+
+    found = standing.judge("crawl_success")
+
+    assert (found.passed, found.metadata["success_percent"]) == (passed, 100 - 5 * failed)
+    assert (found.metadata["crawls"], found.metadata["failed_crawls"]) == (20, failed)
+    assert found.summary == f"100 % of {10 * (20 - failed)} tasks and {100 - 5 * failed} % of 20 crawls succeeded"
+
+
+def test_no_seller_that_could_be_planned_is_no_success(standing: Standing) -> None:
+    for seller in ("dmont", "한글 & a/b"):
+        standing.crawl(seller, HOUR, status="FAILED", started_at=None, total_tasks=0, completed_tasks=0)
+
+    found = standing.judge("crawl_success")
+
+    assert (found.passed, found.summary) == (False, "100 % of 0 tasks and 0 % of 2 crawls succeeded")
+
+
 @pytest.mark.parametrize(("seen", "passed"), [(98, True), (97, False)])
 def test_the_last_sweeps_together_see_99_of_100_products(standing: Standing, seen: int, passed: bool) -> None:
     standing.crawl("dmont", DAY, sweep_status="INCOMPLETE")

@@ -53,7 +53,7 @@ def test_neither_checks_nor_alerts_read_a_big_table_from_end_to_end(grown: Datab
         "unsent events": health.unsent_events,
         "failing": lambda c: health.failing(c, now - 31 * DAY, 95, 20),
         "overdue": lambda c: health.overdue(c, now, 2, 20),
-        "task outcomes": lambda c: criteria.task_outcomes(c, now - DAY),
+        "outcomes": lambda c: criteria.outcomes(c, now - DAY),
         "completeness": lambda c: criteria.completeness(c, now - DAY),
         "deliveries": lambda c: criteria.deliveries(c, now - DAY, now, 24),
         "throughput": lambda c: criteria.throughput(c, now - DAY),
