@@ -40,7 +40,7 @@ def run_worker_killed_on_its_host(world: World, size: Size) -> Numbers:
         world,
         run_launcher="celery",
         crawls_at_once=6,
-        runs_at_once=8,
+        runs_at_once=12,
         # Where a killed worker's only run is known to have started, nothing waits for Dagster's own time-outs.
         run_worker_slots=4 if size == LONG else 1,
         run_grace_seconds=60 if size == LONG else 2,
