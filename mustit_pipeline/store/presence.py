@@ -4,31 +4,29 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from mustit_pipeline.store.database import Database
 
 
 @contextmanager
-def present(database: Database, run_id: str) -> Generator[None]:
-    """Be seen alive as this run."""
+def present(database: Database, name: str) -> Generator[None]:
+    """Be seen alive as this run, or at this work; others may be at the same work."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(select(func.pg_advisory_lock(_key(run_id))))
+        connection.execute(select(func.pg_advisory_lock_shared(_key(name))))
         try:
             yield
         finally:
-            connection.execute(select(func.pg_advisory_unlock(_key(run_id))))
+            connection.execute(select(func.pg_advisory_unlock_shared(_key(name))))
 
 
-def absent(database: Database, run_ids: Sequence[str]) -> set[str]:
-    """Those runs that no process is seen alive as."""
-    if not run_ids:
-        return set()
-    free = [func.pg_try_advisory_xact_lock(_key(run_id)) for run_id in run_ids]
+def absent(database: Database, names: Sequence[str]) -> set[str]:
+    """Those that no process is seen alive as."""
+    named = {_key(name): name for name in names}
+    query = text("SELECT key FROM unnest(CAST(:keys AS bigint[])) AS key WHERE pg_try_advisory_xact_lock(key)")
     with database.transaction() as connection:
-        answers = connection.execute(select(*free)).one()
-    return {run_id for run_id, answer in zip(run_ids, answers, strict=True) if answer}
+        return {named[key] for key in connection.execute(query, {"keys": list(named)}).scalars()}
 
 
-def _key(run_id: str) -> int:
-    return int.from_bytes(blake2b(run_id.encode(), digest_size=8).digest(), "big", signed=True)
+def _key(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
