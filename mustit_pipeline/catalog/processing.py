@@ -20,6 +20,7 @@ from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions, outbox, products, raw
 from mustit_pipeline.store.database import Database, database_time
+from mustit_pipeline.store.presence import present
 from mustit_pipeline.store.products import NewVersion, Unpublished
 from mustit_pipeline.store.raw import RawFailure
 
@@ -53,6 +54,11 @@ class ProcessingReport:
 USUAL_RULES = BeliefRules()
 
 
+def catalog_work(seller_id: str) -> str:
+    """What whoever processes this seller is seen at."""
+    return f"catalog {seller_id}"
+
+
 def process(
     database: Database,
     seller_id: SellerId,
@@ -70,13 +76,13 @@ def process(
     """
     report = ProcessingReport()
     judged_at: datetime | None = None
-    with database.transaction() as connection:
-        raw.take_turns(connection, seller_id.value)
-        raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
-        # Most bodies of most crawls say nothing new: those are not even read.
-        report.bodies += raw.settle_unchanged(connection, seller_id.value)
     # The next bodies are read and merged while PostgreSQL is busy with the last ones.
-    with ThreadPoolExecutor(1) as reader:
+    with present(database, catalog_work(seller_id.value)), ThreadPoolExecutor(1) as reader:
+        with database.transaction() as connection:
+            raw.take_turns(connection, seller_id.value)
+            raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
+            # Most bodies of most crawls say nothing new: those are not even read.
+            report.bodies += raw.settle_unchanged(connection, seller_id.value)
         coming = reader.submit(_read_next, database, seller_id, batch, reading_rules, [])
         while True:
             reading, prepared = coming.result()

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.scheduling.recovery import unprocessed
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import alerts, health, scheduler_outbox, triggers
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.watching.criteria import CRITERIA
 
 SHOWN = 5
+UNHEALED_SECONDS = 300.0
 # These have a line of their own in what doctor says.
 SAID_ALREADY = {"schema_drift", "no_failed_events"}
 
@@ -34,6 +36,7 @@ class Finding:
 def watched(settings: Settings, database: Database) -> Iterator[Finding]:
     """What watches over the pipeline, asked here and now."""
     yield _held_changes(database)
+    yield from _unprocessed(database)
     yield from _rules(settings, database)
     yield from _triggers(settings, database)
     yield from _checks(settings, database)
@@ -49,6 +52,16 @@ def _held_changes(database: Database) -> Finding:
     more = f" and {len(held) - SHOWN} sellers more" if len(held) > SHOWN else ""
     remedy = "See `mustit holds list`, then `mustit holds release SELLER` if it is really so."
     return Finding("held changes", Health.WARNING, f"products that look wrong: {of}{more}", remedy)
+
+
+def _unprocessed(database: Database) -> Iterator[Finding]:
+    """Fetched changes that recovery has had time enough to process."""
+    left = unprocessed(database, idle_seconds=UNHEALED_SECONDS)
+    if left:
+        more = f" and {len(left) - SHOWN} sellers more" if len(left) > SHOWN else ""
+        detail = f"nobody processes those of {', '.join(left[:SHOWN])}{more}"
+        remedy = "Run `mustit recover`; look at the last runs of recover_stuck_work if they stay."
+        yield Finding("fetched changes", Health.WARNING, detail, remedy)
 
 
 def _triggers(settings: Settings, database: Database) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ KINDS = {
     "completed_executions": ("completedExecutions", "crawls that only had to be ended"),
     "released_events": ("releasedEvents", "product events without a sender, waiting again"),
     "recovered_agents": ("recoveredAgents", "agents whose rest was over"),
+    "processed_sellers": ("processedSellers", "sellers whose fetched changes nobody had processed"),
     "failed_runs": ("failedRuns", "runs whose process is gone"),
 }
 

@@ -69,7 +69,9 @@ class Attempts:
             if leased.probe:
                 task.complete(utc_now())
                 return TaskResult(leased, calls, gone=True)
-            return self._failed(leased, calls, WRONG_SELLER, f"the detail is of the seller {value.seller_id!r}")
+            # An answer like any other, and the next would be the same.
+            reason = f"the detail is of the seller {value.seller_id!r}"
+            return self._failed(leased, calls, WRONG_SELLER, reason, permanent=True)
         task.complete(utc_now())
         body = fetched.body.decode()
         if task.task_type is TaskType.MINISHOP:

@@ -10,7 +10,7 @@ from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
-from mustit_pipeline.store import executions, sellers, task_months, tasks
+from mustit_pipeline.store import executions, raw, sellers, task_months, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 
@@ -143,10 +143,16 @@ def give_up(database: Database, execution_id: ExecutionId, code: str, reason: st
 
 
 def complete_if_done(database: Database, execution_id: ExecutionId, now: datetime) -> StoredExecution:
-    """Complete a running execution whose tasks have all ended; otherwise leave it to the next slice."""
+    """Complete a running execution whose tasks have all ended; otherwise leave it to the next slice.
+
+    So is one whose last bodies a worker stored after everybody had looked: once it is over nobody would come for them.
+    """
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
-        if stored.execution.status is ExecutionStatus.RUNNING and stored.is_swept and not stored.execution.remaining:
+        ended = (
+            stored.execution.status is ExecutionStatus.RUNNING and stored.is_swept and not stored.execution.remaining
+        )
+        if ended and not raw.any_pending(connection, stored.home.seller_id):
             stored.execution.complete(now)
             executions.save(connection, stored.execution)
     return stored

@@ -88,7 +88,8 @@ def relay_product_outbox() -> None:
 
 
 @dg.op(
-    description="Set free what somebody left behind: tasks, crawls, events and agents; fail runs without a process.",
+    description="Set free what somebody left behind: tasks, crawls, events, agents and fetched changes; fail runs "
+    "without a process.",
     retry_policy=RETRY_TRANSIENT,
 )
 def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) -> dict[str, int]:
@@ -100,6 +101,7 @@ def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) ->
         "completed_executions": recovered.executions,
         "released_events": recovered.events,
         "recovered_agents": recovered.agents,
+        "processed_sellers": recovered.sellers,
         "failed_runs": len(census.dead),
     }
     context.add_output_metadata(totals)
@@ -107,7 +109,8 @@ def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) ->
 
 
 @dg.job(
-    description="Recovers expired leases, crawls that were never ended, events without a sender, and rested agents.",
+    description="Recovers expired leases, crawls that were never ended, events without a sender, rested agents, and "
+    "fetched changes that nobody processed.",
     tags={PRIORITY_TAG: FIRST},
     executor_def=dg.in_process_executor,
 )

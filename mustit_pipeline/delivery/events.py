@@ -15,7 +15,7 @@ def event_type(event: ClaimedEvent) -> ProductEventType | None:
     if event.life_cycle is LifeCycle.DELETED:
         known = event.delivered_version > 0 or event.tried_before
         return ProductEventType.PRODUCT_DELETED if known else None
-    delivered_alive = event.delivered_version > 0 and event.delivered_data is not None
+    delivered_alive = event.delivered_version > 0 and event.delivered_data is not None and not event.may_be_deleted
     if event.life_cycle is LifeCycle.UPDATED and delivered_alive:
         return ProductEventType.PRODUCT_UPDATED
     return ProductEventType.PRODUCT_CREATED

@@ -203,7 +203,7 @@ class _Reconciling:
         self._found.examples.extend(real[: MOST_EXAMPLES - len(self._found.examples)])
         if self._resend_at is None or not real:
             return
-        corrections = [Correction(one.belief, one.reported_version) for one in real]
+        corrections = [Correction(one.belief, one.reported_version, one.kind is Kind.MISSING) for one in real]
         with self._database.transaction() as connection:
             self._found.resent += reconciliation.resend(connection, seller_id, corrections, self._resend_at())
 

@@ -118,6 +118,8 @@ class _Relay:
         """Take due rows; an open breaker lets none through, and one on trial when its cool-down is over."""
         with self._database.transaction() as connection:
             outbox.release_expired(connection)
+            # Whoever waited for somebody else's claim sees the trial that has begun with it.
+            outbox.take_turns(connection)
             trial_in = breakers.open_for(connection, BREAKER)
             if trial_in is not None and trial_in > 0:
                 return [], 0

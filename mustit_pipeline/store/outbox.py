@@ -31,6 +31,8 @@ class ClaimedEvent:
     delivered_data: str | None
     # Whether an older version may have arrived: somebody at least tried to send it.
     tried_before: bool
+    # Whether a deletion newer than what was delivered may have: then there is nothing left to update.
+    may_be_deleted: bool
     due_at: datetime
     failing_since: datetime | None
     # How often this version has been sent, this time included; and whether an earlier time may have arrived.
@@ -122,11 +124,14 @@ _CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attem
 # every connection must not keep the breaker open for all others.
 _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at")))
 
-_CLAIMED = text("""
+_CLAIMED = text(f"""
     SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
            d.product_data AS delivered_data, o.attempts > 1 AS sent_before,
            EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
-                   AND a.version < o.version AND a.attempts > 0) AS tried_before
+                   AND a.version < o.version AND a.attempts > 0) AS tried_before,
+           EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
+                   AND a.version < o.version AND a.version > p.delivered_version AND a.attempts > 0
+                   AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}') AS may_be_deleted
     FROM product_outbox o
     JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
     JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
@@ -183,6 +188,11 @@ def enqueue(connection: Connection, seller_id: SellerId, versions: Sequence[NewV
     connection.execute(_SUPERSEDE, {"seller_id": seller_id.value, "items": values["items"]})
 
 
+def take_turns(connection: Connection) -> None:
+    """Let nobody else claim until this transaction ends."""
+    connection.execute(_CLAIM_LOCK)
+
+
 def claim(
     connection: Connection,
     *,
@@ -199,7 +209,7 @@ def claim(
     if trial:
         wanted, query = Wanted(TRIAL_CANDIDATES, TRIAL_CANDIDATES), _CLAIM_TRIAL
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
-    connection.execute(_CLAIM_LOCK)
+    take_turns(connection)
     rows = connection.execute(query, values | {"fresh": wanted.fresh, "failing": wanted.failing}).all()
     mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
     claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []
@@ -262,6 +272,7 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.delivered_version,
         row.delivered_data,
         row.tried_before,
+        row.may_be_deleted,
         row.next_attempt_at,
         row.failing_since,
         row.attempts,

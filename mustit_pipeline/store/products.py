@@ -115,12 +115,15 @@ _ABSORB = text("""
     WHERE p.product_id = a.id
 """)
 
+
 # What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
 # version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product is back
 # when it has been seen since and its detail has said that it is this seller's. What waits is looked up one by one: of
 # freshly stored bodies the planner knows nothing, and joining them would go through all of them for each product.
-READY = """
-    p.seller_id = :seller_id AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
+def ready_of(seller: str) -> str:
+    """The condition for products `p` with their newest version `c`, of the seller that is named so."""
+    return f"""
+    p.seller_id = {seller} AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
       AND (p.deleted_at IS NULL OR p.last_seen_execution_id IS NOT NULL)
       AND (p.deleted_at IS NULL OR EXISTS (
           SELECT FROM crawling_schedule_executions e
@@ -139,9 +142,12 @@ READY = """
       AND (SELECT r.raw_id FROM product_raw_data r
            WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING' LIMIT 1) IS NULL
       AND (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = :seller_id AND r.source = 'MINISHOP' AND r.status = 'PENDING'
+           WHERE r.seller_id = {seller} AND r.source = 'MINISHOP' AND r.status = 'PENDING'
            ORDER BY r.raw_id LIMIT 1) IS NULL
 """
+
+
+READY = ready_of(":seller_id")
 
 _UNPUBLISHED = text(f"""
     SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,

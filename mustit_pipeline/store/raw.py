@@ -226,6 +226,12 @@ def take_turns(connection: Connection, seller_id: str) -> None:
     connection.execute(query, {"seller": seller_id})
 
 
+def any_pending(connection: Connection, seller_id: str) -> bool:
+    """Whether a body of the seller waits to be processed."""
+    query = text("SELECT EXISTS (SELECT FROM product_raw_data WHERE seller_id = :seller AND status = 'PENDING')")
+    return connection.execute(query, {"seller": seller_id}).scalar_one()
+
+
 def pending(
     connection: Connection, seller_id: str, *, pages: int, products: int, beside: Sequence[int] = ()
 ) -> list[RawRow]:

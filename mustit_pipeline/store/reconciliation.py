@@ -34,10 +34,14 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A belief that has turned out wrong, and the version that the product server really has; 0 for none."""
+    """A belief that has turned out wrong, and the version that the product server really knows; 0 for none.
+
+    A server that knows a version may nevertheless hold nothing of the product.
+    """
 
     belief: Belief
     reported_version: int
+    missing: bool = False
 
 
 _UNDER_WAY = f"""EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
@@ -127,8 +131,8 @@ def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Co
         "newest": [one.belief.version for one in sent],
         "versions": [product.version for product in again],
         # What the server says it has is what the next event's changes run from; of a version that is not ours we
-        # know nothing.
-        "delivered": [min(one.reported_version, one.belief.delivered_version) for one in sent],
+        # know nothing, and what it does not hold it has to create.
+        "delivered": [0 if one.missing else min(one.reported_version, one.belief.delivered_version) for one in sent],
         "deleted": LifeCycle.DELETED.value,
         "updated": LifeCycle.UPDATED.value,
     }

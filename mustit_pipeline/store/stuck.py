@@ -7,7 +7,10 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.execution import OPEN_STATES
-from mustit_pipeline.domain.states import AGENT, EXECUTION, PRODUCT_OUTBOX, ExecutionStatus
+from mustit_pipeline.domain.states import AGENT, EXECUTION, PRODUCT_OUTBOX, ChangeHoldStatus, ExecutionStatus
+from mustit_pipeline.store.catalog_tables import UNPUBLISHED_PRODUCT
+from mustit_pipeline.store.products import ready_of
+from mustit_pipeline.store.tables import OPEN_EXECUTION
 from mustit_pipeline.store.task_states import LEASED
 
 
@@ -45,6 +48,45 @@ _UNENDED = text(f"""
     ORDER BY updated_at
 """)
 
+
+def _sellers_in(table: str, which: str) -> str:
+    """Whose rows a partial index holds: one look for each seller, however many rows it has there."""
+    first = f"SELECT seller_id FROM {table} WHERE {which} {{more}} ORDER BY seller_id LIMIT 1"
+    return f"""
+        ({first.format(more="")})
+        UNION ALL
+        SELECT ({first.format(more="AND seller_id > s.seller_id")}) FROM {table}_of s WHERE s.seller_id IS NOT NULL
+    """
+
+
+# Of crawls that are over. What is held back waits for a crawl or a person, and what is not ready for its next crawl:
+# processing would change nothing, every minute anew. Few are left when it comes to looking at products one by one.
+_UNPROCESSED = text(f"""
+    WITH RECURSIVE product_raw_data_of AS ({_sellers_in("product_raw_data", "status = 'PENDING'")}),
+    products_of AS ({_sellers_in("products", UNPUBLISHED_PRODUCT)}),
+    idle AS MATERIALIZED (
+        SELECT seller_id, bool_or(fetched) AS fetched
+        FROM (SELECT seller_id, true FROM product_raw_data_of UNION ALL SELECT seller_id, false FROM products_of)
+             AS found(seller_id, fetched)
+        WHERE seller_id IS NOT NULL
+          AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
+                          WHERE e.seller_id = found.seller_id AND e.{OPEN_EXECUTION})
+          AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
+                          WHERE e.seller_id = found.seller_id
+                            AND e.updated_at >= now() - make_interval(secs => :idle_seconds))
+        GROUP BY seller_id
+    )
+    SELECT i.seller_id FROM idle i
+    WHERE i.fetched OR (
+        NOT EXISTS (SELECT FROM change_holds h
+                    WHERE h.seller_id = i.seller_id AND h.status = '{ChangeHoldStatus.OPEN.value}')
+        AND EXISTS (SELECT FROM products p
+                    LEFT JOIN product_change_sets c
+                           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
+                    WHERE {ready_of("i.seller_id")}))
+    ORDER BY i.seller_id
+""")
+
 _BEGUN = text("""
     SELECT execution_id, seller_id, updated_at AS moved_at FROM crawling_schedule_executions
     WHERE status = ANY(CAST(:workable AS text[])) AND slice_no > 0
@@ -60,6 +102,11 @@ def counts(connection: Connection, now: datetime) -> StuckCounts:
 def unended(connection: Connection, idle_seconds: float) -> list[OpenExecution]:
     """Running executions whose tasks have all ended and of which nothing has moved for so long."""
     return [OpenExecution(*row) for row in connection.execute(_UNENDED, {"idle_seconds": idle_seconds})]
+
+
+def unprocessed(connection: Connection, idle_seconds: float) -> list[str]:
+    """Sellers without an open execution, of which none has moved for so long, whose fetched changes still wait."""
+    return list(connection.execute(_UNPROCESSED, {"idle_seconds": idle_seconds}).scalars())
 
 
 def begun(connection: Connection) -> list[OpenExecution]:

@@ -87,6 +87,7 @@ def test_the_job_sets_stuck_work_free_and_says_how_much(
         "completed_executions": 0,
         "released_events": 1,
         "recovered_agents": 0,
+        "processed_sellers": 0,
         "failed_runs": 1,
     }
     assert result.output_for_node("recover_what_is_stuck") == totals

@@ -146,6 +146,21 @@ def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> No
     assert "MUSTIT_TOKEN_KEY" in _problems(found)["token key"]
 
 
+def test_fetched_changes_that_nobody_processes_are_named_until_recover_has_run(world: World) -> None:
+    world.register("left", 1)
+    assert world.mustit("crawl", "left").code == 0
+    with world.database.transaction() as connection:
+        connection.execute(text("UPDATE product_raw_data SET status = 'PENDING' WHERE seller_id = 'left'"))
+        connection.execute(text("UPDATE crawling_schedule_executions SET updated_at = now() - interval '1 hour'"))
+
+    [found] = [one for one in world.mustit("doctor", "--json").document if one["subject"] == "fetched changes"]
+    assert (found["health"], found["detail"]) == ("warning", "nobody processes those of left")
+    assert "mustit recover" in found["remedy"]
+
+    assert world.mustit("recover", "--json").document["processedSellers"] == 1
+    assert "fetched changes" not in {one["subject"] for one in world.mustit("doctor", "--json").document}
+
+
 def test_hosts_that_would_keep_what_all_should_see_are_told_so(world: World) -> None:
     environment = {
         "MUSTIT_DATABASE_URL": "postgresql://mustit@127.0.0.1:9/mustit",

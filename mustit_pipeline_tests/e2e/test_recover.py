@@ -23,6 +23,7 @@ NOTHING = {
     "completedExecutions": 0,
     "releasedEvents": 0,
     "recoveredAgents": 0,
+    "processedSellers": 0,
     "failedRuns": 0,
 }
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
@@ -155,4 +156,5 @@ def end(world: World, work: Crawl) -> None:
     """Nothing of it is left for the workers of other tests."""
     work.fetch_products([*PRODUCT_TYPES], 60)
     assert not find(world.database, work.stored.execution.id).execution.remaining
+    process(world.database, work.stored.execution.seller_id, now=utc_now)
     work.end()

@@ -11,10 +11,10 @@ from sqlalchemy import text
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.filters import IdPrefix
-from mustit_pipeline.domain.states import ExecutionStatus, HoldStatus, LifeCycle, SweepStatus
+from mustit_pipeline.domain.states import HoldStatus, LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import AppliedChange
@@ -152,14 +152,14 @@ def _fields(changes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _fetch(world: World) -> None:
-    """A crawl whose bodies somebody else processes."""
+    """A crawl that is over before its bodies are processed, by somebody else."""
     opened = open_or_join(world.database, SellerId(SELLER), triggered_by="chaos", now=utc_now())
     work = Crawl(world.database, world.settings, opened.stored)
     work.sweep(PATIENCE_SECONDS)
     work.fetch_products(PRODUCT_TYPES, PATIENCE_SECONDS)
-    ended = work.end().execution
-    if ended.status is not ExecutionStatus.COMPLETED or ended.failed_tasks:
-        raise AssertionError(f"the crawl ended {ended.status}, {ended.failed_tasks} tasks failed")
+    ended = cancel(world.database, opened.stored.execution.id, utc_now()).execution
+    if ended.remaining or ended.failed_tasks:
+        raise AssertionError(f"{ended.remaining} tasks were not done, {ended.failed_tasks} failed")
 
 
 def _expect_held(world: World, outcome: CrawlOutcome, items: set[int]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
@@ -49,9 +50,10 @@ def opened(database: Database, settings: Settings, market: MarketplaceControl) -
 
 
 def go_on(crawl: Crawl) -> None:
-    """What the next run does: sweep, then products, then the end."""
+    """What the next run does: sweep, then products, then their change sets, then the end."""
     crawl.sweep(SECONDS)
     crawl.fetch_products(PRODUCT_TYPES, SECONDS)
+    process(crawl.database, crawl.stored.execution.seller_id, now=utc_now)
     crawl.end()
 
 

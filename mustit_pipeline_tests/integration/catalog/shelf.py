@@ -1,5 +1,6 @@
 """A seller whose bodies a test writes itself: executions, listings, details and options without any fetching."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -109,8 +110,10 @@ class Shelf:
         self.end()
         return report
 
-    def process(self, batch: BatchSize = USUAL_BATCH) -> ProcessingReport:
-        return process(self.database, SellerId(self.seller_id), now=utc_now, batch=batch)
+    def process(
+        self, batch: BatchSize = USUAL_BATCH, progress: Callable[[ProcessingReport], None] | None = None
+    ) -> ProcessingReport:
+        return process(self.database, SellerId(self.seller_id), now=utc_now, batch=batch, progress=progress)
 
     def delete(self, *items: int) -> int:
         """These were absent from two complete sweeps, and their detail page is gone."""

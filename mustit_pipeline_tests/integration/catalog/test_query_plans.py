@@ -12,7 +12,7 @@ from sqlalchemy import Connection, TextClause, text
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
 from mustit_pipeline.domain.states import OutboxStatus, RawStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.store import history, holds, outbox, outbox_listing, products, raw, raw_listing, settlements
+from mustit_pipeline.store import history, holds, outbox, outbox_listing, products, raw, raw_listing, settlements, stuck
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.raw import NewRaw
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
@@ -165,6 +165,21 @@ def test_no_list_that_an_operator_asks_for_reads_or_sorts_a_big_table_from_end_t
     found = {name: [row for row in plans(full.database, act) for row in heavy(row)] for name, act in lists.items()}
 
     assert found == {name: [] for name in lists}
+
+
+def test_sellers_that_nobody_processes_are_found_without_going_through_what_waits(full: Shelf) -> None:
+    """Asked every minute, also while a crawl of many has left thousands of bodies and unpublished products."""
+    waiting = full.rows("SELECT count(*) AS n FROM product_raw_data WHERE status = 'PENDING'")[0]["n"]
+    for over, found in ((False, []), (True, ["big", "small"])):
+        if over:
+            full.change(
+                "UPDATE crawling_schedule_executions SET status = 'COMPLETED', updated_at = now() - interval '1 hour'"
+            )
+        with full.database.reading() as connection:
+            assert stuck.unprocessed(connection, 60) == found
+        explained = plans(full.database, lambda c: stuck.unprocessed(c, 60), run=True)
+        assert [row for plan in explained for row in heavy(plan)] == []
+        assert sum(map(touched, explained)) < 100 < waiting / 10
 
 
 def heavy(node: dict[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
@@ -125,6 +126,7 @@ def test_one_source_alone_is_refetched_for_known_products_without_a_sweep(
         assert work.plan_known_products([kind]) == 4
         assert work.plan_known_products(PRODUCT_TYPES) == 0
         work.fetch_products([kind], 30)
+        process(database, SELLER, now=utc_now)
         done = work.end()
         assert (done.execution.status, done.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
         assert [path in url for url in market.requested_urls() if "mustit-api" in url] == [True] * 4

@@ -31,7 +31,6 @@ PASSING = [
         "null",
         "wrong_shape",
         "token_refused",
-        "wrong_seller",
     )
 ]
 TIMEOUTS = {"read_timeout_seconds": 1, "total_timeout_seconds": 1.5}
@@ -60,13 +59,12 @@ def test_a_crawl_completes_through_every_passing_fault_of_listing_calls(
 ) -> None:
     market.add_seller("s", 8)
     register(database, "s")
-    kinds = [kind for kind in PASSING if kind != "wrong_seller"]
-    for kind in kinds:
+    for kind in PASSING:
         market.fault(kind, "listing", count=1, seconds=3, retryAfter="0")
     # One call may meet them all, one after another.
     settings = make_settings(base_url=marketplace.url, page_size=2, task_max_retries=10, **TIMEOUTS)
     stored = crawl(database, settings, "s").stored
-    assert {one["kind"]: one["used"] for one in market.faults()} == dict.fromkeys(kinds, 1)
+    assert {one["kind"]: one["used"] for one in market.faults()} == dict.fromkeys(PASSING, 1)
     assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
     assert stored.sweep_status is SweepStatus.COMPLETE
     assert len(check_outcomes(database, stored.execution.id)) == 4 + 2 * 8
@@ -124,7 +122,7 @@ def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_a
             break_it(kind, endpoint, "EXTERNAL_MALFORMED_BODY", 3)
         break_it("5xx", endpoint, "EXTERNAL_SERVER_ERROR", 3)
         break_it("reset", endpoint, "EXTERNAL_NETWORK_BROKEN", 9)
-    break_it("wrong_seller", "detail", "EXTERNAL_WRONG_SELLER", 3)
+    break_it("wrong_seller", "detail", "EXTERNAL_WRONG_SELLER", 1)
     break_it("wrong_seller", "options", "EXTERNAL_MALFORMED_BODY", 3)
     break_it("token_refused", "detail", "EXTERNAL_UNAUTHORIZED", 6)
     break_it("status", "detail", "EXTERNAL_NOT_FOUND", 1, status=404)
@@ -139,7 +137,7 @@ def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_a
     # What is JSON, and refused for its shape, another parser may read.
     assert {key for key, row in failed.items() if row.bodies} == kept
     assert {key: row.retry_count for key, row in failed.items()} == {
-        key: 0 if code == "EXTERNAL_NOT_FOUND" else 2 for key, code in reasons.items()
+        key: 0 if code in ("EXTERNAL_NOT_FOUND", "EXTERNAL_WRONG_SELLER") else 2 for key, code in reasons.items()
     }
     urls = market.requested_urls()
     assert {path: sum(n for url, n in urls.items() if path in url) for path in asked} == asked

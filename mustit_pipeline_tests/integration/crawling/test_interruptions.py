@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
@@ -219,6 +220,7 @@ def test_short_slices_finish_a_crawl_without_hurting_a_task(
         assert slices < 200
         work.sweep(0.3)
         work.fetch_products(PRODUCT_TYPES, 0.3)
+        process(database, SELLER, now=utc_now)
     rows = check_outcomes(database, work.stored.execution.id)
     assert slices >= 3
     assert {(row.status, row.retry_count, row.release_count) for row in rows.values()} == {("COMPLETED", 0, 0)}

@@ -12,6 +12,7 @@ from sqlalchemy import make_url, text
 
 from mustit_pipeline import embedded, event_loop
 from mustit_pipeline.agents import roster
+from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
@@ -88,6 +89,7 @@ def test_one_worker_serves_the_crawls_of_many_sellers_and_ends_none_of_them_itse
     assert {times for url, times in market.requested_urls().items() if "mustit-api" in url} == {1}
     for work, products in zip(crawls, sellers.values(), strict=True):
         assert work.now().execution.status is ExecutionStatus.RUNNING
+        process(database, work.stored.execution.seller_id, now=utc_now)
         assert work.end().execution.status is ExecutionStatus.COMPLETED
         assert len(check_outcomes(database, work.stored.execution.id)) == 1 + 2 * products
 

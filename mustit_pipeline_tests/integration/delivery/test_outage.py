@@ -1,16 +1,23 @@
 """An outage burns nothing, opens the breaker, and one trial at a time finds its end."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
+from mustit_pipeline.store import outbox
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
+from mustit_pipeline_tests.integration.crawling.child import wait_until
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 LET_A_TRIAL_BE_DUE = "UPDATE circuit_breakers SET open_until = now() - interval '1 second'"
 LET_ALL_BE_DUE = "UPDATE product_outbox SET next_attempt_at = now() - interval '1 second' WHERE status = 'WAITING'"
+WAITING_FOR_A_TURN = """
+    SELECT count(*) AS n FROM pg_locks JOIN pg_database d ON d.oid = database
+    WHERE locktype = 'advisory' AND NOT granted AND d.datname = current_database()
+"""
 
 BREAKER_THRESHOLD = 5
 
@@ -50,6 +57,27 @@ def test_an_outage_opens_the_breaker_and_burns_no_attempt(
     report = relay(shelf.database, narrow)
     assert (report.sent, report.waiting) == (30, 0)
     assert sorted(effects()) == [(item, 1, "PRODUCT_CREATED") for item in range(1, 31)]
+
+
+def test_of_two_relays_that_find_a_trial_due_at_once_one_makes_it(
+    shelf: Shelf, settings: Settings, server: ProductServerControl
+) -> None:
+    server.fault("down", "events")
+    shelf.crawl(*range(1, 11))
+    relay(shelf.database, settings)
+    shelf.change(LET_ALL_BE_DUE)
+    shelf.change(LET_A_TRIAL_BE_DUE)
+    before = sends(server)
+
+    with ThreadPoolExecutor(2) as threads:
+        with shelf.database.transaction() as connection:
+            outbox.take_turns(connection)
+            both = [threads.submit(relay, shelf.database, settings) for _ in range(2)]
+            wait_until(lambda: shelf.rows(WAITING_FOR_A_TURN) == [{"n": 2}])
+        for one in both:
+            one.result()
+
+    assert sends(server) == before + 1
 
 
 def test_a_patient_relay_waits_for_the_trial_and_sends_everything_after_it(

@@ -129,6 +129,20 @@ def test_every_kind_of_difference_is_named_and_a_resend_heals_it_with_versions_t
     assert (audit["stale"], audit["rejected"], audit["updatesOfUnknown"]) == (0, 0, 0)
 
 
+def test_a_product_that_the_server_does_not_hold_is_created_even_where_it_knows_the_version(
+    shelf: Shelf, settings: Settings, effects: Effects
+) -> None:
+    shelf.crawl(1)
+    relay(shelf.database, settings)
+
+    with a_server_that_says(200, b'{"version": 1, "productData": null}', only="/api/v1/products/") as url:
+        result = look(shelf, settings.model_copy(update={"product_server_url": url}), resend=True)
+    relay(shelf.database, settings)
+
+    assert [(one.kind, one.reported_version) for one in result.examples] == [(Kind.MISSING, 1)]
+    assert effects() == [(1, 1, "PRODUCT_CREATED"), (1, 2, "PRODUCT_CREATED")]
+
+
 def test_products_of_which_the_server_refused_everything_as_stale_are_found_and_healed(
     shelf: Shelf, settings: Settings, running_server: RunningSimulator, effects: Effects
 ) -> None:
@@ -235,11 +249,13 @@ def test_examples_are_bounded_and_the_count_is_exact(shelf: Shelf, settings: Set
 
 
 @contextmanager
-def a_server_that_says(status: int, body: bytes) -> Generator[str]:
+def a_server_that_says(status: int, body: bytes, *, only: str = "") -> Generator[str]:
+    """To everything, or only to addresses that begin so; it has no others."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            said = body.replace(b"PATH", self.path.encode())
-            self.send_response(status)
+            said = body.replace(b"PATH", self.path.encode()) if self.path.startswith(only) else b""
+            self.send_response(status if self.path.startswith(only) else 404)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)

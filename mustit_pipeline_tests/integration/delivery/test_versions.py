@@ -156,6 +156,45 @@ def test_an_update_that_supersedes_an_undelivered_restoration_creates_the_produc
     assert effects()[-1] == (1, 4, "PRODUCT_CREATED")
 
 
+def test_an_update_after_a_deletion_whose_answer_was_lost_creates_the_product_again(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    shelf.crawl(1, stock=1)
+    shelf.crawl(1, stock=2)
+    relay(shelf.database, settings)
+    shelf.delete(1)
+    server.fault("drop_after", "events", itemNo=1, count=1)
+    relay(shelf.database, settings.model_copy(update={"retry_base_seconds": 600.0}))
+    assert shelf.rows("SELECT delivered_version FROM products") == [{"delivered_version": 2}]
+    shelf.crawl(1, stock=4)
+    shelf.crawl(1, stock=5)
+
+    relay(shelf.database, settings)
+
+    assert [version for version, _ in shelf.versions(1)] == [1, 2, 3, 4, 5]
+    assert effects() == [(1, 2, "PRODUCT_CREATED"), (1, 3, "PRODUCT_DELETED"), (1, 5, "PRODUCT_CREATED")]
+    assert changes_of(server, shelf, 5) == []
+    assert server.audit()["updatesOfUnknown"] == 0
+    shelf.crawl(1, stock=6)
+    relay(shelf.database, settings)
+    assert changes_of(server, shelf, 6) == [("stock", 5, 6)]
+
+
+def test_a_deletion_that_nobody_sent_leaves_a_product_to_update(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
+) -> None:
+    shelf.crawl(1, stock=1)
+    relay(shelf.database, settings)
+    shelf.delete(1)
+    shelf.crawl(1, stock=1)
+    shelf.crawl(1, stock=4)
+
+    relay(shelf.database, settings)
+
+    assert effects() == [(1, 1, "PRODUCT_CREATED"), (1, 4, "PRODUCT_UPDATED")]
+    assert changes_of(server, shelf, 4) == [("stock", 1, 4)]
+
+
 def test_of_a_product_deleted_before_anything_was_sent_nothing_is_sent_however_often_it_returns(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:

@@ -101,6 +101,7 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
         "turns that wait": lambda c: count_turns(c, busy=["x"]),
         "stuck": lambda c: stuck.counts(c, utc_now()),
         "unended": lambda c: stuck.unended(c, 60),
+        "unprocessed": lambda c: stuck.unprocessed(c, 60),
         "begun": stuck.begun,
     }
     found: dict[str, list[str]] = {}

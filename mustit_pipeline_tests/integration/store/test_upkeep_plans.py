@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import deliveries, fingerprints, metrics, refreshes, retention, sightings
+from mustit_pipeline.store import deliveries, fingerprints, metrics, refreshes, retention, sightings, stuck
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.store.rows import MONTH, ground
 from mustit_pipeline_tests.integration.store.test_query_plans import plans
@@ -104,6 +104,7 @@ def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_t
         "expired bodies": lambda c: retention.expired_bodies(
             c, SELLER, aged_before=now - 90 * day, unchanged_before=now - 7 * day
         ),
+        "sellers that nobody processes": lambda c: stuck.unprocessed(c, 60),
         "old bookings": lambda c: retention.count_aged(c, retention.BOOKINGS, now - day / 6),
     }
     found: dict[str, list[str]] = {}
