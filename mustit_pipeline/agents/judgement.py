@@ -97,21 +97,24 @@ def throttle(
 
 def _calm_storm(connection: Connection, settings: Settings, pool: agent_pool.PoolRow, asked: float) -> bool:
     rules = storm_rules(settings)
-    since = pool.now - timedelta(seconds=rules.window_seconds)
+    window = timedelta(seconds=rules.window_seconds)
+    # Whoever was throttled longer ago has rested since.
+    oldest = pool.now - max(window, timedelta(seconds=settings.suspend_seconds))
     if pool.paused_until is not None:
-        since = max(since, pool.paused_until)
-    recent = agent_pool.read_recent_answers(connection, since)
+        oldest = max(oldest, pool.paused_until)
+    good_at = agent_pool.last_good_answer(connection, oldest)
+    recent = agent_pool.read_recent_answers(connection, max(oldest, pool.now - window), good_at or oldest, window)
     level, pause = next_pause(rules, pool, asked)
     # After a pause the first answer says whether it is over: no agent is to blame for another 429.
-    goes_on = level > 0 and recent.throttled == recent.answers
+    goes_on = level > 0 and good_at is None
     if not goes_on and not rules.is_storm(
         agents=len(recent.agents),
         throttled=recent.throttled,
         answers=recent.answers,
-        in_a_row=recent.in_a_row,
+        in_a_row=len(recent.in_a_row),
     ):
         return False
-    locked = agents.lock_agents(connection, recent.agents, agent_rules(settings))
+    locked = agents.lock_agents(connection, recent.agents | recent.in_a_row, agent_rules(settings))
     caught = [agent for agent in locked if agent.status is AgentStatus.SUSPENDED]
     for agent in caught:
         agent.return_from_storm()
