@@ -38,7 +38,7 @@ class NoToken:
     seconds: float
 
 
-Throttling = Callable[[UUID, float, float | None], Awaitable[None]]
+Throttling = Callable[[UUID, float, float | None], Awaitable[object]]
 """Who judges a 429: the agent, when it was asked with (monotonic), and the Retry-After."""
 
 

@@ -15,6 +15,7 @@ from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, FetchError, NotFoundAnswer
 from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.leases import LeasedTask
 
@@ -25,6 +26,7 @@ class Attempts:
     def __init__(
         self,
         fetcher: Fetcher,
+        endpoints: Endpoints,
         *,
         retry_base_seconds: float,
         longest_backoff_seconds: float,
@@ -32,6 +34,7 @@ class Attempts:
         most_products: int,
     ) -> None:
         self._fetcher = fetcher
+        self._endpoints = endpoints
         self._most_products = most_products
         self._retry_base = retry_base_seconds
         self._blocked = blocked
@@ -49,7 +52,11 @@ class Attempts:
         task = leased.task
         try:
             fetched = await self._fetcher.fetch(
-                task.request_url, _reader(leased, drift, self._most_products), calls, booking
+                task.request_url,
+                _reader(leased, drift, self._most_products),
+                calls,
+                booking,
+                control=self._endpoints.count(task.seller_id).value,
             )
         except NotFoundAnswer as error:
             if leased.probe:
