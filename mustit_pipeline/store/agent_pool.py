@@ -109,6 +109,17 @@ def pause_host(connection: Connection, until: datetime, seconds: float, level: i
     )
 
 
+def end_pause(connection: Connection) -> datetime | None:
+    """Let calls go on now, as if the pause had been a short one; until when it would have lasted, None without one."""
+    return connection.execute(
+        text("""
+            UPDATE pool_state p SET paused_until = clock_timestamp(), pause_seconds = 0, pause_level = 0
+            FROM (SELECT paused_until FROM pool_state FOR UPDATE) AS was
+            WHERE was.paused_until > clock_timestamp() RETURNING was.paused_until
+        """)
+    ).scalar_one_or_none()
+
+
 def last_good_answer(connection: Connection, since: datetime) -> datetime | None:
     """When the marketplace last answered anybody with anything but a 429, if it did since then."""
     return connection.execute(
