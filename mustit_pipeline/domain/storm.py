@@ -29,7 +29,7 @@ class StormRules:
         return (agents >= self.agents and throttled >= self.share * answers) or in_a_row >= 2 * self.agents
 
     def is_outage(self, *, agents: int, available: int) -> bool:
-        """Whether so many different agents got a 5xx in a row that it is the host; one alone never tells."""
+        """Whether so many different agents got no token in a row that it is the host; one alone never tells."""
         return agents >= max(2, min(self.agents, available))
 
     def next_level(self, level: int, *, last_pause: float, since_pause: float) -> int:
