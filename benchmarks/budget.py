@@ -143,7 +143,6 @@ def _spend(world: World, scenario: Scenario, plan: Plan) -> Spending:
         "requests_per_hour": plan.requests,
         "window_seconds": window,
         "min_request_gap_seconds": GAP_SECONDS,
-        "lease_seconds": 2 * window,
     }
     workers = [_worker(job, limits) for _ in range(scenario.workers)]
     try:

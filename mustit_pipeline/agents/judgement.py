@@ -35,6 +35,20 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Throttling:
+    """What a 429 was when it was judged: part of a storm, or this one's alone if others were answered meanwhile."""
+
+    judged_at: datetime
+    storm: bool
+    others_answered_at: datetime | None = None
+
+    def is_alone(self, since: "Throttling | None") -> bool:
+        """Whether the host has answered somebody else since an earlier 429 to the same request."""
+        answered = self.others_answered_at
+        return since is not None and answered is not None and answered > since.judged_at
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A request that ended badly, and the token that it carried."""
 
@@ -75,8 +89,8 @@ def _apply(agent: UserAgent, outcome: Outcome, now: datetime) -> None:
 
 def throttle(
     connection: Connection, settings: Settings, agent_id: UUID, asked_ago: float, retry_after: float | None
-) -> bool:
-    """One 429, among the written bookings already or to a call for a token; True if it was part of a storm."""
+) -> Throttling:
+    """One 429, among the written bookings already or to a call for a token."""
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
     asked = rules.honoured(retry_after)
@@ -85,39 +99,42 @@ def throttle(
         agents.drop_session(connection, agent_id)
         until = max(pool.paused_until, pool.now + timedelta(seconds=asked))
         agent_pool.pause_host(connection, until, pool.pause_seconds, pool.pause_level)
-        return True
+        return Throttling(pool.now, storm=True)
     throttled = agents.lock_agents(connection, [agent_id], rules)
     for agent in throttled:
         agent.throttled(asked, pool.now)
     agents.save_agents(connection, throttled, THROTTLED, throttled_at=pool.now)
-    storm = _calm_storm(connection, settings, pool, asked)
+    verdict = _calm_storm(connection, settings, pool, asked)
     judge_breaker(connection, settings)
-    return storm
+    return verdict
 
 
-def _calm_storm(connection: Connection, settings: Settings, pool: agent_pool.PoolRow, asked: float) -> bool:
+def _calm_storm(connection: Connection, settings: Settings, pool: agent_pool.PoolRow, asked: float) -> Throttling:
     rules = storm_rules(settings)
-    since = pool.now - timedelta(seconds=rules.window_seconds)
+    window = timedelta(seconds=rules.window_seconds)
+    # Whoever was throttled longer ago has rested since.
+    oldest = pool.now - max(window, timedelta(seconds=settings.suspend_seconds))
     if pool.paused_until is not None:
-        since = max(since, pool.paused_until)
-    recent = agent_pool.read_recent_answers(connection, since)
+        oldest = max(oldest, pool.paused_until)
+    good_at = agent_pool.last_good_answer(connection, oldest)
+    recent = agent_pool.read_recent_answers(connection, max(oldest, pool.now - window), good_at or oldest, window)
     level, pause = next_pause(rules, pool, asked)
     # After a pause the first answer says whether it is over: no agent is to blame for another 429.
-    goes_on = level > 0 and recent.throttled == recent.answers
+    goes_on = level > 0 and good_at is None
     if not goes_on and not rules.is_storm(
         agents=len(recent.agents),
         throttled=recent.throttled,
         answers=recent.answers,
-        in_a_row=recent.in_a_row,
+        in_a_row=len(recent.in_a_row),
     ):
-        return False
-    locked = agents.lock_agents(connection, recent.agents, agent_rules(settings))
+        return Throttling(pool.now, storm=False, others_answered_at=good_at)
+    locked = agents.lock_agents(connection, recent.agents | recent.in_a_row, agent_rules(settings))
     caught = [agent for agent in locked if agent.status is AgentStatus.SUSPENDED]
     for agent in caught:
         agent.return_from_storm()
     agents.save_agents(connection, caught, None)
     agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
-    return True
+    return Throttling(pool.now, storm=True)
 
 
 def next_pause(rules: StormRules, pool: agent_pool.PoolRow, asked: float) -> tuple[int, float]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.agents.booking import Booking, Wait
-from mustit_pipeline.agents.judgement import Failure, Outcome
+from mustit_pipeline.agents.judgement import Failure, Outcome, Throttling
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.agents.tokens import TokenDesk
@@ -28,7 +28,7 @@ from mustit_pipeline.store import agent_pool
 from mustit_pipeline.store.agents import AgentRow, read_agents
 from mustit_pipeline.store.database import Database
 
-__all__ = ["AgentPool", "Booking", "Outcome", "Wait"]
+__all__ = ["AgentPool", "Booking", "Outcome", "Throttling", "Wait"]
 
 TICK_SECONDS = 0.5
 NO_AGENTS_SECONDS = 60.0
@@ -138,15 +138,16 @@ class AgentPool:
             undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
 
-    async def throttled(self, booking: Booking, retry_after: float | None) -> None:
-        """The request was answered with 429."""
+    async def throttled(self, booking: Booking, retry_after: float | None) -> Throttling | None:
+        """The request was answered with 429; what that was, unless the booking had ended before."""
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
-            return
+            return None
         await self._limiter.settle(entry.slot, throttled=True)
-        await self._throttle(booking.agent_id, entry.slot.booked, retry_after)
+        verdict = await self._throttle(booking.agent_id, entry.slot.booked, retry_after)
         if entry.trial is not None:
             await self._end_trial(entry.trial, good=False)
+        return verdict
 
     async def _book(self, trial: UUID | None) -> Booking | Wait:
         reason = "tokens" if self._desk.is_pausing else "limit"
@@ -210,17 +211,18 @@ class AgentPool:
         self._open[slot.booking_id] = _Open(slot, token_no, trial)
         return Booking(slot.agent_id, user_agent, session, slot.booking_id, send_before)
 
-    async def _throttle(self, agent_id: UUID, asked: float, retry_after: float | None) -> None:
+    async def _throttle(self, agent_id: UUID, asked: float, retry_after: float | None) -> Throttling:
         """A 429, to a request whose answer is told already or to a call for a token."""
         await self._limiter.sync()
         self._desk.drop(agent_id)
-        storm = await self._transact(
+        verdict = await self._transact(
             lambda connection: judgement.throttle(
                 connection, self._settings, agent_id, time.monotonic() - asked, retry_after
             )
         )
-        log.warning("the marketplace throttles", agent=str(agent_id), retry_after=retry_after, host=storm)
+        log.warning("the marketplace throttles", agent=str(agent_id), retry_after=retry_after, host=verdict.storm)
         await self._refresh()
+        return verdict
 
     async def _judge_failure(self, failure: Failure) -> None:
         if failure.outcome is Outcome.UNAUTHORIZED:

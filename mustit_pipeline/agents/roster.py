@@ -137,6 +137,11 @@ def unblock_all(connection: Connection, settings: Settings) -> list[AgentRow]:
     return [row for row in blocked if row.agent_id in ids]
 
 
+def end_pause(connection: Connection) -> datetime | None:
+    """An admin lets calls go on before the host's pause is over; until when it would have lasted, if there was one."""
+    return agent_pool.end_pause(connection)
+
+
 def recover_suspended(connection: Connection, settings: Settings, now: datetime) -> int:
     """Let every agent whose rest is over work again; says how many."""
     agent_pool.read_pool(connection, lock=True)

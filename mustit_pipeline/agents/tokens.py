@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from mustit_pipeline.agents.rules import agent_rules, storm_rules
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.failures import FetchError, NetworkFailure, ServerFailure, Throttled
+from mustit_pipeline.failures import FetchError, NetworkFailure, Throttled
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session, issue_session
 from mustit_pipeline.settings import Settings
@@ -38,7 +38,7 @@ class NoToken:
     seconds: float
 
 
-Throttling = Callable[[UUID, float, float | None], Awaitable[None]]
+Throttling = Callable[[UUID, float, float | None], Awaitable[object]]
 """Who judges a 429: the agent, when it was asked with (monotonic), and the Retry-After."""
 
 
@@ -67,7 +67,7 @@ class TokenDesk:
         self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
         self._at_once = asyncio.Semaphore(ISSUES_AT_ONCE)
         self._failures = 0
-        # Who got a 5xx instead of a token since anybody got one.
+        # Who got an answer without a token since anybody got one.
         self._unwell: set[UUID] = set()
         self._not_before = 0.0
         self.issued = 0
@@ -93,7 +93,7 @@ class TokenDesk:
         return held.session
 
     def doubts(self, agent_id: UUID) -> bool:
-        """Whether this agent just got a 5xx instead of a token: asking another one shows whose fault that is."""
+        """Whether this agent just got no token: asking another one shows whose fault that is."""
         return agent_id in self._unwell and len(self._unwell) < self._storm_rules.agents
 
     async def obtain(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
@@ -178,10 +178,10 @@ class TokenDesk:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 20))
             self._failures += 1
             self._not_before = time.monotonic() + pause
-        if isinstance(error, ServerFailure):
-            self._unwell.add(agent_id)
         # No answer, or one to everybody, says nothing about this agent: an outage must not block the pool.
         counts = not isinstance(error, Throttled | NetworkFailure)
+        if counts:
+            self._unwell.add(agent_id)
         blocked = await asyncio.to_thread(self._note_failure, agent_id, owner, counts, frozenset(self._unwell))
         log.warning("no token was issued", agent=str(agent_id), code=error.code, blocked=blocked, pause=pause)
         return NoToken(pause)

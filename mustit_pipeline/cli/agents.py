@@ -152,23 +152,29 @@ def block(agent_id: Id, as_json: Json = False) -> None:
 @app.command("unblock", epilog="Example: `mustit agents unblock --all`")
 def unblock(
     agent_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The agent's id.")] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Every blocked agent, whoever blocked it.")] = False,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Every blocked agent, and all calls if they are paused.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a blocked agent, or all of them, work again, with a new token."""
+    """Let a blocked agent, or all of them, work again, with a new token; --all also ends a pause of all calls."""
     if (agent_id is None) is not everyone:
         raise typer.BadParameter("give either an agent's id or --all")
     with runtime() as ground, ground.database.transaction() as connection:
         if agent_id is not None:
             _say(roster.unblock(connection, ground.settings, UserAgentId(agent_id).value), as_json)
         else:
-            _say_unblocked(roster.unblock_all(connection, ground.settings), as_json)
+            paused = roster.end_pause(connection)
+            _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
 
 
-def _say_unblocked(agents: list[AgentRow], as_json: bool) -> None:
+def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: bool) -> None:
     if as_json:
-        print_json({"unblocked": [{"agentId": str(agent.agent_id), "reason": agent.reason} for agent in agents]})
+        freed = [{"agentId": str(agent.agent_id), "reason": agent.reason} for agent in agents]
+        print_json({"unblocked": freed, "endedPauseUntil": _iso(paused)})
         return
+    if paused is not None:
+        out.print(f"Calls go on; they would have paused until {local(paused)}.", highlight=False)
     for agent in agents:
         out.print(f"{agent.agent_id} is AVAILABLE; it was blocked: {agent.reason}", highlight=False, markup=False)
     out.print(f"{len(agents)} agents unblocked." if agents else "No agent is blocked.", highlight=False)

@@ -15,6 +15,7 @@ from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, FetchError, MalformedBody, NotFoundAnswer
+from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.leases import LeasedTask
 
@@ -25,12 +26,14 @@ class Attempts:
     def __init__(
         self,
         fetcher: Fetcher,
+        endpoints: Endpoints,
         *,
         retry_base_seconds: float,
         longest_backoff_seconds: float,
         rules: ReadingRules,
     ) -> None:
         self._fetcher = fetcher
+        self._endpoints = endpoints
         self._retry_base = retry_base_seconds
         self._rules = rules
         self._longest_backoff = longest_backoff_seconds
@@ -46,8 +49,13 @@ class Attempts:
     ) -> TaskResult:
         task = leased.task
         try:
-            read = _reader(leased, drift, self._rules.most_products)
-            fetched = await self._fetcher.fetch(task.request_url, read, calls, booking)
+            fetched = await self._fetcher.fetch(
+                task.request_url,
+                _reader(leased, drift, self._rules.most_products),
+                calls,
+                booking,
+                control=self._endpoints.count(task.seller_id).value,
+            )
         except NotFoundAnswer as error:
             if leased.probe:
                 task.complete(utc_now())

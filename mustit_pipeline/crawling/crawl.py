@@ -94,6 +94,7 @@ class Crawl:
                     deadline=deadline,
                     retry_base_seconds=self.settings.retry_base_seconds,
                     network_tries=self.settings.network_tries,
+                    throttled_tries=self.settings.throttled_tries,
                     longest_backoff_seconds=self.settings.network_longest_backoff_seconds,
                     token_patience=self.settings.session_patience_seconds,
                 )

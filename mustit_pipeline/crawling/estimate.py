@@ -71,6 +71,7 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
             token_patience=settings.session_patience_seconds,
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
+            throttled_tries=settings.throttled_tries,
             longest_backoff_seconds=settings.network_longest_backoff_seconds,
         )
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling, Wait
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.failures import (
     FetchError,
@@ -36,6 +36,20 @@ class RequestCounter:
     throttled: int = 0
 
 
+@dataclass(slots=True)
+class _Refusals:
+    """The 429s that a URL got since it was last fetched or failed."""
+
+    tries: Tries
+    last: Throttling | None = None
+
+    def is_the_url(self, verdict: Throttling) -> bool:
+        """One more, after which it is the URL and not the host, or not yet known."""
+        self.tries.failed()
+        last, self.last = self.last, verdict
+        return not self.tries.can_retry() and verdict.is_alone(since=last)
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched(Generic[T]):
     """A body and what was read from it."""
@@ -47,7 +61,8 @@ class Fetched(Generic[T]):
 class Fetcher:
     """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`.
 
-    Where no agent is given a session token for `token_patience`, that is a failure of the marketplace.
+    Where no agent is given a session token for `token_patience`, that is a failure of the marketplace. A URL that
+    throttles `throttled_tries` agents while the host answers others is a failed call.
     """
 
     def __init__(
@@ -58,6 +73,7 @@ class Fetcher:
         deadline: float,
         retry_base_seconds: float,
         network_tries: int,
+        throttled_tries: int,
         longest_backoff_seconds: float,
         patience: float = math.inf,
         token_patience: float = math.inf,
@@ -68,19 +84,34 @@ class Fetcher:
         self._patience = patience
         self._token_patience = token_patience
         self._network_tries = network_tries
+        self._throttled_tries = throttled_tries
+        # Kept while their tasks wait elsewhere for a pause to end: counted anew each time, none would ever be enough.
+        self._refusals: dict[str, _Refusals] = {}
         self._retry_base = retry_base_seconds
         self._longest_backoff = longest_backoff_seconds
 
     async def fetch(
-        self, url: str, read: Callable[[bytes], T], calls: RequestCounter, booking: Booking | None = None
+        self,
+        url: str,
+        read: Callable[[bytes], T],
+        calls: RequestCounter,
+        booking: Booking | None = None,
+        control: str | None = None,
     ) -> Fetched[T]:
-        """The body behind a URL, read; a 429 or a lost session costs no try, a broken network does."""
+        """The body behind a URL, read; a host that throttles or a lost session costs no try, a broken network does.
+
+        `control` is any other URL: where nobody else asks, its answer shows whether it is the host that throttles.
+        """
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
         refused = False
         while True:
             try:
                 agent = await self._agent() if booking is None else await self._still_good(booking)
+                throttled = self._refusals.get(url)
+                if throttled is not None and control is not None and not throttled.tries.can_retry():
+                    await self._ask(agent, control, calls)
+                    agent = await self._agent()
             except NoAgentFree:
                 # A try was spent and failed: that is how this attempt ended, so that it cannot go round for ever.
                 if broken is not None:
@@ -88,9 +119,13 @@ class Fetcher:
                 raise
             booking = None
             try:
-                return await self._attempt(agent, url, read, calls)
-            except Throttled:
-                continue
+                fetched = await self._attempt(agent, url, read, calls)
+            except Throttled as error:
+                verdict = await self._pool.throttled(agent, error.retry_after)
+                known = self._refusals.setdefault(url, _Refusals(Tries(self._throttled_tries)))
+                if verdict is not None and known.is_the_url(verdict):
+                    del self._refusals[url]
+                    raise
             except Unauthorized:
                 if refused:
                     raise
@@ -102,6 +137,18 @@ class Fetcher:
                     raise
                 pause = backoff_seconds(tries.failures, self._retry_base, self._longest_backoff, random.random())
                 await asyncio.sleep(pause)
+            else:
+                self._refusals.pop(url, None)
+                return fetched
+
+    async def _ask(self, agent: Booking, url: str, calls: RequestCounter) -> None:
+        """Let the host answer something, whatever it says."""
+        try:
+            await self._attempt(agent, url, bytes, calls)
+        except Throttled as error:
+            await self._pool.throttled(agent, error.retry_after)
+        except FetchError:
+            return
 
     async def _agent(self) -> Booking:
         loop = asyncio.get_running_loop()
@@ -132,9 +179,9 @@ class Fetcher:
         try:
             answer = await self._client.call(url, agent.session.headers(agent.user_agent))
             value = read(answer.body)
-        except Throttled as error:
+        except Throttled:
+            # Whoever called tells the pool, and hears what it makes of that.
             calls.throttled += 1
-            await self._pool.throttled(agent, error.retry_after)
             raise
         except FetchError as error:
             await self._pool.settle(agent, _outcome(error))

@@ -74,11 +74,13 @@ class Worker:
             deadline=self._deadline,
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
+            throttled_tries=settings.throttled_tries,
             longest_backoff_seconds=settings.network_longest_backoff_seconds,
             patience=settings.lease_seconds / 3,
         )
         self._attempts = Attempts(
             fetcher,
+            client.endpoints,
             retry_base_seconds=settings.retry_base_seconds,
             longest_backoff_seconds=settings.task_longest_backoff_seconds,
             rules=reading_rules,

@@ -22,13 +22,14 @@ class StormRules:
     def is_storm(self, *, agents: int, throttled: int, answers: int, in_a_row: int = 0) -> bool:
         """Whether so many different agents were throttled, and so many of the last answers, that it is the host.
 
-        Twice as many agents in a row, and no good answer in between, are enough: after a fast start the good answers
-        of the last seconds would outnumber every 429 that the pool can get, and it would be burnt, agent by agent.
+        Twice as many agents in a row, and no good answer in between, are enough, however long that took: after a fast
+        start the good answers of the last seconds would outnumber every 429 that the pool can get, and where answers
+        are few the last seconds never hold enough of them. Agent by agent the pool would be burnt.
         """
-        return agents >= self.agents and (throttled >= self.share * answers or in_a_row >= 2 * self.agents)
+        return (agents >= self.agents and throttled >= self.share * answers) or in_a_row >= 2 * self.agents
 
     def is_outage(self, *, agents: int, available: int) -> bool:
-        """Whether so many different agents got a 5xx in a row that it is the host; one alone never tells."""
+        """Whether so many different agents got no token in a row that it is the host; one alone never tells."""
         return agents >= max(2, min(self.agents, available))
 
     def next_level(self, level: int, *, last_pause: float, since_pause: float) -> int:

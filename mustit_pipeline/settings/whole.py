@@ -92,6 +92,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
     max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
     network_tries: int = Field(3, ge=1, le=10, description="Tries of one request inside a task when the network breaks")
     network_longest_backoff_seconds: float = Field(10, gt=0, description="Longest pause between two such tries")
+    throttled_tries: int = Field(
+        3, ge=2, le=10, description="Agents throttled by one request before it is at fault, if the host answers others"
+    )
     session_patience_seconds: float = Field(
         30, gt=0, description="How long a new crawl waits for a session token before it fails"
     )

@@ -1,7 +1,7 @@
 """What all workers of the agent pool share: breaker, host pause, and who counts the requests."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -30,12 +30,12 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class RecentAnswers:
-    """Answers of the last seconds: all, the 429s, the agents that got one, and how many of them since a good one."""
+    """Answers of the last seconds: all, the 429s, and the agents that got one; and who got one since a good answer."""
 
     answers: int
     throttled: int
     agents: frozenset[UUID]
-    in_a_row: int
+    in_a_row: frozenset[UUID]
 
 
 _POOL = (
@@ -109,29 +109,56 @@ def pause_host(connection: Connection, until: datetime, seconds: float, level: i
     )
 
 
-def read_recent_answers(connection: Connection, since: datetime) -> RecentAnswers:
-    """What the marketplace answered since then."""
+def end_pause(connection: Connection) -> datetime | None:
+    """Let calls go on now, as if the pause had been a short one; until when it would have lasted, None without one."""
+    return connection.execute(
+        text("""
+            UPDATE pool_state p SET paused_until = clock_timestamp(), pause_seconds = 0, pause_level = 0
+            FROM (SELECT paused_until FROM pool_state FOR UPDATE) AS was
+            WHERE was.paused_until > clock_timestamp() RETURNING was.paused_until
+        """)
+    ).scalar_one_or_none()
+
+
+def last_good_answer(connection: Connection, since: datetime) -> datetime | None:
+    """When the marketplace last answered anybody with anything but a 429, if it did since then."""
+    return connection.execute(
+        text("""
+            SELECT max(ends_at) FROM agent_bookings
+            WHERE ends_at > :since AND answered_at IS NOT NULL AND NOT throttled
+        """),
+        {"since": since},
+    ).scalar_one()
+
+
+def read_recent_answers(connection: Connection, since: datetime, row_since: datetime, lag: timedelta) -> RecentAnswers:
+    """What the marketplace answered since then, and who was throttled in a row since `row_since`.
+
+    A 429 is judged up to `lag` after its answer has arrived.
+    """
+    first = min(since, row_since)
     row = connection.execute(
         text("""
             WITH booked AS (
                 SELECT agent_id, throttled, ends_at FROM agent_bookings
-                WHERE ends_at > :since AND answered_at IS NOT NULL
+                WHERE ends_at > :read_since AND answered_at IS NOT NULL
             ), answered AS (
                 SELECT * FROM booked
                 UNION ALL
                 -- A call for a token has no booking.
                 SELECT agent_id, true, throttled_at FROM user_agents
-                WHERE throttled_at > :since AND agent_id NOT IN (SELECT agent_id FROM booked WHERE throttled)
+                WHERE throttled_at > :first AND agent_id NOT IN (SELECT agent_id FROM booked WHERE throttled)
             )
-            SELECT count(*) AS answers, count(*) FILTER (WHERE throttled) AS throttled,
-                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled), '{}') AS agents,
-                   count(DISTINCT agent_id) FILTER (WHERE throttled AND (good_at IS NULL OR ends_at > good_at))
+            SELECT count(*) FILTER (WHERE ends_at > :since) AS answers,
+                   count(*) FILTER (WHERE throttled AND ends_at > :since) AS throttled,
+                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled AND ends_at > :since), '{}') AS agents,
+                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled AND ends_at > :row_since), '{}')
                        AS in_a_row
-            FROM (SELECT *, max(ends_at) FILTER (WHERE NOT throttled) OVER () AS good_at FROM answered) AS recent
+            FROM answered
         """),
-        {"since": since},
+        {"since": since, "row_since": row_since, "first": first, "read_since": first - lag},
     ).one()
-    return RecentAnswers(row.answers, row.throttled, frozenset(row.agents), row.in_a_row)
+    return RecentAnswers(row.answers, row.throttled, frozenset(row.agents), frozenset(row.in_a_row))
 
 
 def lock_counter(connection: Connection) -> PoolRow:

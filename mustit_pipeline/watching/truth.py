@@ -25,7 +25,7 @@ from mustit_pipeline.catalog import canonical
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.domain.states import TruthVerdict
-from mustit_pipeline.domain.values import ItemNo
+from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.failures import FetchError, NotFoundAnswer
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.models import ProductDetail, ProductOption
@@ -179,6 +179,7 @@ async def _ask(
             deadline=loop.time() + settings.truth_seconds,
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
+            throttled_tries=settings.throttled_tries,
             longest_backoff_seconds=settings.network_longest_backoff_seconds,
             token_patience=settings.session_patience_seconds,
         )
@@ -197,6 +198,7 @@ async def _ask(
 
 async def _said(client: MarketplaceClient, fetcher: Fetcher, product: Drawn, calls: RequestCounter) -> Said:
     item = ItemNo(product.item_no)
+    control = client.endpoints.count(SellerId(product.seller_id)).value
 
     def read_detail(body: bytes) -> ProductDetail:
         return parse_detail(body, item_no=item.value)
@@ -205,10 +207,10 @@ async def _said(client: MarketplaceClient, fetcher: Fetcher, product: Drawn, cal
         return tuple(parse_options(body, item_no=item.value))
 
     try:
-        detail = (await fetcher.fetch(client.endpoints.detail(item).value, read_detail, calls)).value
+        detail = (await fetcher.fetch(client.endpoints.detail(item).value, read_detail, calls, control=control)).value
     except NotFoundAnswer:
         return Said()
     if detail.seller_id != product.seller_id:
         return Said()
-    options = await fetcher.fetch(client.endpoints.options(item).value, read_options, calls)
+    options = await fetcher.fetch(client.endpoints.options(item).value, read_options, calls, control=control)
     return Said(detail, options.value)

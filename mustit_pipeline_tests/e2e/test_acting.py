@@ -106,7 +106,7 @@ def test_all_blocked_agents_are_unblocked_at_once(world: World, settings: Settin
     again = ask(world, "agents", "unblock", "--all")
 
     freed = [{"agentId": str(agent_id), "reason": "blocked by an admin"} for agent_id in blocked]
-    assert (told.code, told.document) == (0, {"unblocked": freed})
+    assert (told.code, told.document) == (0, {"unblocked": freed, "endedPauseUntil": None})
     assert (again.code, again.out) == (0, "No agent is blocked.\n")
     with world.database.reading() as connection:
         now = {row.agent_id: (row.status, row.health) for row in roster.list_agents(connection)}

@@ -77,6 +77,7 @@ WRONG = [
     ("breaker_min_available", "20%", "valid number"),
     ("breaker_cooldown_seconds", "0", "greater than 0"),
     ("network_tries", "0", "greater than or equal to 1"),
+    ("throttled_tries", "1", "greater than or equal to 2"),
     ("network_longest_backoff_seconds", "0", "greater than 0"),
     ("session_patience_seconds", "0", "greater than 0"),
     ("task_max_retries", "-1", "greater than or equal to 0"),

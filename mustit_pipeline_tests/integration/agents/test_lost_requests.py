@@ -62,7 +62,13 @@ async def fetching(
     ):
         end = asyncio.get_running_loop().time() + 20.0
         fetcher = Fetcher(
-            client, pool, deadline=end, retry_base_seconds=0.01, network_tries=1, longest_backoff_seconds=0.1
+            client,
+            pool,
+            deadline=end,
+            retry_base_seconds=0.01,
+            network_tries=1,
+            throttled_tries=3,
+            longest_backoff_seconds=0.1,
         )
         yield pool, fetcher, client.endpoints.count(SellerId("shop")).value
 

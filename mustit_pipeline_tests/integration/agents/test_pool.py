@@ -150,6 +150,60 @@ def test_a_storm_is_seen_however_many_good_answers_came_just_before(database: Da
     run(scenario)
 
 
+def test_a_storm_is_seen_however_slowly_its_answers_come_and_nobody_stays_suspended(
+    database: Database, tmp_path: Path
+) -> None:
+    """Below an answer a second five agents never fell into the last seconds: the pool was burnt, agent by agent."""
+    empty_pool(database, 20)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database, storm_window_seconds=0.05) as (pool, _):
+            for _ in range(9):
+                await pool.throttled(await booking_of(pool), None)
+                await asyncio.sleep(0.1)
+            assert sum(row.status is AgentStatus.SUSPENDED for row in rows(database).values()) == 9
+            assert shared(database).paused_until is None
+            await pool.throttled(await booking_of(pool), None)
+            assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
+            await wait_of(pool, "host paused")
+
+    run(scenario)
+
+
+def test_slow_429s_with_good_answers_in_between_are_no_storm(database: Database, tmp_path: Path) -> None:
+    empty_pool(database, 20)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database, storm_window_seconds=0.05) as (pool, _):
+            for number in range(12):
+                if number == 6:
+                    await pool.settle(await booking_of(pool), Outcome.SUCCESS)
+                await pool.throttled(await booking_of(pool), None)
+                await asyncio.sleep(0.1)
+            assert sum(row.status is AgentStatus.SUSPENDED for row in rows(database).values()) == 12
+            assert shared(database).paused_until is None
+
+    run(scenario)
+
+
+def test_a_good_answer_long_before_a_429_still_ends_the_pause(database: Database, tmp_path: Path) -> None:
+    """Only the last seconds were looked at: one 429 a while after a storm doubled the pause of everybody."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database, storm_pause_seconds=0.2, storm_window_seconds=1.0) as (pool, _):
+            for booking in await bookings(pool, 5):
+                await pool.throttled(booking, None)
+            await asyncio.sleep((await wait_of(pool, "host paused")).seconds + 0.05)
+            await pool.settle(await booking_of(pool), Outcome.SUCCESS)
+            await asyncio.sleep(1.1)
+            late = await booking_of(pool)
+            await pool.throttled(late, None)
+            assert shared(database).pause_level == 0
+            assert rows(database)[late.user_agent].status is AgentStatus.SUSPENDED
+
+    run(scenario)
+
+
 def test_a_429_right_after_a_pause_is_the_same_storm_until_a_good_answer_ends_it(
     database: Database, tmp_path: Path
 ) -> None:

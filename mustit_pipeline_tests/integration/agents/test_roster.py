@@ -21,7 +21,14 @@ from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.store import agent_tables, agents
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import Marketplace, empty_pool, settings_of
-from mustit_pipeline_tests.integration.agents.visits import nobody_throttles
+from mustit_pipeline_tests.integration.agents.visits import (
+    booking_of,
+    bookings,
+    nobody_throttles,
+    opened,
+    run,
+    wait_of,
+)
 
 OLD, NEW = (base64.b64encode(bytes([fill]) * 32).decode() for fill in (1, 2))
 
@@ -31,6 +38,25 @@ def test_the_migration_makes_the_tables_that_the_code_knows(database: Database) 
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         differences = compare_metadata(context, agent_tables.metadata)
     assert [d for d in differences if any(name in repr(d) for name in ("user_agents", "agent_", "pool_"))] == []
+
+
+def test_an_admin_ends_a_pause_that_the_host_asked_for_and_the_next_one_starts_small(
+    database: Database, tmp_path: Path
+) -> None:
+    """A storm with a Retry-After of a day paused every crawl for a day, and no command ended it."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database) as (pool, _):
+            for booking in await bookings(pool, 5):
+                await pool.throttled(booking, 86_400.0)
+            assert (await wait_of(pool, "host paused")).seconds > 86_000
+            with database.transaction() as connection:
+                assert roster.end_pause(connection) is not None
+                assert roster.end_pause(connection) is None
+            await pool.throttled(await booking_of(pool), None)
+            assert 1.0 < (await wait_of(pool, "host paused")).seconds <= 4.0
+
+    run(scenario)
 
 
 def test_the_built_in_agents_are_added_once(database: Database) -> None:

@@ -136,10 +136,14 @@ def test_a_stored_token_close_to_its_end_is_replaced_by_whoever_finds_it(databas
     run(scenario)
 
 
-def test_an_outage_of_the_token_page_blocks_nobody_and_ends_by_itself(database: Database, tmp_path: Path) -> None:
+# A page without a cookie is as little a token as an error.
+@pytest.mark.parametrize("status", [503, 403, 200])
+def test_an_outage_of_the_token_page_blocks_nobody_and_ends_by_itself(
+    database: Database, tmp_path: Path, status: int
+) -> None:
     """Minutes of 503 on the token page once blocked the whole pool, each agent to be unblocked by hand."""
     # Slow, so that all six have asked before the first of them fails.
-    market = SlowMarketplace(on_token=lambda _: web.Response(status=503))
+    market = SlowMarketplace(on_token=lambda _: web.Response(status=status))
 
     async def scenario() -> None:
         async with opened(tmp_path, database, marketplace=market) as (pool, _):

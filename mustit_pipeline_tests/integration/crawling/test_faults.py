@@ -2,6 +2,7 @@
 
 import pytest
 
+from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
@@ -68,6 +69,30 @@ def test_a_crawl_completes_through_every_passing_fault_of_listing_calls(
     assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
     assert stored.sweep_status is SweepStatus.COMPLETE
     assert len(check_outcomes(database, stored.execution.id)) == 4 + 2 * 8
+
+
+@pytest.mark.parametrize("products", [1, 100])
+def test_a_product_that_is_always_throttled_ends_failed_and_holds_up_nobody(
+    products: int,
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    """It went from agent to agent for ever: they were suspended, the host was paused, and the crawl never ended."""
+    market.add_seller("s", products)
+    register(database, "s")
+    market.fault("429", "detail", itemNo=market.products("s")[0]["itemNo"])
+    settings = make_settings(base_url=marketplace.url)
+    stored = crawl(database, settings, "s").stored
+    assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 1)
+    outcomes = check_outcomes(database, stored.execution.id)
+    assert [row.error_code for row in outcomes.values() if row.status == "FAILED"] == ["EXTERNAL_THROTTLED"]
+    with database.reading() as connection:
+        pool = roster.pool_status(connection, settings, utc_now())
+    # Each of three attempts takes a few agents.
+    assert (pool.circuit, pool.blocked) == ("closed", 0)
+    assert pool.suspended <= 3 * (settings.throttled_tries + 1)
 
 
 @pytest.mark.parametrize("kind", ["count_zero", "wrong_seller"])

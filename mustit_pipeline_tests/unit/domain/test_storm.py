@@ -26,6 +26,10 @@ def test_twice_as_many_agents_in_a_row_are_a_storm_however_many_good_answers_cam
     assert SPECIFIED.is_storm(agents=in_a_row, throttled=in_a_row, answers=300, in_a_row=in_a_row) is storm
 
 
+def test_agents_in_a_row_are_a_storm_however_few_of_them_the_last_seconds_hold() -> None:
+    assert SPECIFIED.is_storm(agents=1, throttled=1, answers=1, in_a_row=10)
+
+
 def test_what_a_storm_is_can_be_set() -> None:
     rules = StormRules(agents=2, share=0.25)
     assert rules.is_storm(agents=2, throttled=2, answers=8)
