@@ -1,6 +1,7 @@
 """Products: seen on listings, filled from three sources, published as versions."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -193,10 +194,20 @@ def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> in
     return connection.execute(query, {"seller": seller_id, "execution": execution_id}).scalar_one()
 
 
-def known_items(connection: Connection, seller_id: str) -> list[int]:
-    """The products of a seller that have not been deleted."""
-    query = text("SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL ORDER BY item_no")
-    return list(connection.execute(query, {"seller": seller_id}).scalars())
+def known_items(connection: Connection, seller_id: str, *, limit: int | None, chunk: int = 1000) -> Iterator[list[int]]:
+    """The products of a seller that have not been deleted, or so many of them, a chunk at a time."""
+    query = text("""
+        SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL AND item_no > :after
+        ORDER BY item_no LIMIT :limit
+    """)
+    after, left = 0, math.inf if limit is None else limit
+    while left > 0:
+        values = {"seller": seller_id, "after": after, "limit": min(chunk, left)}
+        items = list(connection.execute(query, values).scalars())
+        if not items:
+            return
+        yield items
+        after, left = items[-1], left - len(items)
 
 
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
