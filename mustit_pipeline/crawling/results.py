@@ -18,7 +18,7 @@ from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import drift, executions, leases, products, raw, tasks
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.database import Database, is_committed, transaction_id
 from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.leases import LeasedTask
@@ -63,6 +63,14 @@ class StoredOutcome:
         return sum(number for (_, status), number in self.ended.items() if status is TaskStatus.FAILED)
 
 
+@dataclass(slots=True)
+class Receipt:
+    """What a batch comes to if its transaction was committed, for whoever loses the connection before that is known."""
+
+    transaction: str | None = None
+    outcome: StoredOutcome | None = None
+
+
 class ResultStore:
     """Stores batches of results, of one execution or of many."""
 
@@ -78,8 +86,14 @@ class ResultStore:
         self._endpoints = endpoints
         self._now = now
 
-    def store(self, results: Sequence[TaskResult]) -> StoredOutcome:
-        """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all."""
+    def store(self, results: Sequence[TaskResult], receipt: Receipt | None = None) -> StoredOutcome:
+        """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all.
+
+        With the same receipt as before, the same results are written only if they were not.
+        """
+        receipt = receipt or Receipt()
+        if receipt.outcome is not None and self._is_stored(results, receipt):
+            return receipt.outcome
         newest = _newest(results)
         tried = [result for result in newest if not result.handed_back]
         with self._database.transaction() as connection:
@@ -99,10 +113,18 @@ class ResultStore:
             for current in homes:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             drift.record(connection, [seen for result in kept for seen in _sightings(result)])
-        return StoredOutcome(
-            ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
-            lost=len(tried) - len(kept) + len(results) - len(newest),
-        )
+            receipt.transaction = transaction_id(connection)
+            receipt.outcome = StoredOutcome(
+                ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
+                lost=len(tried) - len(kept) + len(results) - len(newest),
+            )
+        return receipt.outcome
+
+    def _is_stored(self, results: Sequence[TaskResult], receipt: Receipt) -> bool:
+        with self._database.transaction() as connection:
+            # A transaction that may still be committed holds these locks until it is.
+            executions.lock_all(connection, {result.leased.home.execution_id for result in results})
+            return receipt.transaction is not None and is_committed(connection, receipt.transaction)
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
         """Pages show products: remember that they were seen and plan the calls for them. What is gone is deleted."""

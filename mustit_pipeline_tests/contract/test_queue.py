@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.crawling.results import Receipt, TaskResult
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.leases import LeasedTask
@@ -178,12 +178,34 @@ def test_of_two_leases_of_one_task_in_one_batch_only_the_newer_one_counts(queues
 def test_a_batch_stored_twice_counts_once(queues: Queues) -> None:
     """Whoever loses the connection while a batch is committed cannot know, and stores it again."""
     stored = queues.opened("s", new=5)
-    store = queues.store()
-    results = [fetched(lease) for lease in queues.queue(stored).claim(5)]
+    store, receipt = queues.store(), Receipt()
+    results = [fetched(lease, requests=2, throttled=1) for lease in queues.queue(stored).claim(5)]
 
-    first, second = store.store(results), store.store(results)
+    first, second = store.store(results, receipt), store.store(results, receipt)
 
-    assert (first.completed, second.completed, second.lost) == (5, 0, 5)
+    assert first == second
+    assert (first.completed, first.lost) == (5, 0)
+    assert (queues.counted("requests"), queues.counted("throttled")) == (5 * 2, 5 * 1)
+    check_outcomes(queues.database, stored.execution.id)
+
+
+def test_a_batch_that_was_rolled_back_is_stored_the_second_time(queues: Queues) -> None:
+    stored = queues.opened("s", new=5)
+    store, receipt = queues.store(), Receipt()
+    results = [fetched(lease, requests=2, throttled=1) for lease in queues.queue(stored).claim(5)]
+
+    def refuse(_: object) -> None:
+        raise ConnectionError
+
+    event.listen(queues.database.engine, "commit", refuse)
+    with pytest.raises(ConnectionError):
+        store.store(results, receipt)
+    event.remove(queues.database.engine, "commit", refuse)
+    assert queues.states() == {"IN_PROGRESS": 5}
+
+    assert store.store(results, receipt).completed == 5
+
+    assert (queues.counted("requests"), queues.counted("throttled")) == (5 * 2, 5 * 1)
     check_outcomes(queues.database, stored.execution.id)
 
 
