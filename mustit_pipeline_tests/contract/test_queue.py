@@ -318,5 +318,30 @@ def test_the_most_urgent_of_each_seller_goes_first(shared: Queues) -> None:
     assert Counter(kinds) == {("a", "new"): 3, ("b", "page"): 2, ("b", "known"): 1}
 
 
+def test_no_more_pages_are_given_than_are_wanted_and_the_rest_passes_them(queues: Queues) -> None:
+    queue = queues.queue(queues.opened("s", new=20, pages=12))
+
+    some, none = queue.claim(10, pages=2), queue.claim(10, pages=0)
+
+    assert [lease.page_no for lease in some if lease.page_no is not None] == [0, 1]
+    assert [lease.page_no for lease in none] == [None] * 10
+    # Those that were not given are still there.
+    assert [lease.page_no for lease in queue.claim(10)] == list(range(2, 12))
+
+
+def test_pages_of_several_sellers_are_given_in_turns(shared: Queues) -> None:
+    first = shared.opened("a", pages=9)
+    shared.opened("b", pages=9)
+
+    claimed = shared.queue(first).claim(18, pages=4)
+
+    assert sorted((lease.home.seller_id, lease.page_no) for lease in claimed) == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
+
+
 def _shares(leases: list[LeasedTask]) -> Counter[str]:
     return Counter(lease.home.seller_id for lease in leases)
