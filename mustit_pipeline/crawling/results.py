@@ -99,9 +99,7 @@ class ResultStore:
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
             bodies = [
-                _raw(result, result.body, result.leased.task.completed_at or self._now())
-                for result in tried
-                if result.body is not None
+                _raw(result, result.body, self._fetched_at(result)) for result in tried if result.body is not None
             ]
             raw.add(connection, bodies)
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
@@ -135,9 +133,10 @@ class ResultStore:
             sweeps=self._settings.deletion_sweeps,
             at=self._now(),
         )
+        in_order = sorted(kept, key=self._fetched_at)
         pages = [
             (result.leased.page_no, result.page)
-            for result in kept
+            for result in in_order
             if result.page is not None and result.leased.page_no is not None
         ]
         if not pages:
@@ -148,8 +147,13 @@ class ResultStore:
             executions.raise_listed(connection, home.execution_id, count)
             tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
         # All pages at once and in one order: another transaction may be at these products too.
-        items = {entry.item_no for _, page in pages for entry in page.entries}
-        sighted = products.sight(connection, home.seller_id, home.execution_id, list(items)) if items else {}
+        seen_at = {
+            entry.item_no: self._fetched_at(result)
+            for result in in_order
+            if result.page is not None
+            for entry in result.page.entries
+        }
+        sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
         entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
         changed = {item for item, seen in sighted.items() if seen.version and _differs(entries[item], seen)}
         for page_no, page in pages:
@@ -157,6 +161,9 @@ class ResultStore:
             wanted = within_limit(self._endpoints, page_no, shown, limit)
             versions = {item: sighted[item].version for item in wanted}
             tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed))
+
+    def _fetched_at(self, result: TaskResult) -> datetime:
+        return result.leased.task.completed_at or self._now()
 
 
 def _differs(entry: ListingEntry, seen: Sighted) -> bool:
