@@ -55,6 +55,7 @@ def _merged(
     connection: Connection, seller_id: str, known: Mapping[int, KnownProduct], statements: Sequence[Statement]
 ) -> dict[int, AbsorbedProduct | None]:
     """Each product with its statements; None where they say nothing new. What was known is read only where they do."""
+    statements = [said for said in statements if not _is_overtaken(said, known[said.item_no])]
     differing = {
         said.item_no for said in statements if known[said.item_no].product.changed(said.source, said.content_hash)
     }
@@ -65,6 +66,11 @@ def _merged(
             merging[said.item_no].take(said)
     same = dict.fromkeys(said.item_no for said in statements)
     return same | {item_no: entry.result() if entry.changed else None for item_no, entry in merging.items()}
+
+
+def _is_overtaken(said: Statement, known: KnownProduct) -> bool:
+    """Of two pages that show a product, the one seen later is right, even where that was absorbed first."""
+    return said.source is TaskType.MINISHOP and known.was_seen_since(said.execution_id, said.fetched_at)
 
 
 class _Absorption:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 import structlog
 
@@ -26,8 +28,10 @@ class Statement:
     """What one body says about one product."""
 
     raw_id: int
-    item_no: int
+    execution_id: UUID
+    fetched_at: datetime
     source: TaskType
+    item_no: int
     encoded: bytes
     content_hash: str
     # A detail that lacks a module says only a part: the rest is what was known before.
@@ -79,7 +83,7 @@ class _Refused(Exception):
 def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterator[Statement]:
     if row.item_no is not None and row.content is not None and row.content_hash is not None:
         # Read when it came, and nothing was wrong with it.
-        yield Statement(row.raw_id, row.item_no, row.source, row.content.encode(), row.content_hash, stored=True)
+        yield Statement(*_origin(row), row.item_no, row.content.encode(), row.content_hash, stored=True)
         return
     body = row.body.encode()
     # Looking for drift costs time, and only what is blocked is of interest here.
@@ -102,4 +106,8 @@ def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterat
 
 def _statement(row: RawRow, item_no: int, document: Document, partial: ProductDetail | None = None) -> Statement:
     encoded = canonical.canonical_json(document)
-    return Statement(row.raw_id, item_no, row.source, encoded, canonical.content_hash(encoded), partial)
+    return Statement(*_origin(row), item_no, encoded, canonical.content_hash(encoded), partial)
+
+
+def _origin(row: RawRow) -> tuple[int, UUID, datetime, TaskType]:
+    return row.raw_id, row.execution_id, row.fetched_at, row.source

@@ -1,8 +1,10 @@
 """The two stretches of a crawl: the sweep of a seller's listing, and the fetching of its products."""
 
 import asyncio
+import math
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +21,7 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_prod
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.storing import Progress, Tally, WorkReport
-from mustit_pipeline.crawling.worker import Worker
+from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.failures import FetchError, SessionRefused
@@ -55,16 +57,19 @@ class Crawl:
 
     def plan_known_products(self, types: Sequence[TaskType]) -> int:
         """Plan a refetch of known products without a sweep; an execution that has a plan keeps it."""
+        endpoints = Endpoints.from_settings(self.settings)
         with self.database.transaction() as connection:
             stored = executions.get(connection, self.stored.execution.id, lock=True)
-            if stored.execution.status is not ExecutionStatus.PENDING:
+            if stored.is_planned or not stored.execution.is_open:
                 return 0
-            items = products.known_items(connection, stored.home.seller_id)
-            wanted = items[: stored.product_limit] if stored.product_limit else items
-            planned = plan_products(Endpoints.from_settings(self.settings), dict.fromkeys(wanted, 1), types)
-            added = tasks.add(connection, stored.home, planned)
-            stored.execution.start(added, utc_now())
-            executions.save(connection, stored.execution)
+            added = 0
+            # All or nothing, but never all of them at once: memory does not grow with the seller.
+            for items in products.known_items(connection, stored.home.seller_id, limit=stored.product_limit):
+                planned = plan_products(endpoints, dict.fromkeys(items, 1), types)
+                added += tasks.add(connection, stored.home, planned)
+            if stored.execution.status is ExecutionStatus.PENDING:
+                stored.execution.start(added, utc_now())
+                executions.save(connection, stored.execution)
             executions.set_sweep(connection, stored.execution.id.value, SweepStatus.INCOMPLETE)
         return added
 
@@ -85,36 +90,45 @@ class Crawl:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         # The count call is no task, but a request of the sweep.
-        counting = RequestCounter()
+        counting, report = RequestCounter(), WorkReport(remaining=1)
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
             if not self.now().is_planned:
                 fetcher = Fetcher(
                     client,
                     pool,
-                    deadline=deadline,
+                    deadline=math.inf,
+                    wait=partial(self._wait, deadline),
                     retry_base_seconds=self.settings.retry_base_seconds,
                     network_tries=self.settings.network_tries,
                     throttled_tries=self.settings.throttled_tries,
                     longest_backoff_seconds=self.settings.network_longest_backoff_seconds,
                     token_patience=self.settings.session_patience_seconds,
                 )
-                try:
+                with suppress(NoAgentFree):
                     await self._plan(client, fetcher, counting)
-                except NoAgentFree:
-                    return WorkReport(remaining=1)
-            seconds = max(0.0, deadline - loop.time())
-            report = await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
+            if self.now().is_planned:
+                seconds = max(0.0, deadline - loop.time())
+                report = await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
         report.count(TaskType.MINISHOP, Tally(requests=counting.requests, throttled=counting.throttled))
         return report
+
+    async def _wait(self, deadline: float, seconds: float) -> None:
+        """Wait for an agent, in the slice's time and while nobody stops the crawl."""
+        left = deadline - asyncio.get_running_loop().time()
+        execution = (await asyncio.to_thread(self.now)).execution
+        if left <= 0 or not execution.is_open or execution.status is ExecutionStatus.PAUSED:
+            raise NoAgentFree
+        await asyncio.sleep(min(seconds, left, LONGEST_SLEEP_SECONDS))
 
     async def _plan(self, client: MarketplaceClient, fetcher: Fetcher, calls: RequestCounter) -> None:
         """Ask how many products there are and plan the pages; without an answer the execution fails."""
         seller_id = self.stored.execution.seller_id
         try:
             counted = await self._count(client.endpoints.count(seller_id).value, fetcher, calls)
-        except FetchError as error:
+        except BaseException as error:
             self._count_requests(calls)
-            give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now())
+            if isinstance(error, FetchError):
+                give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now())
             raise
         count = counted.value.count
         pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
@@ -190,11 +204,14 @@ class Crawl:
             stored = executions.get(connection, self.stored.execution.id, lock=True)
             if stored.is_swept or stored.execution.status is not ExecutionStatus.RUNNING:
                 return None
+            if stored.listed_count is None:
+                # One that failed before it had a plan was resumed, and has none yet: it has looked at nothing.
+                return None
             pages = task_counts.page_outcomes(connection, stored.home)
             if pages.open:
                 return None
             seen = products.count_seen(connection, stored.home.seller_id, stored.home.execution_id)
-            whole = stored.product_limit is None and not pages.failed and seen >= (stored.listed_count or 0)
+            whole = stored.product_limit is None and not pages.failed and seen >= stored.listed_count
             status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
             executions.set_sweep(connection, stored.home.execution_id, status)
             if not whole:

@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -62,7 +62,8 @@ class Fetcher:
     """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`.
 
     Where no agent is given a session token for `token_patience`, that is a failure of the marketplace. A URL that
-    throttles `throttled_tries` agents while the host answers others is a failed call.
+    throttles `throttled_tries` agents while the host answers others is a failed call. After a `wait` that ends early the
+    pool is asked again; one that raises NoAgentFree gives up.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class Fetcher:
         longest_backoff_seconds: float,
         patience: float = math.inf,
         token_patience: float = math.inf,
+        wait: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._pool = pool
         self._deadline = deadline
         self._patience = patience
         self._token_patience = token_patience
+        self._wait = wait
         self._network_tries = network_tries
         self._throttled_tries = throttled_tries
         # Kept while their tasks wait elsewhere for a pause to end: counted anew each time, none would ever be enough.
@@ -158,14 +161,16 @@ class Fetcher:
             answer = await self._pool.acquire()
             if not isinstance(answer, Wait):
                 return answer
-            without_token += answer.seconds if answer.reason == "tokens" else 0.0
-            if without_token > self._token_patience:
+            lacks_token = answer.reason == "tokens"
+            if lacks_token and without_token + answer.seconds > self._token_patience:
                 raise SessionRefused(
                     "/", f"for {self._token_patience:g} s; the last answer: {self._pool.token_trouble}"
                 )
             if loop.time() + answer.seconds > until:
                 raise NoAgentFree(answer.reason)
-            await asyncio.sleep(answer.seconds)
+            began = loop.time()
+            await self._wait(answer.seconds)
+            without_token += loop.time() - began if lacks_token else 0.0
 
     async def _still_good(self, booking: Booking) -> Booking:
         """A booking that was not used in time would be counted in another window than the marketplace's."""

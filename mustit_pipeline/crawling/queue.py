@@ -23,8 +23,8 @@ SOONEST_SECONDS = 0.05
 class TaskQueue(Protocol):
     """Leases tasks to one worker; whatever is leased and neither stored nor renewed goes back by itself."""
 
-    def claim(self, limit: int) -> list[LeasedTask]:
-        """The next tasks, most urgent first."""
+    def claim(self, limit: int, *, pages: int | None = None) -> list[LeasedTask]:
+        """The next tasks, most urgent first; where it is said how many, no more listing pages than that."""
         ...
 
     def renew(self, held: Sequence[LeasedTask]) -> None:
@@ -59,12 +59,19 @@ class ExecutionQueue(_PostgresQueue):
         self._stored = stored
         self._types = types
 
-    def claim(self, limit: int) -> list[LeasedTask]:
+    def claim(self, limit: int, *, pages: int | None = None) -> list[LeasedTask]:
+        types = self._types
+        if pages is not None and TaskType.MINISHOP in types:
+            # Pages come first: whatever is claimed may be one.
+            limit = min(limit, pages or limit)
+            types = types if pages else [kind for kind in types if kind is not TaskType.MINISHOP]
+        if not types:
+            return []
         with self._database.transaction() as connection:
             return leases.claim(
                 connection,
                 self._stored.home,
-                self._types,
+                types,
                 owner=self._owner,
                 limit=limit,
                 lease_seconds=self._settings.lease_seconds,
@@ -86,12 +93,13 @@ class ExecutionQueue(_PostgresQueue):
 class SharedQueue(_PostgresQueue):
     """The tasks of every running execution, sellers taking turns; there is always a next one."""
 
-    def claim(self, limit: int) -> list[LeasedTask]:
+    def claim(self, limit: int, *, pages: int | None = None) -> list[LeasedTask]:
         with self._database.transaction() as connection:
             return leases.claim_any(
                 connection,
                 owner=self._owner,
                 limit=limit,
+                pages=pages,
                 lease_seconds=self._settings.lease_seconds,
                 max_retries=self._settings.task_max_retries,
                 max_releases=self._settings.task_max_releases,

@@ -18,7 +18,7 @@ from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import drift, executions, leases, products, raw, tasks
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.database import Database, is_committed, transaction_id
 from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.leases import LeasedTask
@@ -64,6 +64,14 @@ class StoredOutcome:
         return sum(number for (_, status), number in self.ended.items() if status is TaskStatus.FAILED)
 
 
+@dataclass(slots=True)
+class Receipt:
+    """What a batch comes to if its transaction was committed, for whoever loses the connection before that is known."""
+
+    transaction: str | None = None
+    outcome: StoredOutcome | None = None
+
+
 class ResultStore:
     """Stores batches of results, of one execution or of many."""
 
@@ -79,8 +87,14 @@ class ResultStore:
         self._endpoints = endpoints
         self._now = now
 
-    def store(self, results: Sequence[TaskResult]) -> StoredOutcome:
-        """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all."""
+    def store(self, results: Sequence[TaskResult], receipt: Receipt | None = None) -> StoredOutcome:
+        """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all.
+
+        With the same receipt as before, the same results are written only if they were not.
+        """
+        receipt = receipt or Receipt()
+        if receipt.outcome is not None and self._is_stored(results, receipt):
+            return receipt.outcome
         newest = _newest(results)
         tried = [result for result in newest if not result.handed_back]
         with self._database.transaction() as connection:
@@ -98,15 +112,23 @@ class ResultStore:
             for current in homes:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             drift.record(connection, [seen for result in kept for seen in _sightings(result)])
-        return StoredOutcome(
-            ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
-            lost=len(tried) - len(kept) + len(results) - len(newest),
-        )
+            receipt.transaction = transaction_id(connection)
+            receipt.outcome = StoredOutcome(
+                ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
+                lost=len(tried) - len(kept) + len(results) - len(newest),
+            )
+        return receipt.outcome
+
+    def _is_stored(self, results: Sequence[TaskResult], receipt: Receipt) -> bool:
+        with self._database.transaction() as connection:
+            # A transaction that may still be committed holds these locks until it is.
+            executions.lock_all(connection, {result.leased.home.execution_id for result in results})
+            return receipt.transaction is not None and is_committed(connection, receipt.transaction)
 
     def _bodies(self, results: Sequence[TaskResult], status: TaskStatus) -> list[NewRaw]:
         """What tasks that ended so have brought."""
         return [
-            _raw(result, result.body, result.leased.task.completed_at or self._now())
+            _raw(result, result.body, self._fetched_at(result))
             for result in results
             if result.body is not None and result.leased.task.status is status
         ]
@@ -120,9 +142,10 @@ class ResultStore:
             sweeps=self._settings.deletion_sweeps,
             at=self._now(),
         )
+        in_order = sorted(kept, key=self._fetched_at)
         pages = [
             (result.leased.page_no, result.page)
-            for result in kept
+            for result in in_order
             if result.page is not None and result.leased.page_no is not None
         ]
         if not pages:
@@ -133,8 +156,13 @@ class ResultStore:
             executions.raise_listed(connection, home.execution_id, count)
             tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
         # All pages at once and in one order: another transaction may be at these products too.
-        items = {entry.item_no for _, page in pages for entry in page.entries}
-        sighted = products.sight(connection, home.seller_id, home.execution_id, list(items)) if items else {}
+        seen_at = {
+            entry.item_no: self._fetched_at(result)
+            for result in in_order
+            if result.page is not None
+            for entry in result.page.entries
+        }
+        sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
         entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
         changed = {item for item, seen in sighted.items() if seen.version and _differs(entries[item], seen)}
         for page_no, page in pages:
@@ -142,6 +170,9 @@ class ResultStore:
             wanted = within_limit(self._endpoints, page_no, shown, limit)
             versions = {item: sighted[item].version for item in wanted}
             tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed))
+
+    def _fetched_at(self, result: TaskResult) -> datetime:
+        return result.leased.task.completed_at or self._now()
 
 
 def _differs(entry: ListingEntry, seen: Sighted) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from mustit_pipeline.crawling.results import ResultStore, StoredOutcome, TaskResult
+from mustit_pipeline.crawling.results import Receipt, ResultStore, StoredOutcome, TaskResult
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.store.leases import LeasedTask
 
@@ -58,6 +58,12 @@ class WorkReport(Tally):
 Progress = Callable[[WorkReport], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    results: list[TaskResult]
+    receipt: Receipt = field(default_factory=Receipt)
+
+
 class StoreRoom:
     """Keeps ended attempts until they are stored; `news` is set when a batch has been."""
 
@@ -69,23 +75,30 @@ class StoreRoom:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[TaskResult] = []
         self._pages_waiting = 0
-        self._under_way: dict[asyncio.Task[StoredOutcome], list[TaskResult]] = {}
+        self._under_way: dict[asyncio.Task[StoredOutcome], _Batch] = {}
+        # Batches that could not be stored, or were without our knowing: each stays whole, so that its receipt holds.
+        self._unsure: list[_Batch] = []
         self._began = self._loop.time()
         self._enough = 1
 
     @property
     def unstored(self) -> int:
         """Results that a crash would lose."""
-        return len(self._waiting) + sum(map(len, self._under_way.values()))
+        return len(self._waiting) + sum(len(batch.results) for batch in self._begun)
 
     @property
     def pages(self) -> int:
         """How many of them are listing pages."""
-        return self._pages_waiting + sum(map(_pages, self._under_way.values()))
+        return self._pages_waiting + sum(_pages(batch.results) for batch in self._begun)
 
     def leases(self) -> list[LeasedTask]:
         """What must stay ours until it is stored."""
-        return [result.leased for batch in (self._waiting, *self._under_way.values()) for result in batch]
+        begun = (batch.results for batch in self._begun)
+        return [result.leased for results in (self._waiting, *begun) for result in results]
+
+    @property
+    def _begun(self) -> list[_Batch]:
+        return [*self._under_way.values(), *self._unsure]
 
     def add(self, results: Iterable[TaskResult]) -> None:
         """These attempts have ended."""
@@ -105,11 +118,11 @@ class StoreRoom:
         enough = len(self._waiting) + PAGE_WEIGHT * self._pages_waiting >= self._enough
         due = enough or late or (idle and not self._under_way)
         if self._waiting and due and len(self._under_way) < BATCHES_AT_ONCE:
-            self._begin()
+            self._begin(self._next_batch())
         return bool(ended)
 
     async def store_all(self) -> None:
-        """Everything, now; a batch that could not be stored beside the fetching is tried once more with the rest."""
+        """Everything, now; a batch that could not be stored beside the fetching is tried once more before the rest."""
         if self._under_way:
             await asyncio.wait(self._under_way)
         troubles: list[Exception] = []
@@ -121,17 +134,25 @@ class StoreRoom:
                 if stored:
                     troubles.append(error)
         if self._waiting:
-            storing = self._begin()
+            self._unsure.append(self._next_batch())
+        for _ in range(len(self._unsure)):
+            storing = self._begin(self._unsure.pop(0))
             await asyncio.wait([storing])
-            self._take_in(storing)
+            try:
+                self._take_in(storing)
+            except Exception as error:
+                troubles.append(error)
         if troubles:
             raise troubles[0]
 
-    def _begin(self) -> asyncio.Task[StoredOutcome]:
+    def _next_batch(self) -> _Batch:
         self._began = self._loop.time()
         self._enough = min(2 * self._enough, BATCH)
-        batch, self._waiting, self._pages_waiting = self._waiting, [], 0
-        storing = asyncio.create_task(asyncio.to_thread(self._store.store, batch))
+        results, self._waiting, self._pages_waiting = self._waiting, [], 0
+        return _Batch(results)
+
+    def _begin(self, batch: _Batch) -> asyncio.Task[StoredOutcome]:
+        storing = asyncio.create_task(asyncio.to_thread(self._store.store, batch.results, batch.receipt))
         self._under_way[storing] = batch
         storing.add_done_callback(lambda _: self._news.set())
         return storing
@@ -139,12 +160,10 @@ class StoreRoom:
     def _take_in(self, storing: asyncio.Task[StoredOutcome]) -> None:
         batch = self._under_way.pop(storing)
         if storing.exception() is not None:
-            # Storing again is harmless: what was written is no longer leased.
-            self._waiting = [*batch, *self._waiting]
-            self._pages_waiting += _pages(batch)
+            self._unsure.append(batch)
         outcome = storing.result()
-        for task_type in {result.leased.task.task_type for result in batch}:
-            calls = [result.calls for result in batch if result.leased.task.task_type == task_type]
+        for task_type in {result.leased.task.task_type for result in batch.results}:
+            calls = [result.calls for result in batch.results if result.leased.task.task_type == task_type]
             done = Tally(
                 outcome.ended[task_type, TaskStatus.COMPLETED],
                 outcome.ended[task_type, TaskStatus.FAILED],

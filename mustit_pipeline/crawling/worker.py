@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import structlog
@@ -153,6 +152,11 @@ class Worker:
         most = self._settings.max_concurrent_requests
         return min(most, 2 * most - self._results.unstored) - len(self._flying) - self._being_booked
 
+    def _page_room(self) -> int:
+        """Pages that may be leased: one that could not be sent would hold up whatever was leased after it."""
+        held = sum(leased.page_no is not None for leased in self._held)
+        return max(0, MOST_PAGES - self._flying_pages - self._results.pages - held)
+
     def _lease_ahead(self) -> None:
         """Lease tasks for the agents that are expected next: more, the better that went."""
         wanted = self._ahead - len(self._held)
@@ -162,7 +166,7 @@ class Worker:
         self._leasing = self._errand(self._lease(wanted))
 
     async def _lease(self, limit: int) -> None:
-        claimed = await asyncio.to_thread(self._queue.claim, limit)
+        claimed = await asyncio.to_thread(self._queue.claim, limit, pages=self._page_room())
         self._held.extend(claimed)
         now = self._loop.time()
         if claimed:
@@ -172,18 +176,8 @@ class Worker:
         if len(claimed) < limit:
             self._dry_until = now + DRY_SECONDS
 
-    def _fitting(self) -> int:
-        """How many of the held tasks may be started in their order."""
-        most, pages = self._room(), MOST_PAGES - self._flying_pages
-        for number, leased in enumerate(islice(self._held, max(0, most))):
-            if leased.page_no is not None:
-                pages -= 1
-                if pages < self._results.pages:
-                    return number
-        return min(most, len(self._held))
-
     def _book_agents(self) -> None:
-        asked = self._fitting()
+        asked = min(self._room(), len(self._held))
         if self._none_free_until > self._loop.time():
             asked = min(asked, self._maybe_free)
         if self._booking is None and asked > 0:

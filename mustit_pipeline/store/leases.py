@@ -55,28 +55,33 @@ _CLAIM = text(f"""
 """)
 
 # Every running execution gives the same number, whichever seller's is the biggest; which ones give when there are more
-# of them than tasks are wanted is left to chance.
+# of them than tasks are wanted is left to chance. So many pages as are wanted are taken in turns too; the others stay.
 _CLAIM_ANY = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
         WHERE e.status = 'RUNNING' AND EXISTS (
             SELECT FROM crawler_tasks t
             WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
-              AND t.available_at <= now())
+              AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP'))
         ORDER BY random() LIMIT :limit
     ), picked AS (
-        SELECT t.task_month, t.task_id FROM running r CROSS JOIN LATERAL (
-            SELECT t.task_month, t.task_id FROM crawler_tasks t
+        SELECT t.* FROM running r CROSS JOIN LATERAL (
+            SELECT t.task_month, t.task_id, t.execution_id, t.task_type, t.seq FROM crawler_tasks t
             WHERE t.task_month = r.task_month AND t.execution_id = r.execution_id AND t.status IN ({CLAIMABLE})
-              AND t.available_at <= now()
+              AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP')
             ORDER BY t.priority, t.seq LIMIT (SELECT ceil(CAST(:limit AS float8) / greatest(count(*), 1)) FROM running)
             FOR UPDATE OF t SKIP LOCKED) AS t
         LIMIT :limit
+    ), turns AS (
+        SELECT p.*, row_number() OVER (PARTITION BY p.execution_id, p.task_type ORDER BY p.seq) AS turn FROM picked p
+    ), taken AS (
+        SELECT t.*, row_number() OVER (PARTITION BY t.task_type ORDER BY t.turn) AS place FROM turns t
     )
     UPDATE crawler_tasks t
     SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
-    FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
+    FROM taken p
+    WHERE t.task_month = p.task_month AND t.task_id = p.task_id AND (p.task_type <> 'MINISHOP' OR p.place <= :pages)
     RETURNING t.*, {_KNOWN_HASH}
 """)
 
@@ -172,10 +177,21 @@ def claim(
 
 
 def claim_any(
-    connection: Connection, *, owner: str, limit: int, lease_seconds: float, max_retries: int, max_releases: int
+    connection: Connection,
+    *,
+    owner: str,
+    limit: int,
+    pages: int | None = None,
+    lease_seconds: float,
+    max_retries: int,
+    max_releases: int,
 ) -> list[LeasedTask]:
-    """Lease tasks of any running execution, the same number of each: each one's most urgent, in turns."""
-    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
+    """Lease tasks of any running execution, the same number of each: each one's most urgent, in turns.
+
+    At most so many `pages` are among them, where that is said.
+    """
+    most_pages = limit if pages is None else pages
+    values = {"owner": owner, "limit": limit, "pages": most_pages, "lease_seconds": lease_seconds}
     given: dict[UUID, list[LeasedTask]] = {}
     rows = sorted(connection.execute(_CLAIM_ANY, values), key=_urgency)
     for lease in _leases(rows, max_retries, max_releases):

@@ -15,7 +15,7 @@ LOOK_SECONDS = 1.0
 
 @contextmanager
 def present(database: Database, name: str) -> Generator[None]:
-    """Be seen alive as this run, or at this work, and soon again after PostgreSQL was away; others may be at the same."""
+    """Be seen alive as this run or at this work, and soon again after PostgreSQL was away; others may be at it too."""
     over = Event()
     keeper = Thread(target=_keep, args=(database, name, _hold(database, name), over), daemon=True)
     keeper.start()

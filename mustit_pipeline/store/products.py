@@ -1,6 +1,7 @@
 """Products: seen on listings, filled from three sources, published as versions."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -29,6 +30,12 @@ class KnownProduct:
 
     product: Product
     row_state: int
+    seen_by: UUID | None
+    seen_at: datetime | None
+
+    def was_seen_since(self, execution_id: UUID, moment: datetime) -> bool:
+        """Whether a later page of the same sweep shows it too; the clocks of two sweeps need not agree."""
+        return self.seen_by == execution_id and self.seen_at is not None and self.seen_at > moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +85,21 @@ class Sighted:
 
 
 _SIGHT = text("""
-    INSERT INTO products (seller_id, item_no, last_seen_execution_id, last_seen_at)
-    SELECT :seller_id, item_no, :execution_id, now() FROM unnest(CAST(:items AS bigint[])) AS item_no ORDER BY item_no
+    INSERT INTO products AS p (seller_id, item_no, last_seen_execution_id, last_seen_at)
+    SELECT :seller_id, s.item_no, :execution_id, s.seen_at
+    FROM unnest(CAST(:items AS bigint[]), CAST(:moments AS timestamptz[])) AS s(item_no, seen_at) ORDER BY s.item_no
     ON CONFLICT (seller_id, item_no) DO UPDATE
-        SET last_seen_execution_id = excluded.last_seen_execution_id, last_seen_at = excluded.last_seen_at,
-            absent_sweeps = 0
+        SET last_seen_execution_id = excluded.last_seen_execution_id, absent_sweeps = 0,
+            -- Of a sweep's pages the one seen last, whichever is stored last.
+            last_seen_at = CASE WHEN p.last_seen_execution_id = excluded.last_seen_execution_id
+                                THEN greatest(p.last_seen_at, excluded.last_seen_at) ELSE excluded.last_seen_at END
     RETURNING item_no, version, minishop_data_hash
 """)
 
 _FIND = text("""
     SELECT product_id, seller_id, item_no, minishop_data_hash, detail_data_hash, option_data_hash, version,
-           absent_sweeps, deleted_at, CAST(CAST(xmin AS text) AS bigint) AS row_state
+           absent_sweeps, deleted_at, last_seen_execution_id, last_seen_at,
+           CAST(CAST(xmin AS text) AS bigint) AS row_state
     FROM products
     WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
     ORDER BY item_no
@@ -186,9 +197,16 @@ _PUBLISHED = text("""
 """)
 
 
-def sight(connection: Connection, seller_id: str, execution_id: UUID, item_nos: Sequence[int]) -> dict[int, Sighted]:
-    """A listing shows these products: make or touch their rows, and tell what each one was before."""
-    values = {"seller_id": seller_id, "execution_id": execution_id, "items": sorted(set(item_nos))}
+def sight(
+    connection: Connection, seller_id: str, execution_id: UUID, seen_at: Mapping[int, datetime]
+) -> dict[int, Sighted]:
+    """A listing shows these products, each since then: make or touch their rows, and tell what each one was before."""
+    values = {
+        "seller_id": seller_id,
+        "execution_id": execution_id,
+        "items": list(seen_at),
+        "moments": list(seen_at.values()),
+    }
     rows = connection.execute(_SIGHT, values)
     return {row.item_no: Sighted(row.version, row.minishop_data_hash) for row in rows}
 
@@ -199,10 +217,20 @@ def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> in
     return connection.execute(query, {"seller": seller_id, "execution": execution_id}).scalar_one()
 
 
-def known_items(connection: Connection, seller_id: str) -> list[int]:
-    """The products of a seller that have not been deleted."""
-    query = text("SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL ORDER BY item_no")
-    return list(connection.execute(query, {"seller": seller_id}).scalars())
+def known_items(connection: Connection, seller_id: str, *, limit: int | None, chunk: int = 1000) -> Iterator[list[int]]:
+    """The products of a seller that have not been deleted, or so many of them, a chunk at a time."""
+    query = text("""
+        SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL AND item_no > :after
+        ORDER BY item_no LIMIT :limit
+    """)
+    after, left = 0, math.inf if limit is None else limit
+    while left > 0:
+        values = {"seller": seller_id, "after": after, "limit": min(chunk, left)}
+        items = list(connection.execute(query, values).scalars())
+        if not items:
+            return
+        yield items
+        after, left = items[-1], left - len(items)
 
 
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
@@ -224,7 +252,10 @@ def _known(
     connection: Connection, query: TextClause, seller_id: str, item_nos: Sequence[int]
 ) -> dict[int, KnownProduct]:
     rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
-    return {row.item_no: KnownProduct(_product(row), row.row_state) for row in rows}
+    return {
+        row.item_no: KnownProduct(_product(row), row.row_state, row.last_seen_execution_id, row.last_seen_at)
+        for row in rows
+    }
 
 
 def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Contents]:

@@ -40,6 +40,8 @@ class RawRow:
     """A body that waits to be processed; where its content is known already, the body itself stays where it is."""
 
     raw_id: int
+    execution_id: UUID
+    fetched_at: datetime
     source: TaskType
     item_no: int | None
     body: str
@@ -91,8 +93,8 @@ _PENDING = text("""
         WHERE NOT EXISTS (SELECT FROM listings)
         ORDER BY raw_id LIMIT :products
     )
-    SELECT raw_id, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body, content, content_hash,
-           attempts
+    SELECT raw_id, execution_id, fetched_at, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body,
+           content, content_hash, attempts
     FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END,
@@ -239,7 +241,18 @@ def pending(
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
     rows = connection.execute(_PENDING, values)
     return [
-        RawRow(r.raw_id, TaskType(r.source), r.item_no, r.body, r.content, r.content_hash, r.attempts) for r in rows
+        RawRow(
+            r.raw_id,
+            r.execution_id,
+            r.fetched_at,
+            TaskType(r.source),
+            r.item_no,
+            r.body,
+            r.content,
+            r.content_hash,
+            r.attempts,
+        )
+        for r in rows
     ]
 
 

@@ -101,10 +101,10 @@ class Queues:
             return list(connection.execute(text("SELECT body FROM product_raw_data ORDER BY body")).scalars())
 
 
-def fetched(leased: LeasedTask, body: str = "[]", requests: int = 1) -> TaskResult:
+def fetched(leased: LeasedTask, body: str = "[]", requests: int = 1, throttled: int = 0) -> TaskResult:
     """The task was fetched and brought this body."""
     leased.task.complete(utc_now())
-    return TaskResult(leased, RequestCounter(requests), body=body)
+    return TaskResult(leased, RequestCounter(requests, throttled), body=body)
 
 
 def refused(leased: LeasedTask, body: str) -> TaskResult:

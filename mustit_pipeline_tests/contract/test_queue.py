@@ -11,7 +11,7 @@ from sqlalchemy import event, text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.crawling.results import Receipt, TaskResult
 from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.store.database import Database
@@ -211,12 +211,34 @@ def test_of_two_leases_of_one_task_in_one_batch_only_the_newer_one_counts(queues
 def test_a_batch_stored_twice_counts_once(queues: Queues) -> None:
     """Whoever loses the connection while a batch is committed cannot know, and stores it again."""
     stored = queues.opened("s", new=5)
-    store = queues.store()
-    results = [fetched(lease) for lease in queues.queue(stored).claim(5)]
+    store, receipt = queues.store(), Receipt()
+    results = [fetched(lease, requests=2, throttled=1) for lease in queues.queue(stored).claim(5)]
 
-    first, second = store.store(results), store.store(results)
+    first, second = store.store(results, receipt), store.store(results, receipt)
 
-    assert (first.completed, second.completed, second.lost) == (5, 0, 5)
+    assert first == second
+    assert (first.completed, first.lost) == (5, 0)
+    assert (queues.counted("requests"), queues.counted("throttled")) == (5 * 2, 5 * 1)
+    check_outcomes(queues.database, stored.execution.id)
+
+
+def test_a_batch_that_was_rolled_back_is_stored_the_second_time(queues: Queues) -> None:
+    stored = queues.opened("s", new=5)
+    store, receipt = queues.store(), Receipt()
+    results = [fetched(lease, requests=2, throttled=1) for lease in queues.queue(stored).claim(5)]
+
+    def refuse(_: object) -> None:
+        raise ConnectionError
+
+    event.listen(queues.database.engine, "commit", refuse)
+    with pytest.raises(ConnectionError):
+        store.store(results, receipt)
+    event.remove(queues.database.engine, "commit", refuse)
+    assert queues.states() == {"IN_PROGRESS": 5}
+
+    assert store.store(results, receipt).completed == 5
+
+    assert (queues.counted("requests"), queues.counted("throttled")) == (5 * 2, 5 * 1)
     check_outcomes(queues.database, stored.execution.id)
 
 
@@ -327,6 +349,31 @@ def test_the_most_urgent_of_each_seller_goes_first(shared: Queues) -> None:
 
     kinds = [(lease.home.seller_id, _kind(lease)) for lease in claimed]
     assert Counter(kinds) == {("a", "new"): 3, ("b", "page"): 2, ("b", "known"): 1}
+
+
+def test_no_more_pages_are_given_than_are_wanted_and_the_rest_passes_them(queues: Queues) -> None:
+    queue = queues.queue(queues.opened("s", new=20, pages=12))
+
+    some, none = queue.claim(10, pages=2), queue.claim(10, pages=0)
+
+    assert [lease.page_no for lease in some if lease.page_no is not None] == [0, 1]
+    assert [lease.page_no for lease in none] == [None] * 10
+    # Those that were not given are still there.
+    assert [lease.page_no for lease in queue.claim(10)] == list(range(2, 12))
+
+
+def test_pages_of_several_sellers_are_given_in_turns(shared: Queues) -> None:
+    first = shared.opened("a", pages=9)
+    shared.opened("b", pages=9)
+
+    claimed = shared.queue(first).claim(18, pages=4)
+
+    assert sorted((lease.home.seller_id, lease.page_no) for lease in claimed) == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
 
 
 def _shares(leases: list[LeasedTask]) -> Counter[str]:

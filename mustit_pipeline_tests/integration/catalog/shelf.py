@@ -53,10 +53,11 @@ class Shelf:
     def listing(self, *items: int, fetched_at: datetime | None = None, **changes: Any) -> None:
         """A listing page arrives; each item is named after its number unless changed."""
         entries = [bodies.listing_item(**{"itemNo": item, "name": f"상품 {item}"} | changes) for item in items]
+        seen_at = fetched_at or utc_now()
         with self.database.transaction() as connection:
-            products.sight(connection, self.seller_id, self.stored.home.execution_id, items)
+            products.sight(connection, self.seller_id, self.stored.home.execution_id, dict.fromkeys(items, seen_at))
         body = bodies.encoded(bodies.listing(*entries, count=len(items)))
-        self.put(TaskType.MINISHOP, None, body, fetched_at=fetched_at)
+        self.put(TaskType.MINISHOP, None, body, fetched_at=seen_at)
 
     def detail(self, item: int, **changes: Any) -> None:
         """A detail arrives, and its task has ended well."""

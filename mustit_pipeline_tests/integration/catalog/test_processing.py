@@ -237,6 +237,38 @@ def test_of_two_pages_that_show_a_product_the_one_seen_later_is_right_whichever_
     assert [row["price"] for row in prices] == ["200", "200"]
 
 
+def test_a_page_that_is_stored_after_a_later_one_was_processed_undoes_nothing(shelf: Shelf) -> None:
+    """Its worker took its time; what both pages show is what the later one said, and the rest is still new."""
+    began = utc_now() - timedelta(minutes=1)
+    shelf.listing(1, fetched_at=began + timedelta(seconds=30), price="200")
+    shelf.process()
+    shelf.listing(1, 2, fetched_at=began, price="100")
+    for item in (1, 2):
+        shelf.detail(item, discountPrice=None)
+        shelf.options(item)
+    shelf.swept()
+
+    shelf.process()
+
+    prices = shelf.rows("SELECT CAST(data AS json) ->> 'discountPrice' AS price FROM products ORDER BY item_no")
+    assert [row["price"] for row in prices] == ["200", "100"]
+
+
+def test_the_pages_of_the_next_sweep_are_right_whatever_the_clock_of_the_last_one_said(shelf: Shelf) -> None:
+    shelf.listing(1, fetched_at=utc_now() + timedelta(days=1), price="100")
+    shelf.process()
+    shelf.end()
+    shelf.open()
+    shelf.listing(1, price="200")
+    shelf.detail(1, discountPrice=None)
+    shelf.options(1)
+    shelf.swept()
+
+    shelf.process()
+
+    assert shelf.rows("SELECT CAST(data AS json) ->> 'discountPrice' AS price FROM products") == [{"price": "200"}]
+
+
 def test_a_detail_of_another_seller_is_never_absorbed(shelf: Shelf) -> None:
     shelf.listing(1)
     shelf.detail(1, sellerId="somebody else")

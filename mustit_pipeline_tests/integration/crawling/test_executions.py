@@ -1,10 +1,14 @@
 """Executions: one open one per seller, the same call once, exactly what was asked for."""
 
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
+from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
@@ -22,10 +26,35 @@ from mustit_pipeline.store import task_months, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
+from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
 SELLER = SellerId("s")
 ENDPOINTS = Endpoints("http://127.0.0.1:1", "/listing", 0, 10)
+HOLDS = "SELECT count(*) FROM deletion_holds"
+
+
+def pause_host(database: Database, seconds: float) -> None:
+    """The marketplace throttles everybody for so long."""
+    with database.transaction() as connection:
+        values = {"seconds": seconds}
+        connection.execute(text("UPDATE pool_state SET paused_until = now() + make_interval(secs => :seconds)"), values)
+
+
+@contextmanager
+def pool_looks(database: Database) -> Generator[list[str]]:
+    """How often somebody has looked whether the pool may be used."""
+    looks: list[str] = []
+
+    def look(_: object, __: object, statement: str, *___: object) -> None:
+        if "FROM pool_state" in statement:
+            looks.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", look)
+    try:
+        yield looks
+    finally:
+        event.remove(database.engine, "before_cursor_execute", look)
 
 
 def test_a_second_trigger_joins_the_open_execution_and_leaves_its_plan_and_interval(database: Database) -> None:
@@ -133,6 +162,36 @@ def test_one_source_alone_is_refetched_for_known_products_without_a_sweep(
         check_outcomes(database, done.execution.id)
 
 
+@pytest.mark.parametrize(("limit", "wanted"), [(None, 2500), (1200, 1200)])
+def test_known_products_are_planned_a_thousand_at_a_time_and_all_or_none(
+    database: Database, make_settings: MakeSettings, limit: int | None, wanted: int
+) -> None:
+    register(database, "s")
+    with database.transaction() as connection:
+        connection.execute(text("INSERT INTO products (seller_id, item_no) SELECT 's', generate_series(1, 2500)"))
+    stored = open_or_join(database, SELLER, triggered_by="test", now=utc_now(), product_limit=limit).stored
+    work = Crawl(database, make_settings(), stored)
+    sizes: list[int] = []
+
+    def watch(_: object, cursor: Any, statement: str, parameters: Any, *__: object) -> None:
+        if "INSERT INTO crawler_tasks" in statement:
+            sizes.append(len(parameters["keys"]))
+            if len(sizes) == 2:
+                cursor.connection.close()
+
+    event.listen(database.engine, "before_cursor_execute", watch)
+    with pytest.raises(OperationalError):
+        work.plan_known_products(PRODUCT_TYPES)
+    assert (work.now().execution.status, number(database, "SELECT count(*) FROM crawler_tasks")) == ("PENDING", 0)
+
+    assert work.plan_known_products(PRODUCT_TYPES) == 2 * wanted
+
+    event.remove(database.engine, "before_cursor_execute", watch)
+    assert max(sizes) == 2 * 1000
+    planned = work.now().execution
+    assert (planned.status, planned.total_tasks) == (ExecutionStatus.RUNNING, 2 * wanted)
+
+
 def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_resumed(
     database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
@@ -152,3 +211,100 @@ def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_re
     crawls.resume(database, failed.id)
     ended = crawl(database, make_settings(base_url=marketplace.url), "s").stored.execution
     assert (ended.id, ended.status, ended.total_tasks) == (failed.id, ExecutionStatus.COMPLETED, 1 + 2 * 2)
+
+
+def test_an_execution_that_is_resumed_without_a_plan_has_swept_nothing_and_stays_open(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """With no agent free for the count call it once ended as a complete sweep that had seen none of the products."""
+    market.add_seller("s", 10)
+    register(database, "s")
+    settings = make_settings(base_url=marketplace.url)
+    crawl(database, settings, "s")
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    crawls.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
+    crawls.resume(database, work.stored.execution.id)
+    pause_host(database, 3600)
+
+    report = work.sweep(0.1)
+
+    assert report.remaining == 1
+    left = work.end()
+    assert (left.execution.status, left.sweep_status) == (ExecutionStatus.RUNNING, SweepStatus.PENDING)
+    assert number(database, HOLDS) == 0
+    pause_host(database, 0)
+    ended = crawl(database, settings, "s").stored
+    assert (ended.execution.id, ended.execution.status) == (left.execution.id, ExecutionStatus.COMPLETED)
+    assert (ended.sweep_status, ended.execution.total_tasks) == (SweepStatus.COMPLETE, 1 + 2 * 10)
+    assert number(database, HOLDS) == 0
+
+
+def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 3)
+    register(database, "s")
+    settings = make_settings(base_url=marketplace.url)
+    crawl(database, settings, "s")
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    crawls.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
+    crawls.resume(database, work.stored.execution.id)
+
+    assert work.plan_known_products([TaskType.PRODUCT_OPTION]) == 3
+
+    work.fetch_products([TaskType.PRODUCT_OPTION], 30)
+    ended = work.end()
+    assert (ended.execution.status, ended.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
+
+
+@pytest.mark.parametrize("ended_by", ["agents", "cancel", "pause"])
+def test_a_slice_without_a_free_agent_waits_for_one_until_somebody_stops_the_crawl(
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+    ended_by: str,
+) -> None:
+    """It once ended at once, and the next slice began in the same second, for as long as the pool was of no use."""
+    market.add_seller("s", 2)
+    register(database, "s")
+    settings = make_settings(base_url=marketplace.url)
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    execution_id = work.stored.execution.id
+    if ended_by == "pause":
+        crawls.give_up(database, execution_id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
+        crawls.resume(database, execution_id)
+    pause_host(database, 3600)
+    happens: dict[str, Callable[[], object]] = {
+        "agents": lambda: pause_host(database, 0),
+        "cancel": lambda: crawls.cancel(database, execution_id, utc_now()),
+        "pause": lambda: crawls.pause(database, execution_id),
+    }
+
+    with ThreadPoolExecutor(1) as threads, pool_looks(database) as looks:
+        sweeping = threads.submit(work.sweep, 60.0)
+        wait_until(lambda: sweeping.done() or len(looks) >= 10)
+        assert not sweeping.done()
+        happens[ended_by]()
+        report = sweeping.result()
+
+    swept = ended_by == "agents"
+    assert (report.remaining, report.requests) == ((0, 2) if swept else (1, 0))
+    assert work.now().is_planned == swept
+
+
+def test_calls_that_were_made_before_no_agent_was_free_are_counted(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    market.add_seller("s", 2)
+    register(database, "s")
+    market.fault("429", "listing", retryAfter=600)
+    settings = make_settings(base_url=marketplace.url)
+    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+
+    report = work.sweep(1)
+
+    stored = work.now()
+    assert not stored.is_planned
+    assert (stored.requests, stored.throttled) == (report.requests, report.throttled)
+    assert stored.throttled > 0

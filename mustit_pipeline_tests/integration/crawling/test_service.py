@@ -16,9 +16,10 @@ from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.service import serve
 from mustit_pipeline.crawling.storing import WorkReport
-from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
@@ -92,6 +93,34 @@ def test_one_worker_serves_the_crawls_of_many_sellers_and_ends_none_of_them_itse
         process(database, work.stored.execution.seller_id, now=utc_now)
         assert work.end().execution.status is ExecutionStatus.COMPLETED
         assert len(check_outcomes(database, work.stored.execution.id)) == 1 + 2 * products
+
+
+def test_products_pass_the_pages_of_another_seller_that_may_not_be_sent_yet(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """The sixth page once held up everything that was leased after it, however many agents were free."""
+    settings = make_settings(
+        base_url=marketplace.url,
+        page_size=2,
+        min_request_gap_seconds=0,
+        read_timeout_seconds=300,
+        total_timeout_seconds=300,
+        grace_seconds=0.1,
+    )
+    products = swept(database, settings, market, "products", 100)
+    market.add_seller("pages", 80)
+    register(database, "pages")
+    opened = open_or_join(database, SellerId("pages"), triggered_by="test", now=utc_now())
+    pages = Crawl(database, settings, opened.stored)
+    pages.sweep(0)
+    market.fault("slow", "listing", seconds=300)
+
+    async def all_products(_: asyncio.Task[None]) -> None:
+        await until(lambda: not products.remaining(PRODUCT_TYPES))
+
+    serving(database, settings, all_products)
+
+    assert pages.remaining([TaskType.MINISHOP]) == 40
 
 
 def test_a_worker_waits_for_work_and_takes_what_is_planned_later(
