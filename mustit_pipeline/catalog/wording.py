@@ -7,6 +7,8 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 
 CONTEXT_CHARACTERS = 60
+# Of what was removed or added in one stretch, this much is shown at either end.
+CHANGE_CHARACTERS = 240
 # Above this many pairs of words the matcher may take seconds: it then ignores words that are everywhere.
 MOST_PAIRS = 4_000_000
 
@@ -29,8 +31,8 @@ class Piece:
     text: str
 
 
-def word_diff(old: str, new: str, *, context: int = CONTEXT_CHARACTERS) -> list[Piece]:
-    """What was removed and added, with a little of what stayed around it."""
+def word_diff(old: str, new: str, *, context: int = CONTEXT_CHARACTERS, change: int = CHANGE_CHARACTERS) -> list[Piece]:
+    """What was removed and added, both ends of it where that is long, with a little of what stayed around it."""
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     pieces: list[Piece] = []
     for stretch in _stretches(before, after):
@@ -39,11 +41,16 @@ def word_diff(old: str, new: str, *, context: int = CONTEXT_CHARACTERS) -> list[
             same = before[stretch.old : stretch.old_end]
             pieces.extend(_unchanged(same, first=not pieces, last=last, context=context))
             continue
-        if removed := "".join(before[stretch.old : stretch.old_end]):
-            pieces.append(Piece(PieceKind.REMOVED, removed))
-        if added := "".join(after[stretch.new : stretch.new_end]):
-            pieces.append(Piece(PieceKind.ADDED, added))
+        removed, added = before[stretch.old : stretch.old_end], after[stretch.new : stretch.new_end]
+        pieces.extend(_ends(PieceKind.REMOVED, removed, _reach(removed, change), _reach(removed[::-1], change)))
+        pieces.extend(_ends(PieceKind.ADDED, added, _reach(added, change), _reach(added[::-1], change)))
     return pieces
+
+
+def whole_diff(old: str, new: str) -> list[Piece]:
+    """The same with nothing left out."""
+    longest = len(old) + len(new)
+    return word_diff(old, new, context=longest, change=longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +80,24 @@ def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
 
 
 def _unchanged(words: Sequence[str], *, first: bool, last: bool, context: int) -> Iterator[Piece]:
-    """What stayed, without its middle where that is long; at either end only the side towards the change counts."""
+    """What stayed; at either end only the side towards the change counts."""
     head = 0 if first else _reach(words, context)
     tail = 0 if last else _reach(words[::-1], context)
+    yield from _ends(PieceKind.SAME, words, head, tail)
+
+
+def _ends(kind: PieceKind, words: Sequence[str], head: int, tail: int) -> Iterator[Piece]:
+    """So many words of both ends, and how many there are between; all of them where that is none or one."""
     left_out = sum(not word.isspace() for word in words[head : len(words) - tail])
     if left_out <= 1 or head + tail >= len(words):
-        yield Piece(PieceKind.SAME, "".join(words))
+        if words:
+            yield Piece(kind, "".join(words))
         return
     if head:
-        yield Piece(PieceKind.SAME, "".join(words[:head]))
+        yield Piece(kind, "".join(words[:head]))
     yield Piece(PieceKind.ELIDED, str(left_out))
     if tail:
-        yield Piece(PieceKind.SAME, "".join(words[-tail:]))
+        yield Piece(kind, "".join(words[-tail:]))
 
 
 def _reach(words: Sequence[str], context: int) -> int:

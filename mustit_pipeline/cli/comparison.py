@@ -10,20 +10,23 @@ from rich.text import Text
 
 from mustit_pipeline.catalog.diff import FieldChange
 from mustit_pipeline.catalog.history import Comparison
-from mustit_pipeline.catalog.wording import PieceKind, word_diff
+from mustit_pipeline.catalog.wording import PieceKind, whole_diff, word_diff
+from mustit_pipeline.cli.listing import WIDE_SCREEN
 from mustit_pipeline.cli.output import local
 from mustit_pipeline.cli.values import LONG_TEXT, value_text
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.store.history import Version
 
 OLD, NEW, QUIET = "red", "green", "dim"
+# About a screen: what changed after so many stretches is only counted.
+MOST_PIECES = 40
 # Where there is no colour to tell old from new, marks do.
 MARKS = {PieceKind.REMOVED: ("[-", "-]"), PieceKind.ADDED: ("{+", "+}")}
 STYLES = {PieceKind.REMOVED: f"{OLD} strike", PieceKind.ADDED: NEW, PieceKind.SAME: "", PieceKind.ELIDED: QUIET}
 
 
-def print_comparison(console: Console, found: Comparison) -> None:
-    """Everything in which two versions differ."""
+def print_comparison(console: Console, found: Comparison, *, full: bool = False) -> None:
+    """Everything in which two versions differ; long texts in full only where asked."""
     product = found.product
     console.print(Text.assemble((str(product.item_no), "bold"), f" of {product.seller_id}"), soft_wrap=True)
     console.print(Text.assemble(("- ", OLD), _head(found.old)), Text.assemble(("+ ", NEW), _head(found.new)), sep="\n")
@@ -41,11 +44,11 @@ def print_comparison(console: Console, found: Comparison) -> None:
         return
     short = [change for change in found.changes if not _is_long(change)]
     if short:
-        console.print(_aligned(short))
+        console.print(_aligned(short, wide=console.width >= WIDE_SCREEN))
     for change in found.changes:
         if _is_long(change):
             console.print(Text.assemble((change.type.value, QUIET), "  ", (change.field, "bold")))
-            console.print(Padding(_body(change, coloured=_coloured(console)), (0, 0, 1, 2)))
+            console.print(Padding(_body(change, coloured=_coloured(console), full=full), (0, 0, 1, 2)))
 
 
 def _head(version: Version) -> str:
@@ -64,23 +67,25 @@ def _is_long(change: FieldChange) -> bool:
     return all(isinstance(value, str) for value in values) and max(len(str(value)) for value in values) > LONG_TEXT
 
 
-def _aligned(changes: list[FieldChange]) -> Table:
+def _aligned(changes: list[FieldChange], *, wide: bool) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style=QUIET)
-    table.add_column(overflow="fold", style="bold")
+    table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold", justify="right", style=OLD)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", style=NEW)
     for change in changes:
         kind = change.type.value
         old, new = value_text(change.old, kind), value_text(change.new, kind)
-        table.add_row(kind, Text(change.field), Text(old), "→", Text(new))
+        # On a narrow screen a name goes on below after its dot, so that the values have room.
+        field = change.field if wide else change.field.replace(".", ".\n")
+        table.add_row(kind, Text(field), Text(old), "→", Text(new))
     return table
 
 
-def _body(change: FieldChange, *, coloured: bool) -> Text | Table:
+def _body(change: FieldChange, *, coloured: bool, full: bool) -> Text | Table:
     if isinstance(change.old, str) and isinstance(change.new, str):
-        return _words(change.old, change.new, coloured=coloured)
+        return _words(change.old, change.new, coloured=coloured, full=full)
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -89,12 +94,17 @@ def _body(change: FieldChange, *, coloured: bool) -> Text | Table:
     return grid
 
 
-def _words(old: str, new: str, *, coloured: bool) -> Text:
+def _words(old: str, new: str, *, coloured: bool, full: bool) -> Text:
+    pieces = whole_diff(old, new) if full else word_diff(old, new)
+    shown = pieces if full else pieces[:MOST_PIECES]
     text = Text()
-    for piece in word_diff(old, new):
+    for piece in shown:
         before, after = ("", "") if coloured else MARKS.get(piece.kind, ("", ""))
-        shown = f" ⋯ {piece.text} words ⋯ " if piece.kind is PieceKind.ELIDED else piece.text
-        text.append(f"{before}{shown}{after}", style=STYLES[piece.kind])
+        words = f" ⋯ {int(piece.text):,} words ⋯ " if piece.kind is PieceKind.ELIDED else piece.text
+        text.append(f"{before}{words}{after}", style=STYLES[piece.kind])
+    changes = sum(piece.kind in MARKS for piece in pieces[len(shown) :])
+    if changes:
+        text.append(f" ⋯ {changes:,} more changes: --full shows them ⋯", style=QUIET)
     return text
 
 

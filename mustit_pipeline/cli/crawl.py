@@ -113,6 +113,8 @@ def run_crawl(
     execution_id = opened.stored.execution.id
     if opened.joined:
         own = ", which keeps its own --limit and --full" if full or limit is not None else ""
+        if opened.stored.product_limit is not None:
+            own += f"; it fetches at most {opened.stored.product_limit:,} products"
         err.print(f"Joined the open execution {execution_id}{own}.", highlight=False, soft_wrap=True)
     ensure_partition(instance, seller_id.value)
 

@@ -178,7 +178,14 @@ def _held_deletions(database: Database) -> Finding:
 def _drift(database: Database) -> Finding:
     """Whether the marketplace's bodies are still what the parser was written for."""
     with database.reading() as connection:
-        fields = drift.count_open(connection)
+        fields, full = drift.count_open(connection), drift.is_full(connection)
+    if full:
+        return Finding(
+            "schema drift",
+            Health.WARNING,
+            f"{drift.MOST_ROWS:,} deviations are recorded, and no new ones beside them",
+            "See `mustit drift list --all`, then `mustit drift forget PATH` for what is over.",
+        )
     if not fields:
         return Finding("schema drift", Health.OK, "none")
     changed = "1 field has" if fields == 1 else f"{fields} fields have"

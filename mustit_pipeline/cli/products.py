@@ -65,6 +65,8 @@ def show_diff(
     old: Annotated[int, typer.Argument(metavar="A", help="The version to start from.")],
     new: Annotated[int, typer.Argument(metavar="B", help="The version to compare it with.")],
     seller: Whose = None,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Long texts to their last word.")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a product, field by field."""
@@ -72,7 +74,7 @@ def show_diff(
         product = find_product(connection, ItemNo(item_no), _seller(seller))
         comparison = compare(connection, product, old, new)
     if not as_json:
-        print_comparison(out, comparison)
+        print_comparison(out, comparison, full=full)
         return
     print_json(
         {

@@ -62,8 +62,8 @@ class Fetcher:
     """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`.
 
     Where no agent is given a session token for `token_patience`, that is a failure of the marketplace. A URL that
-    throttles `throttled_tries` agents while the host answers others is a failed call. After a `wait` that ends early the
-    pool is asked again; one that raises NoAgentFree gives up.
+    throttles `throttled_tries` agents while the host answers others is a failed call. After a `wait` that ends early
+    the pool is asked again; one that raises NoAgentFree gives up.
     """
 
     def __init__(

@@ -195,9 +195,11 @@ class Marketplace:
             return Answer(200, listing_body(0, (), noise))
         # Page numbers differ, but what is shown is the page before.
         page_no = max(0, call.page_no - 1) if fault == "repeated_page" else call.page_no
-        shown = [] if fault == "empty_page" else seller.page(page_no * call.page_size, call.page_size)
+        count = len(seller.order) * 6 // 10 if fault == "count_short" else len(seller.order)
+        first = page_no * call.page_size
+        shown = [] if fault == "empty_page" else seller.page(first, max(0, min(call.page_size, count - first)))
         products = [self.world.product(number) for number in shown]
-        answer = Answer(200, listing_body(len(seller.order), products, noise))
+        answer = Answer(200, listing_body(count, products, noise))
         self._shift_if_due(asked)
         return answer
 

@@ -79,6 +79,8 @@ _LIST = text("""
 
 _COUNT = text("SELECT count(DISTINCT path) FROM schema_drift WHERE accepted_at IS NULL")
 
+_ROWS = text("SELECT count(*) FROM schema_drift")
+
 _PATHS = text("SELECT DISTINCT path FROM schema_drift ORDER BY path")
 
 _ACCEPT = text("UPDATE schema_drift SET accepted_at = :at WHERE path = ANY(CAST(:paths AS text[]))")
@@ -133,6 +135,11 @@ def newest(connection: Connection, *, since: datetime | None, accepted: bool, li
 def count_open(connection: Connection) -> int:
     """Fields that changed shape and that nobody has accepted."""
     return connection.execute(_COUNT).scalar_one()
+
+
+def is_full(connection: Connection) -> bool:
+    """Whether as much was seen as is kept: what is new is not recorded any more."""
+    return connection.execute(_ROWS).scalar_one() >= MOST_ROWS
 
 
 def accept(connection: Connection, wanted: FieldPaths, at: datetime) -> list[str]:

@@ -33,19 +33,18 @@ steps = st.lists(
         st.floats(0.0, 1.0),
     ),
     min_size=20,
-    max_size=70,
+    max_size=90,
 )
 
 
-@given(steps=steps, requests=st.integers(1, 4), gap=st.sampled_from([0.0, 0.7, 2.0]))
+@given(steps=steps, agents=st.integers(1, 6), requests=st.integers(1, 4), gap=st.sampled_from([0.0, 0.7, 2.0]))
 @settings(
-    max_examples=30,
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    derandomize=True,
 )
 def test_no_interleaving_of_workers_ever_exceeds_a_window(
-    counter: Counter, steps: list[tuple[str, int, float]], requests: int, gap: float
+    counter: Counter, steps: list[tuple[str, int, float]], agents: int, requests: int, gap: float
 ) -> None:
     """Each booking's request may reach the marketplace at any moment between its booking and its answer or expiry."""
     limits = AgentLimits(requests, 12.0, gap)
@@ -85,4 +84,4 @@ def test_no_interleaving_of_workers_ever_exceeds_a_window(
             assert most_in_a_window(moments, limits.window - 1e-4) <= limits.requests
             assert smallest_gap(moments) >= limits.gap - 1e-4
 
-    counter.run(limits, 2, scenario)
+    counter.run(limits, agents, scenario)

@@ -113,3 +113,19 @@ def test_a_path_that_is_none_is_wrong_usage(world: World) -> None:
     assert (refused.code, refused.out) == (2, "")
     assert "PATH" in refused.err
     assert "detail.ProductInfoModule.stock" in refused.err
+
+
+def test_doctor_says_when_no_more_is_recorded(world: World) -> None:
+    with world.database.transaction() as connection:
+        connection.execute(
+            text("""INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id, accepted_at)
+                    SELECT 'listing.filled' || n, 'NEW', 'text', '', 'x', 1, 'drifting', now()
+                    FROM generate_series(1, :most) n"""),
+            {"most": drift.MOST_ROWS},
+        )
+    warned = doctors_finding(world)
+    assert warned["health"] == "warning"
+    assert warned["detail"] == "1,000 deviations are recorded, and no new ones beside them"
+    assert "mustit drift forget PATH" in warned["remedy"]
+    ask(world, "drift", "forget", "listing.filled*")
+    assert "recorded" not in doctors_finding(world)["detail"]

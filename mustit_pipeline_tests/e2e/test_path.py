@@ -1,5 +1,6 @@
 """The main path on the command line: register, crawl, relay; repeat, break, continue."""
 
+import re
 import signal
 import time
 
@@ -134,6 +135,16 @@ def test_a_dry_run_says_what_is_left_of_the_crawl_that_would_be_joined(world: Wo
     assert f"joins the open execution {opened.stored.execution.id}, which keeps its own --limit" in planned.out
     assert "10 products, 6 requests left" in planned.out
     assert world.market.requested_urls() == {}
+
+
+def test_a_crawl_that_joins_a_limited_one_names_the_limit(world: World) -> None:
+    world.register("limited", 4)
+    open_or_join(world.database, SellerId("limited"), triggered_by="test", now=utc_now(), product_limit=2)
+
+    joined = world.mustit("crawl", "limited")
+
+    assert joined.code == 0
+    assert re.search(r"Joined the open execution \S+; it fetches at most 2 products\.", joined.err)
 
 
 def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: World) -> None:

@@ -18,7 +18,8 @@ from mustit_pipeline.domain.states import HoldStatus, LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import AppliedChange
-from mustit_pipeline.store import holds
+from mustit_pipeline.store import alerts, holds
+from mustit_pipeline.watching.alerting import HELD_DELETIONS, INCOMPLETE_SWEEP, observe
 from mustit_pipeline_tests.faults.children import processing, relaying, several
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size
@@ -30,8 +31,8 @@ UNFINISHED = """
     SELECT (SELECT count(*) FROM product_raw_data WHERE status = 'PENDING')
          + (SELECT count(*) FROM product_outbox WHERE status <> 'COMPLETED')
 """
-HELD_ALERT = "deletions held"
-INCOMPLETE_ALERT = "listing seen in part"
+HELD_WARNING = "deletions held"
+INCOMPLETE_WARNING = "listing seen in part"
 
 
 def every_change_and_no_other(world: World, size: Size) -> Numbers:
@@ -61,40 +62,46 @@ def every_change_and_no_other(world: World, size: Size) -> Numbers:
 
 
 def listings_that_lie(world: World, size: Size) -> Numbers:
-    """A count of 0, a page that is missing, repeated, broken or HTML, 40 % gone: nothing goes that nobody approved."""
+    """Counts of 0 or 40 % too few, pages missing, repeated, broken or HTML, 40 % gone: nothing goes unapproved."""
     products = size.products
     settings = world.with_settings(page_size=products // 4)
     world.market.add_seller(SELLER, products)
     register(world.database, SELLER)
     crawl(world.database, settings, SELLER)
     world.deliver(settings)
-    items = {product["itemNo"] for product in world.market.products(SELLER)}
+    items = [product["itemNo"] for product in world.market.products(SELLER)]
     told = len(world.receiver.log())
+    _expect_alerts(world)
 
-    world.market.fault("count_zero", "listing")
-    for _ in range(2):
-        _expect_held(world, crawl(world.database, settings, SELLER), items)
-    world.market.clear_faults()
-    crawl(world.database, settings, SELLER)
-    _expect_open_holds(world, 0)
+    for kind, missed in (("count_zero", items), ("count_short", items[products * 6 // 10 :])):
+        world.market.fault(kind, "listing")
+        for _ in range(3):
+            _expect_held(world, crawl(world.database, settings, SELLER), set(missed))
+        world.market.clear_faults()
+        _expect_seen(world, crawl(world.database, settings, SELLER))
+    # The count call alone lies: the pages tell of the others.
+    world.market.fault("count_short", "listing", count=1)
+    _expect_seen(world, crawl(world.database, settings, SELLER))
 
     for kind in ("empty_page", "repeated_page", "5xx", "html"):
         world.market.fault(kind, "listing", pageNo=2)
         for _ in range(2):
             _expect_incomplete(world, crawl(world.database, settings, SELLER), failed=kind in ("5xx", "html"))
         world.market.clear_faults()
+    _expect_seen(world, crawl(world.database, settings, SELLER))
     _expect_untouched(world, told)
 
     gone = set(world.market.remove(SELLER, count=products * 4 // 10))
     for _ in range(3):
         _expect_held(world, crawl(world.database, settings, SELLER), gone)
     deletion.reject(world.database, _open_hold(world), utc_now())
+    _expect_alerts(world)
     _expect_untouched(world, told)
     _expect_held(world, crawl(world.database, settings, SELLER), gone)
     approved = deletion.approve(world.database, _open_hold(world), utc_now())
     if set(approved.deleted) != gone or _deleted(world) != gone:
         raise AssertionError(f"{len(gone)} products were approved, {len(_deleted(world))} are deleted")
-    crawl(world.database, settings, SELLER)
+    _expect_seen(world, crawl(world.database, settings, SELLER))
     told = _expect_events(world, settings, told, {(item, "PRODUCT_DELETED") for item in gone})
 
     world.market.restore(SELLER, sorted(gone))
@@ -169,7 +176,8 @@ def _expect_held(world: World, outcome: CrawlOutcome, items: set[int]) -> None:
     found = _expect_open_holds(world, 1)
     if found != items or _deleted(world):
         raise AssertionError(f"{len(found)} products are held, {len(items)} are missed, {_deleted(world)} deleted")
-    _expect_alert(world, outcome, HELD_ALERT)
+    _expect_warning(world, outcome, HELD_WARNING)
+    _expect_alerts(world, HELD_DELETIONS)
 
 
 def _expect_incomplete(world: World, outcome: CrawlOutcome, *, failed: bool) -> None:
@@ -178,11 +186,30 @@ def _expect_incomplete(world: World, outcome: CrawlOutcome, *, failed: bool) -> 
     if stored.sweep_status is not SweepStatus.INCOMPLETE or bool(stored.execution.failed_tasks) is not failed:
         raise AssertionError(f"the sweep is {stored.sweep_status}, {stored.execution.failed_tasks} tasks failed")
     _expect_open_holds(world, 0)
-    _expect_alert(world, outcome, INCOMPLETE_ALERT)
+    _expect_warning(world, outcome, INCOMPLETE_WARNING)
+    _expect_alerts(world, INCOMPLETE_SWEEP)
 
 
-def _expect_alert(world: World, outcome: CrawlOutcome, words: str) -> None:
-    """This crawl has warned somebody."""
+def _expect_seen(world: World, outcome: CrawlOutcome) -> None:
+    """The whole listing was seen and believed: what somebody was told of is over."""
+    if outcome.stored.sweep_status is not SweepStatus.COMPLETE:
+        raise AssertionError(f"the sweep is {outcome.stored.sweep_status}")
+    _expect_open_holds(world, 0)
+    _expect_alerts(world)
+
+
+def _expect_alerts(world: World, *kinds: str) -> None:
+    """Of what is wrong, looked at twice, these alerts are open, each about the seller; all others have ended."""
+    for _ in range(2):
+        observe(world.database, world.with_settings(alert_calm_seconds=0), utc_now())
+    with world.database.reading() as connection:
+        found = alerts.newest(connection, everything=False, limit=10).rows
+    if [alert.kind for alert in found] != list(kinds) or any(SELLER not in alert.subject for alert in found):
+        raise AssertionError(f"open alerts: {[alert.subject for alert in found]}, not {kinds}")
+
+
+def _expect_warning(world: World, outcome: CrawlOutcome, words: str) -> None:
+    """This crawl has warned in the log."""
     crawled = str(outcome.stored.execution.id)
     told = [line for line in world.logged().splitlines() if words in line and crawled in line]
     if len(told) != 1 or '"warning"' not in told[0]:

@@ -92,6 +92,10 @@ class RedisServer:
             self._process.wait()
             self._process = None
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def stall(self) -> None:
         self._signal(signal.SIGSTOP)
 

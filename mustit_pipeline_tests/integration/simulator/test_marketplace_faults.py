@@ -198,6 +198,17 @@ def test_a_count_of_zero_although_there_are_products(
     assert visitor.listing(SELLER).json()["count"] == 30
 
 
+def test_a_count_that_is_short_leaves_out_the_last_although_they_are_on_sale(
+    control: MarketplaceControl, visitor: Visitor, item_no: int
+) -> None:
+    on_sale = visitor.item_nos(SELLER)
+    control.fault("count_short")
+    pages = [visitor.listing(SELLER, page_no, 10).json() for page_no in range(3)]
+    assert [page["count"] for page in pages] == [18] * 3
+    assert [item["itemNo"] for page in pages for item in page["items"]] == on_sale[:18]
+    assert visitor.detail(on_sale[-1]).status_code == 200
+
+
 def test_the_front_page_can_fail_to_hand_out_a_token(
     control: MarketplaceControl, visitor: Visitor, item_no: int
 ) -> None:

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, event, text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions, leases, stuck, task_counts, task_months
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.store import executions, leases, stuck, task_counts, task_months, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline.store.turns import count_turns, next_turns
@@ -114,16 +114,20 @@ def test_no_query_of_the_hot_path_reads_a_big_table_from_end_to_end_or_another_m
     with grown.database.transaction() as connection:
         task_months.ensure_month(connection, date(2031, 1, 1))
         taken = leases.claim(connection, home, TYPES, owner="me", limit=50, lease_seconds=30, max_retries=2)
+        stored = executions.get(connection, ExecutionId(home.execution_id))
     for lease in taken:
         lease.task.complete(utc_now())
-    writes: list[Callable[[Connection], object]] = [
+    of_one_month: list[Callable[[Connection], object]] = [
         lambda c: leases.claim(c, home, TYPES, owner="me", limit=5, lease_seconds=30, max_retries=2),
         lambda c: leases.heartbeat(c, taken, 30),
         lambda c: leases.hand_back(c, taken[:10]),
         lambda c: leases.save(c, [(lease, 0.0) for lease in taken[10:]]),
+        lambda c: task_counts.standings(c, home, recent_seconds=60, window_seconds=3600),
+        lambda c: executions.failures_by_reason(c, stored),
+        lambda c: tasks.cancel_open(c, home),
     ]
-    for write in writes:
-        explained = plans(grown.database, write)
+    for act in of_one_month:
+        explained = plans(grown.database, act)
         assert [table for plan in explained for table in scanned(plan)] == []
         read = {table for plan in explained for table in relations(plan)}
         assert {table for table in read if table.startswith("crawler_tasks")} == {f"crawler_tasks_{MONTH:%Y_%m}"}

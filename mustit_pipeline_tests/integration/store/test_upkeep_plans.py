@@ -8,8 +8,22 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import deliveries, fingerprints, metrics, refreshes, retention, sightings, stuck
+from mustit_pipeline.store import (
+    agent_pool,
+    agent_use,
+    deletions,
+    deliveries,
+    fingerprints,
+    metrics,
+    products,
+    refreshes,
+    retention,
+    sightings,
+    stuck,
+)
+from mustit_pipeline.store.agent_bookings import AgentLimits
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.store.rows import MONTH, ground
 from mustit_pipeline_tests.integration.store.test_query_plans import plans
@@ -64,8 +78,9 @@ _GROW = [
               'PROCESSED', detected_at
        FROM product_change_sets""",
     """INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at)
-       SELECT gen_random_uuid(), gen_random_uuid(), now() - n * interval '1 second', now() - n * interval '1 second'
-       FROM generate_series(1, 20000) n""",
+       SELECT gen_random_uuid(), agent_id, now() - n * interval '50 seconds', now() - n * interval '50 seconds'
+       FROM user_agents, generate_series(1, 400) n""",
+    "UPDATE agent_bookings SET answered_at = expires_at",
 ]
 
 
@@ -73,6 +88,7 @@ _GROW = [
 def grown(database: Database) -> Database:
     ground(database)
     with database.transaction() as connection:
+        roster.ensure_builtin(connection)
         for statement in _GROW:
             connection.execute(text(statement))
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -89,7 +105,9 @@ def scanned(plan: dict[str, Any], more: tuple[str, ...] = ()) -> Iterator[str]:
         yield from scanned(child, more)
 
 
-def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_to_end(grown: Database) -> None:
+def test_neither_metrics_nor_refreshes_nor_retention_nor_sweeps_nor_agents_read_a_big_table_from_end_to_end(
+    grown: Database,
+) -> None:
     now = utc_now()
     day = timedelta(days=1)
     queries: dict[str, Callable[[Connection], object]] = {
@@ -105,6 +123,13 @@ def test_neither_metrics_nor_refreshes_nor_retention_read_a_big_table_from_end_t
             c, SELLER, aged_before=now - 90 * day, unchanged_before=now - 7 * day
         ),
         "sellers that nobody processes": lambda c: stuck.unprocessed(c, 60),
+        "seen by a sweep": lambda c: products.count_seen(c, SELLER, uuid4()),
+        "absent from a sweep": lambda c: deletions.absence(c, SELLER, uuid4(), now),
+        "recent answers": lambda c: agent_pool.read_recent_answers(
+            c, now - timedelta(seconds=5), now - timedelta(hours=1), timedelta(seconds=5)
+        ),
+        "the last good answer": lambda c: agent_pool.last_good_answer(c, now - timedelta(hours=1)),
+        "what agents have left": lambda c: agent_use.usable(c, AgentLimits(80, 3600, 1), now),
         "old bookings": lambda c: retention.count_aged(c, retention.BOOKINGS, now - day / 6),
     }
     found: dict[str, list[str]] = {}

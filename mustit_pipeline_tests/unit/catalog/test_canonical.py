@@ -1,5 +1,6 @@
 """The same content is the same hash, however the marketplace writes it; other content is another."""
 
+from collections.abc import Callable
 from typing import Any
 from unicodedata import normalize
 
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustit_pipeline.catalog import canonical
+from mustit_pipeline.catalog.product_data import Document
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline_tests.unit.catalog.reading import detail_of, hash_of, listing_of, options_of
 from mustit_pipeline_tests.unit.marketplace import bodies
@@ -24,6 +26,11 @@ def without(data: dict[str, Any], name: str, how: object) -> dict[str, Any]:
     """The data with a field left out in one of the ways in which nothing is said."""
     kept = {key: value for key, value in data.items() if key != name}
     return kept if how == "missing" else {**kept, name: how}
+
+
+def listed(item: dict[str, Any]) -> Document:
+    (entry,) = parse_listing(bodies.encoded(bodies.listing(item))).entries
+    return canonical.listing_document(entry)
 
 
 @st.composite
@@ -93,25 +100,47 @@ def test_composed_and_decomposed_text_is_the_same_content(name: str) -> None:
 def test_null_missing_and_empty_are_the_same_in_a_listing(field: str, one: object, other: object) -> None:
     if field in ("brandName", "landingUrl"):
         one, other = ("" if how == "  " else how for how in (one, other))
-    hashes = []
-    for how in (one, other):
-        body = bodies.listing(without(bodies.listing_item(), field, how))
-        (entry,) = parse_listing(bodies.encoded(body)).entries
-        hashes.append(hash_of(canonical.listing_document(entry)))
+    hashes = [hash_of(listed(without(bodies.listing_item(), field, how))) for how in (one, other)]
     assert hashes[0] == hashes[1]
     assert hashes[0] != hash_of(listing_of())
 
 
-@pytest.mark.parametrize("field", ["sellingPrice", "stock", "brandNameKr", "brandCode", "smallCategory", "isSoldOut"])
-def test_null_missing_and_empty_are_the_same_in_a_detail(field: str) -> None:
-    hashes = {hash_of(detail_of(ProductInfoModule=without(bodies.info(), field, how))) for how in ("missing", None, "")}
-    assert len(hashes) == 1
+# Of the modules that are there: a module that is missing is another matter.
+SAYINGS: dict[str, Callable[..., Document]] = {
+    "detail": lambda data: detail_of(ProductInfoModule=data),
+    "banners": lambda data: detail_of(ProductBannersModule=data),
+    "shipping": lambda data: detail_of(ShippingModule={"items": [{"type": "SHIPPING", "data": data}]}),
+    "detail info": lambda data: detail_of(ProductDetailInfoModule=data),
+    "option": options_of,
+    "listing": listed,
+}
+FILLED: dict[str, dict[str, Any]] = {
+    "detail": bodies.info(smallCategoryCode="16r05r1", smallCategory="소형"),
+    "banners": {"images": ["https://image.example/b1.jpeg"]},
+    "shipping": bodies.shipping()["items"][0]["data"],
+    "detail info": bodies.detail_info(),
+    "option": bodies.option(),
+    "listing": bodies.listing_item(),
+}
+# Without these there is no body, or nobody's; what nobody looks at is no content either.
+NEEDED = {
+    "detail": {"itemNo", "sellerId"},
+    "option": {"optionNo", "itemNo"},
+    "listing": {"itemNo", "name", "likeStatus"},
+}
+NOTHING: dict[type, list[object]] = {list: [[]], dict: [{}, {"text": None}, {"text": ""}]}
+FIELDS = [(source, name) for source, data in FILLED.items() for name in data if name not in NEEDED.get(source, ())]
 
 
-@pytest.mark.parametrize("field", ["color", "size", "sizeGuide", "stock"])
-def test_null_missing_and_empty_are_the_same_in_an_option(field: str) -> None:
-    hashes = {hash_of(options_of(without(bodies.option(), field, how))) for how in ("missing", None, "")}
+@pytest.mark.parametrize(("source", "field"), FIELDS, ids=lambda value: value)
+def test_null_missing_and_empty_are_the_same_in_every_field(source: str, field: str) -> None:
+    said, data = SAYINGS[source], FILLED[source]
+    hashes = {
+        hash_of(said(without(data, field, how))) for how in ("missing", None, *NOTHING.get(type(data[field]), [""]))
+    }
+
     assert len(hashes) == 1
+    assert hashes != {hash_of(said(data))}
 
 
 @pytest.mark.parametrize("stock", [None, 0])

@@ -1,5 +1,6 @@
 """Every single real change is exactly one typed field change, seen through whole bodies."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -92,6 +93,44 @@ CHANGES: list[tuple[Sources, str, str, object, object]] = [
         {"code": "W", "name": "여성"},
         {"code": "M", "name": "남성"},
     ),
+    (
+        info(largeCategoryCode=17, largeCategory="지갑"),
+        "PRODUCT_INFO",
+        "category.large",
+        {"code": "16", "name": "가방"},
+        {"code": "17", "name": "지갑"},
+    ),
+    (
+        info(mediumCategory="크로스백"),
+        "PRODUCT_INFO",
+        "category.medium",
+        {"code": "16r05", "name": "백팩"},
+        {"code": "16r05", "name": "크로스백"},
+    ),
+]
+PICTURE = '<img src="https://image.example/d2.jpg">'
+# Fields that follow from others never change alone.
+TOGETHER: list[tuple[Sources, list[tuple[str, str, object, object]]]] = [
+    (
+        shipping(shippingFee=0),
+        [("PRODUCT_INFO", "shipping.fee", 3000, 0), ("PRODUCT_INFO", "shipping.free", False, True)],
+    ),
+    (
+        shipping(shippingFeeType="FREE"),
+        [("PRODUCT_INFO", "shipping.feeType", "PAID", "FREE"), ("PRODUCT_INFO", "shipping.free", False, True)],
+    ),
+    (
+        text(descriptionMarkUp=PICTURE),
+        [
+            ("DESCRIPTION", "description", bodies.detail_info()["descriptionMarkUp"], PICTURE),
+            (
+                "DESCRIPTION",
+                "descriptionImages",
+                ["https://image.example/d1.jpg"],
+                ["https://image.example/d2.jpg"],
+            ),
+        ],
+    ),
 ]
 
 
@@ -124,26 +163,49 @@ def test_an_added_and_a_removed_option_are_one_change_each() -> None:
     assert changes[1].old is None
 
 
-def test_a_fee_that_becomes_free_changes_its_fee_and_that_it_is_free() -> None:
+@pytest.mark.parametrize(("new", "expected"), TOGETHER, ids=lambda value: str(value)[:48])
+def test_a_field_that_follows_from_another_changes_with_it(
+    new: Sources, expected: list[tuple[str, str, object, object]]
+) -> None:
     first = sources()
     data = merged(first)
-    changes = diff(data, merged(shipping(shippingFee=0), first, data))
 
-    assert {change.field: (change.old, change.new) for change in changes} == {
-        "shipping.fee": (3000, 0),
-        "shipping.free": (False, True),
-    }
+    changes = diff(data, merged(new, first, data))
+
+    assert [(change.type, change.field, change.old, change.new) for change in changes] == expected
 
 
-def test_a_new_picture_in_the_description_changes_the_description_and_its_images() -> None:
-    first = sources()
-    data = merged(first)
-    changes = diff(data, merged(text(descriptionMarkUp='<img src="https://image.example/d2.jpg">'), first, data))
+def fields_of(data: Mapping[str, Any]) -> set[str]:
+    """Every field of a product that can change, as changes name it."""
+    nested = {f"{group}.{key}" for group in ("category", "shipping") for key in data[group]}
+    options = {f"options[{option['optionNo']}].{key}" for option in data["options"] for key in option}
+    identity = {"itemNo", "sellerId", f"options[{NO}].optionNo"}
+    return (data.keys() - {"category", "shipping", "options"} | nested | options) - identity
 
-    assert [(change.type, change.field) for change in changes] == [
-        (ChangeType.DESCRIPTION, "description"),
-        (ChangeType.DESCRIPTION, "descriptionImages"),
-    ]
+
+def test_every_field_of_a_product_has_its_change_here() -> None:
+    alone = {field for _, _, field, _, _ in CHANGES}
+    together = {field for _, expected in TOGETHER for _, field, _, _ in expected}
+
+    assert alone | together == fields_of(merged(sources()))
+
+
+IMAGES = ["https://image.example/1.jpeg", "https://image.example/2.jpeg", "https://image.example/3.jpeg"]
+
+
+@settings(deadline=None)
+@given(st.permutations(IMAGES), st.permutations(IMAGES), st.booleans())
+def test_images_in_another_order_are_one_change_of_images(one: list[str], other: list[str], banners: bool) -> None:
+    def shown(images: list[str]) -> Sources:
+        if banners:
+            return sources(detail=detail_of(ProductBannersModule={"images": images}))
+        return sources(listing_of(imageUrlList=images), detail_of(ProductBannersModule={"images": []}))
+
+    before = merged(shown(one))
+    changes = diff(before, merged(shown(other), shown(one), before))
+
+    expected = [] if one == other else [{"type": "IMAGE", "field": "images", "old": one, "new": other}]
+    assert [change.as_json() for change in changes] == expected
 
 
 PRODUCTS = st.lists(st.sampled_from(CHANGES), max_size=1).map(lambda picked: picked[0][0] if picked else sources())

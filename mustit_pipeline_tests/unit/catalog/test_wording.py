@@ -2,10 +2,10 @@
 
 import time
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustit_pipeline.catalog.wording import Piece, PieceKind, word_diff
+from mustit_pipeline.catalog.wording import Piece, PieceKind, whole_diff, word_diff
 
 SAME, REMOVED, ADDED, ELIDED = PieceKind.SAME, PieceKind.REMOVED, PieceKind.ADDED, PieceKind.ELIDED
 WORDS = st.lists(st.sampled_from(["가방", "new", "<b>", "</b>", "\n", " ", "<", "정품만"]), max_size=12).map("".join)
@@ -54,6 +54,30 @@ def test_long_unchanged_stretches_are_left_out_but_for_the_words_around_a_change
     assert (pieces[2].text, pieces[3].text) == ("word150", "NEW")
     assert len(pieces[1].text) < 40
     assert len(pieces[4].text) < 40
+
+
+def test_of_a_text_that_is_another_one_both_ends_are_shown_and_the_rest_is_counted() -> None:
+    old, new = (" ".join(f"{name}{n}" for n in range(3_000)) for name in ("old", "new"))
+
+    pieces = word_diff(old, new)
+
+    assert [piece.kind for piece in pieces] == [REMOVED, ELIDED, REMOVED, ADDED, ELIDED, ADDED]
+    assert old.startswith(pieces[0].text)
+    assert old.endswith(pieces[2].text)
+    shown = sum(len(pieces[n].text.split()) for n in (0, 2))
+    assert int(pieces[1].text) == 3_000 - shown
+    assert max(len(piece.text) for piece in pieces) < 300
+
+
+@settings(deadline=None)
+@given(WORDS, WORDS)
+def test_a_whole_comparison_leaves_nothing_out(old: str, new: str) -> None:
+    long_old, long_new = f"{old} {'가방 ' * 90} {new}", f"{new} {'new ' * 90} {old}"
+
+    pieces = whole_diff(long_old, long_new)
+
+    assert joined(pieces, SAME, REMOVED) == long_old
+    assert joined(pieces, SAME, ADDED) == long_new
 
 
 def test_very_long_texts_are_compared_in_reasonable_time() -> None:
