@@ -3,6 +3,9 @@
 from collections.abc import Callable, Collection
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from uuid import UUID
+
+import structlog
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.guard import belief_rules
@@ -16,6 +19,8 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import outbox, stuck
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.presence import absent
+
+log = structlog.get_logger(__name__)
 
 # Between a crawl's last task and its end lie the change sets, which a run may still be writing.
 IDLE_SECONDS = 60.0
@@ -76,32 +81,31 @@ def recover(
         events = outbox.release_expired(connection)
     with database.transaction() as connection:
         agents = roster.recover_suspended(connection, settings, clock())
-    ended = _end_crawls(database, settings, clock, busy, idle_seconds)
-    return Recovered(released, ended, events, agents, _process(database, settings, clock, busy, idle_seconds))
+    troubles: list[Exception] = []
 
+    def absorb(seller_id: str) -> bool:
+        """One seller's trouble keeps nobody else waiting, and is told at the end."""
+        try:
+            _process_seller(database, settings, clock, seller_id)
+        except Exception as error:
+            log.exception("fetched changes cannot be processed", seller_id=seller_id)
+            troubles.append(error)
+            return False
+        return True
 
-def _end_crawls(
-    database: Database, settings: Settings, clock: Callable[[], datetime], busy: Collection[str], idle_seconds: float
-) -> int:
-    """Do what a crawl's last run did not come to: write the change sets, then complete it."""
     with database.reading() as connection:
         left = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
-    completed = 0
-    for one in left:
-        _process_seller(database, settings, clock, one.seller_id)
-        ended = complete_if_done(database, ExecutionId(one.execution_id), clock())
-        completed += ended.execution.status is ExecutionStatus.COMPLETED
-    return completed
+    # What a crawl's last run did not come to: the change sets, then its end.
+    ended = sum(absorb(one.seller_id) and _completed(database, one.execution_id, clock) for one in left)
+    sellers = sum(map(absorb, unprocessed(database, busy=busy, idle_seconds=idle_seconds)))
+    if troubles:
+        raise troubles[0]
+    return Recovered(released, ended, events, agents, sellers)
 
 
-def _process(
-    database: Database, settings: Settings, clock: Callable[[], datetime], busy: Collection[str], idle_seconds: float
-) -> int:
-    """Process what crawls that are over, or a replay that was stopped, left behind."""
-    left = unprocessed(database, busy=busy, idle_seconds=idle_seconds)
-    for seller_id in left:
-        _process_seller(database, settings, clock, seller_id)
-    return len(left)
+def _completed(database: Database, execution_id: UUID, clock: Callable[[], datetime]) -> bool:
+    ended = complete_if_done(database, ExecutionId(execution_id), clock())
+    return ended.execution.status is ExecutionStatus.COMPLETED
 
 
 def _process_seller(database: Database, settings: Settings, clock: Callable[[], datetime], seller_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import orjson
 import pytest
 
 from mustit_pipeline.catalog.processing import ProcessingReport, catalog_work
@@ -193,3 +194,21 @@ def test_a_second_change_within_one_crawl_is_published_after_its_end(shelf: Shel
     shelf.change(A_WHILE_AGO)
     assert recovered() == Recovered(sellers=1)
     assert shelf.versions(7) == [(1, "CREATED"), (2, "UPDATED")]
+
+
+def test_a_seller_whose_processing_breaks_keeps_nobody_else_waiting(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    """The pass is red for it, minute by minute, but only after everybody else has been helped."""
+    broken, healthy = Shelf(database, "a"), Shelf(database, "b")
+    broken.crawl(7)
+    broken.open()
+    broken.change("UPDATE products SET detail_data = 'no JSON'")
+    for shelf in (broken, healthy):
+        fetch(shelf, 7, sellingPrice=5)
+    stop(healthy, "CANCELLED")
+
+    with pytest.raises(orjson.JSONDecodeError):
+        recover(database, make_settings(), utc_now, busy=())
+
+    assert healthy.versions(7) == [(1, "CREATED")]
