@@ -12,10 +12,10 @@ from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.product import Product, absent_long_enough
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import ExecutionId, SellerId
-from mustit_pipeline.store import deletions, holds, outbox, products, raw
+from mustit_pipeline.store import deletions, holds, outbox, products, publication, raw
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.products import NewVersion
+from mustit_pipeline.store.publication import NewVersion
 
 log = structlog.get_logger(__name__)
 
@@ -114,6 +114,6 @@ class _Deletion:
     def store(self, connection: Connection, at: datetime) -> None:
         """Product, version, change set and outbox row, all in the caller's transaction."""
         versions = [NewVersion(product, LifeCycle.DELETED, [], [], None, None) for product in self.published]
-        products.store_states(connection, [(product, None) for product in self.gone])
-        products.publish(connection, self.seller_id.value, self.execution_id.value, versions)
+        publication.store_states(connection, [(product, None) for product in self.gone])
+        publication.publish(connection, self.seller_id.value, self.execution_id.value, versions)
         outbox.enqueue(connection, self.seller_id, versions, at)

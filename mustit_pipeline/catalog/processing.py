@@ -18,10 +18,10 @@ from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
 from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions, outbox, products, raw
+from mustit_pipeline.store import executions, outbox, products, publication, raw
 from mustit_pipeline.store.database import Database, database_time
 from mustit_pipeline.store.presence import present
-from mustit_pipeline.store.products import NewVersion, Unpublished
+from mustit_pipeline.store.publication import NewVersion, Unpublished
 from mustit_pipeline.store.raw import RawFailure
 
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
@@ -96,7 +96,7 @@ def process(
                 if reading.raw_ids:
                     judged_at = None
                 else:
-                    ready = products.unpublished(connection, seller_id.value, batch.versions)
+                    ready = publication.unpublished(connection, seller_id.value, batch.versions)
                     if judged_at is None or any(entry.updated_at > judged_at for entry in ready):
                         report.held = judge_changes(connection, seller_id, rules, now())
                         judged_at = database_time(connection)
@@ -158,7 +158,7 @@ def publish(
     if current is None:
         return 0
     versions = [_next_version(entry) for entry in ready]
-    products.publish(connection, seller_id.value, current.execution.id.value, versions)
+    publication.publish(connection, seller_id.value, current.execution.id.value, versions)
     outbox.enqueue(connection, seller_id, versions, now)
     for version in versions:
         report.versions[version.life_cycle] += 1

@@ -9,7 +9,7 @@ from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, pu
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import change_holds, products, raw
+from mustit_pipeline.store import change_holds, publication, raw
 from mustit_pipeline.store.database import Database
 
 
@@ -31,7 +31,7 @@ def release(
         while publish(
             connection,
             seller_id,
-            products.unpublished(connection, seller_id.value, USUAL_BATCH.versions),
+            publication.unpublished(connection, seller_id.value, USUAL_BATCH.versions),
             now(),
             report,
         ):

@@ -9,7 +9,7 @@ from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.states import CHANGE_HOLD, ChangeHoldStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store.pages import Page, page
-from mustit_pipeline.store.products import READY
+from mustit_pipeline.store.publication import READY
 
 EXAMPLES = 10
 PRICES = ("normalPrice", "sellingPrice", "discountPrice")

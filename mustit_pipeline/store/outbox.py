@@ -11,7 +11,7 @@ from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
 from mustit_pipeline.store.outbox_states import RELEASED, REPLACEABLE, SENDING, SENT, SUPERSEDED, UNSENT, WAITING
-from mustit_pipeline.store.products import NewVersion
+from mustit_pipeline.store.publication import NewVersion
 
 TRIAL_CANDIDATES = 100
 

@@ -1,4 +1,4 @@
-"""Products: seen on listings, filled from three sources, published as versions."""
+"""Products: seen on listings and filled from three sources."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-import orjson
 from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.product import Product
-from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
 
 
@@ -49,29 +47,6 @@ class AbsorbedProduct:
     listing: str | None
     detail: str | int | None
     options: str | int | None
-    data: str | None
-    data_hash: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Unpublished:
-    """A product whose merged state differs from its newest version; both as texts where there is one."""
-
-    product: Product
-    data: str | None
-    data_hash: str
-    published_data: str | None
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class NewVersion:
-    """A version on its way into the history and the outbox; without data of its own it is the product's state."""
-
-    product: Product
-    life_cycle: LifeCycle
-    change_types: list[str]
-    changes: list[dict[str, object]]
     data: str | None
     data_hash: str | None
 
@@ -124,76 +99,6 @@ _ABSORB = text("""
          AS a(id, minishop_hash, detail_hash, option_hash, listing, detail, options, detail_raw, options_raw, data,
               data_hash)
     WHERE p.product_id = a.id
-""")
-
-
-# What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
-# version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product is back
-# when it has been seen since and its detail has said that it is this seller's. What waits is looked up one by one: of
-# freshly stored bodies the planner knows nothing, and joining them would go through all of them for each product.
-def ready_of(seller: str) -> str:
-    """The condition for products `p` with their newest version `c`, of the seller that is named so."""
-    return f"""
-    p.seller_id = {seller} AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
-      AND (p.deleted_at IS NULL OR p.last_seen_execution_id IS NOT NULL)
-      AND (p.deleted_at IS NULL OR EXISTS (
-          SELECT FROM crawling_schedule_executions e
-          JOIN crawler_tasks t ON t.task_month = e.task_month AND t.execution_id = e.execution_id
-          WHERE e.execution_id = p.last_seen_execution_id AND t.task_key = 'PRODUCT_DETAIL:' || p.item_no
-            AND t.status = 'COMPLETED' AND NOT t.probe))
-      AND NOT EXISTS (
-          SELECT FROM crawling_schedule_executions e
-          WHERE e.seller_id = p.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
-            AND (c.execution_id = e.execution_id
-                 OR (e.sweep_status = 'PENDING' AND p.last_seen_execution_id IS DISTINCT FROM e.execution_id)
-                 OR EXISTS (SELECT FROM crawler_tasks t
-                            WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month
-                              AND t.item_no = p.item_no
-                              AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))))
-      AND (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING' LIMIT 1) IS NULL
-      AND (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = {seller} AND r.source = 'MINISHOP' AND r.status = 'PENDING'
-           ORDER BY r.raw_id LIMIT 1) IS NULL
-"""
-
-
-READY = ready_of(":seller_id")
-
-_UNPUBLISHED = text(f"""
-    SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
-           p.version, p.absent_sweeps, p.deleted_at, p.data_hash, p.updated_at,
-           CASE WHEN p.version > 0 THEN p.data END AS data, c.product_data AS published_data
-    FROM products p
-    LEFT JOIN product_change_sets c
-           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
-    WHERE {READY}
-    ORDER BY p.item_no LIMIT :limit
-    FOR NO KEY UPDATE OF p
-""")
-
-_VERSIONS = text("""
-    INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
-                                     execution_id)
-    SELECT :seller_id, v.item_no, v.version, v.life_cycle,
-           ARRAY(SELECT jsonb_array_elements_text(v.types)), v.changes,
-           -- The product's own copied as it is stored, compressed.
-           CASE WHEN v.life_cycle <> 'DELETED' THEN coalesce(v.data, p.data) END, :execution_id
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:life_cycles AS text[]),
-                CAST(:types AS jsonb[]), CAST(:changes AS jsonb[]), CAST(:datas AS text[]))
-         AS v(id, item_no, version, life_cycle, types, changes, data)
-    JOIN products p ON p.product_id = v.id
-""")
-
-_PUBLISHED = text("""
-    UPDATE products p
-    SET version = v.version, published_hash = v.data_hash, deleted_at = v.deleted_at, absent_sweeps = 0,
-        -- A deleted product has been seen by no sweep until one shows it again.
-        last_seen_execution_id = CASE WHEN v.deleted_at IS NULL THEN p.last_seen_execution_id END,
-        updated_at = now()
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:hashes AS text[]),
-                CAST(:deleted AS timestamptz[])) AS v(id, version, data_hash, deleted_at)
-    WHERE p.product_id = v.id
 """)
 
 
@@ -253,7 +158,7 @@ def _known(
 ) -> dict[int, KnownProduct]:
     rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
     return {
-        row.item_no: KnownProduct(_product(row), row.row_state, row.last_seen_execution_id, row.last_seen_at)
+        row.item_no: KnownProduct(product_of(row), row.row_state, row.last_seen_execution_id, row.last_seen_at)
         for row in rows
     }
 
@@ -288,48 +193,8 @@ def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
     connection.execute(_ABSORB, values)
 
 
-def unpublished(connection: Connection, seller_id: str, limit: int) -> list[Unpublished]:
-    """Complete products whose planned fetches have ended and whose state is not the published one."""
-    rows = connection.execute(_UNPUBLISHED, {"seller_id": seller_id, "limit": limit})
-    return [Unpublished(_product(row), row.data, row.data_hash, row.published_data, row.updated_at) for row in rows]
-
-
-def publish(connection: Connection, seller_id: str, execution_id: UUID, versions: Sequence[NewVersion]) -> None:
-    """Write versions into the history and onto their products; their outbox rows belong to the same transaction."""
-    if not versions:
-        return
-    connection.execute(
-        _VERSIONS,
-        {
-            "seller_id": seller_id,
-            "execution_id": execution_id,
-            "ids": [v.product.id.value for v in versions],
-            "items": [v.product.item_no.value for v in versions],
-            "versions": [v.product.version for v in versions],
-            "life_cycles": [v.life_cycle.value for v in versions],
-            "types": [orjson.dumps(v.change_types).decode() for v in versions],
-            "changes": [orjson.dumps(v.changes).decode() for v in versions],
-            "datas": [v.data for v in versions],
-        },
-    )
-    store_states(connection, [(v.product, v.data_hash) for v in versions])
-
-
-def store_states(connection: Connection, states: Sequence[tuple[Product, str | None]]) -> None:
-    """Write version, published hash and deletion back."""
-    deleted: list[datetime | None] = [product.deleted_at for product, _ in states]
-    connection.execute(
-        _PUBLISHED,
-        {
-            "ids": [product.id.value for product, _ in states],
-            "versions": [product.version for product, _ in states],
-            "hashes": [data_hash for _, data_hash in states],
-            "deleted": deleted,
-        },
-    )
-
-
-def _product(row: Row[tuple[object, ...]]) -> Product:
+def product_of(row: Row[tuple[object, ...]]) -> Product:
+    """The domain's product behind a row."""
     return Product(
         id=ProductId(row.product_id),
         seller_id=SellerId(row.seller_id),

@@ -10,7 +10,7 @@ from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import outbox, products, raw
 from mustit_pipeline.store.outbox_states import COMPLETED, UNSENT
-from mustit_pipeline.store.products import NewVersion
+from mustit_pipeline.store.publication import NewVersion
 
 # The product server's answer to a version that is not newer than what it has.
 STALE = 409

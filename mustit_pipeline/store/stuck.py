@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import AGENT, EXECUTION, PRODUCT_OUTBOX, ChangeHoldStatus, ExecutionStatus
 from mustit_pipeline.store.catalog_tables import UNPUBLISHED_PRODUCT
-from mustit_pipeline.store.products import ready_of
+from mustit_pipeline.store.publication import ready_of
 from mustit_pipeline.store.tables import OPEN_EXECUTION
 from mustit_pipeline.store.task_states import LEASED
 

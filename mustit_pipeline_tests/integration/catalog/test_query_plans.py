@@ -12,7 +12,18 @@ from sqlalchemy import Connection, TextClause, text
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
 from mustit_pipeline.domain.states import OutboxStatus, RawStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.store import history, holds, outbox, outbox_listing, products, raw, raw_listing, settlements, stuck
+from mustit_pipeline.store import (
+    history,
+    holds,
+    outbox,
+    outbox_listing,
+    products,
+    publication,
+    raw,
+    raw_listing,
+    settlements,
+    stuck,
+)
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.raw import NewRaw
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
@@ -126,7 +137,7 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
             {"sellers": ["big"] * 21, "items": [*items, None], "tasks": [uuid4() for _ in range(21)]},
         ),
         "reopen": (raw._REOPEN, reopened),  # pyright: ignore[reportPrivateUsage]
-        "unpublished": (products._UNPUBLISHED, {"seller_id": "big", "limit": 500}),  # pyright: ignore[reportPrivateUsage]
+        "unpublished": (publication._UNPUBLISHED, {"seller_id": "big", "limit": 500}),  # pyright: ignore[reportPrivateUsage]
         "lock": (products._LOCK, {"seller_id": "big", "items": items}),  # pyright: ignore[reportPrivateUsage]
     }
 
@@ -220,7 +231,7 @@ def test_freshly_stored_bodies_are_gone_through_once_although_the_planner_has_no
         "take back": plans(database, add_and_take_back, run=True),
         "still next": plans(database, lambda c: raw.still_next(c, "big", dict.fromkeys(ids, 0)), run=True),
         "unchanged": plans(database, lambda c: raw.settle_unchanged(c, "big"), run=True),
-        "unpublished": plans(database, lambda c: products.unpublished(c, "big", 500), run=True),
+        "unpublished": plans(database, lambda c: publication.unpublished(c, "big", 500), run=True),
     }
 
     most = {"take back": 20 * len(late), "still next": 5 * len(ids), "unchanged": 20 * many, "unpublished": 10 * many}

@@ -41,7 +41,7 @@ from mustit_pipeline.scheduling import registry
 from mustit_pipeline.store import agents, outbox, raw, tables
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.outbox import ClaimedEvent
-from mustit_pipeline.store.products import NewVersion
+from mustit_pipeline.store.publication import NewVersion
 from mustit_pipeline.store.raw import RawFailure
 from mustit_pipeline.store.settlements import Settlement, settle
 from mustit_pipeline_tests.conftest import MakeSettings
