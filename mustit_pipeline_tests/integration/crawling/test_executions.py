@@ -253,6 +253,7 @@ def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(
     assert work.plan_known_products([TaskType.PRODUCT_OPTION]) == 3
 
     work.fetch_products([TaskType.PRODUCT_OPTION], 30)
+    process(database, SELLER, now=utc_now)
     ended = work.end()
     assert (ended.execution.status, ended.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
 
