@@ -39,7 +39,7 @@ steps = st.lists(
 
 @given(steps=steps, agents=st.integers(1, 6), requests=st.integers(1, 4), gap=st.sampled_from([0.0, 0.7, 2.0]))
 @settings(
-    max_examples=80,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

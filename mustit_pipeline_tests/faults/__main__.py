@@ -45,8 +45,9 @@ def main(
 ) -> int:
     parser = argparse.ArgumentParser(prog="python -m mustit_pipeline_tests.faults", description=__doc__)
     names = [scenario.__name__ for scenario in scenarios]
-    parser.add_argument("scenario", nargs="*", choices=[*names, []], help="only these (default: all)")
-    parser.add_argument("--quick", action="store_true", help="the short version that every test run does")
+    known = f"only these (default: all): {', '.join(names)}"
+    parser.add_argument("scenario", nargs="*", choices=[*names, []], metavar="NAME", help=known)
+    parser.add_argument("--quick", action="store_true", help="the short versions")
     parser.add_argument("--output", type=Path, default=Path("build/chaos.json"))
     options = parser.parse_args(arguments)
     chosen = [one for one in scenarios if not options.scenario or one.__name__ in options.scenario]
