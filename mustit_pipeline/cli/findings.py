@@ -13,6 +13,8 @@ from mustit_pipeline.watching.criteria import CRITERIA
 
 SHOWN = 5
 UNHEALED_SECONDS = 300.0
+# Three backfills, one of housekeeping, a relay and a recovery.
+PLACES_BESIDE_CRAWLS = 6
 # These have a line of their own in what doctor says.
 SAID_ALREADY = {"schema_drift", "no_failed_events"}
 
@@ -37,6 +39,7 @@ def watched(settings: Settings, database: Database) -> Iterator[Finding]:
     """What watches over the pipeline, asked here and now."""
     yield _held_changes(database)
     yield from _unprocessed(database)
+    yield from _places(settings)
     yield from _rules(settings, database)
     yield from _triggers(settings, database)
     yield from _checks(settings, database)
@@ -105,6 +108,16 @@ def _checks(settings: Settings, database: Database) -> Iterator[Finding]:
         named = str(found.metadata.get("sellers", "none"))
         detail = found.summary if named == "none" else f"{found.summary}: {named}"
         yield Finding(f"check {one.name}", Health.WARNING, detail, one.remedy)
+
+
+def _places(settings: Settings) -> Iterator[Finding]:
+    """Runs that relay and recovery would have to wait for."""
+    wanted = settings.crawls_at_once + PLACES_BESIDE_CRAWLS
+    if settings.runs_at_once < wanted:
+        detail = (
+            f"{settings.runs_at_once} runs at once for {settings.crawls_at_once} crawls: relay and recovery may wait"
+        )
+        yield Finding("places for runs", Health.WARNING, detail, f"Set MUSTIT_RUNS_AT_ONCE to {wanted} or more.")
 
 
 def _alerts(settings: Settings, database: Database) -> Finding:

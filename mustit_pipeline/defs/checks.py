@@ -75,6 +75,6 @@ check_criteria = dg.define_asset_job(
     description="Judges the success criteria and the quality of the data.",
 )
 def check_every_hour(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
-    if is_under_way(context.instance, pipeline.database, CHECKING_JOB):
+    if is_under_way(context, pipeline, CHECKING_JOB):
         return dg.SkipReason("a check is running already")
     return dg.RunRequest()

@@ -18,7 +18,8 @@ from mustit_pipeline.store.deliveries import seller_deliveries
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
 FIRST = "10"
 # Long, and nobody waits for them: one at a time (dagster.yaml), so that they leave room for those.
-HOUSEKEEPING = {"mustit/housekeeping": "yes"}
+# One that hangs would keep all others waiting.
+HOUSEKEEPING = {"mustit/housekeeping": "yes", "dagster/max_runtime": str(2 * 3600)}
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 crawl_seller = dg.define_asset_job(
@@ -94,7 +95,7 @@ def relay_product_outbox() -> None:
 )
 def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) -> dict[str, int]:
     with readable_failures():
-        census = take_census(context.instance, pipeline.database)
+        census = take_census(context.instance, pipeline)
         recovered = recover(pipeline.database, pipeline.settings, utc_now, busy=busy_sellers(census.alive))
     totals = {
         "released_tasks": recovered.tasks,

@@ -7,10 +7,11 @@ seller busy, for ever. So a run holds a lock that PostgreSQL drops the moment it
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 import dagster as dg
 
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.store.presence import absent
 
 UNFINISHED = [
@@ -20,10 +21,10 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-# From a run's start to its lock, from the lock's end to the run's, and from PostgreSQL's return until the lock is taken
-# again, a moment passes.
-GRACE_SECONDS = 60.0
+# From the lock's end to the run's, and from PostgreSQL's return until the lock is taken again, a moment passes.
 SETTLE_SECONDS = 3.0
+# A tick that the daemon was killed in is judged again, and goes on with the run that it had made.
+TICK_TAG = ".dagster/scheduled_execution_time"
 PARTITION_TAG = "dagster/partition"
 # The one asset that is cut by day: a run of it has a partition, but no seller.
 MEASURING_JOB = "measure_days"
@@ -38,16 +39,18 @@ class Census:
     dead: list[str]
 
 
-def unfinished_runs(
-    instance: dg.DagsterInstance, database: Database, *, grace_seconds: float = GRACE_SECONDS
-) -> list[dg.DagsterRun]:
+def unfinished_runs(instance: dg.DagsterInstance, pipeline: Pipeline) -> list[dg.DagsterRun]:
     """Runs that wait or work, after those whose process is gone have been failed."""
-    return take_census(instance, database, grace_seconds=grace_seconds).alive
+    return take_census(instance, pipeline).alive
 
 
-def is_under_way(instance: dg.DagsterInstance, database: Database, job_name: str) -> bool:
-    """Whether a run of this job waits or works."""
-    return any(run.job_name == job_name for run in unfinished_runs(instance, database))
+def is_under_way(context: dg.ScheduleEvaluationContext, pipeline: Pipeline, job_name: str) -> bool:
+    """Whether a run of this job waits or works, and not for this very tick."""
+    tick = context.scheduled_execution_time.timestamp()
+    runs = [run for run in unfinished_runs(context.instance, pipeline) if run.job_name == job_name]
+    return any(
+        TICK_TAG not in run.tags or datetime.fromisoformat(run.tags[TICK_TAG]).timestamp() != tick for run in runs
+    )
 
 
 def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
@@ -60,8 +63,9 @@ def measures_a_day(run: dg.DagsterRun) -> bool:
     return run.job_name == MEASURING_JOB or run.asset_selection == BY_DAY
 
 
-def take_census(instance: dg.DagsterInstance, database: Database, *, grace_seconds: float = GRACE_SECONDS) -> Census:
+def take_census(instance: dg.DagsterInstance, pipeline: Pipeline) -> Census:
     """Look at every unfinished run, and fail those whose process is gone."""
+    grace_seconds = pipeline.settings.run_grace_seconds
     records = instance.get_run_records(filters=dg.RunsFilter(statuses=UNFINISHED))
     old = [
         record.dagster_run.run_id
@@ -69,11 +73,11 @@ def take_census(instance: dg.DagsterInstance, database: Database, *, grace_secon
         if record.dagster_run.status is dg.DagsterRunStatus.STARTED
         and time.time() - (record.start_time or time.time()) >= grace_seconds
     ]
-    dead = absent(database, old)
+    dead = absent(pipeline.database, old)
     failed: list[str] = []
     if dead:
         time.sleep(SETTLE_SECONDS)
-        dead = absent(database, sorted(dead))
+        dead = absent(pipeline.database, sorted(dead))
         for run_id in sorted(dead):
             run = instance.get_run_by_id(run_id)
             if run is not None and run.status is dg.DagsterRunStatus.STARTED:

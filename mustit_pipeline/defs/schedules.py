@@ -17,7 +17,7 @@ from mustit_pipeline.scheduling.metrics import SEOUL, days_to_compute
 from mustit_pipeline.scheduling.recovery import find_stuck
 from mustit_pipeline.scheduling.refresh import next_refreshes
 
-# After a pause the daemon makes up for several missed ticks at once: one run of a kind answers all of them.
+# After a pause the daemon makes up for several missed ticks at once: one relay, maintenance or check answers them all.
 
 
 @dg.schedule(
@@ -28,7 +28,7 @@ from mustit_pipeline.scheduling.refresh import next_refreshes
     description="Sends waiting product events even if the sensor is off; starts no run while none can be sent.",
 )
 def relay_every_5_minutes(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
-    if is_under_way(context.instance, pipeline.database, relay_product_outbox.name):
+    if is_under_way(context, pipeline, relay_product_outbox.name):
         return dg.SkipReason("a relay is running already")
     why_not = why_no_event_is_sent(pipeline)
     return dg.RunRequest() if why_not is None else dg.SkipReason(why_not)
@@ -42,7 +42,7 @@ def relay_every_5_minutes(context: dg.ScheduleEvaluationContext, pipeline: Pipel
     description="Recovers what somebody left behind; starts no run while nothing is stuck.",
 )
 def recover_every_minute(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
-    runs = unfinished_runs(context.instance, pipeline.database)
+    runs = unfinished_runs(context.instance, pipeline)
     if any(run.job_name == recover_stuck_work.name for run in runs):
         return dg.SkipReason("a recovery is running already")
     found = find_stuck(pipeline.database, utc_now(), busy=busy_sellers(runs))
@@ -74,7 +74,7 @@ def daily_metrics(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> 
     description="Months ahead, retention, and Dagster's own history, while Seoul sleeps.",
 )
 def nightly_maintenance(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
-    if is_under_way(context.instance, pipeline.database, maintain_storage.name):
+    if is_under_way(context, pipeline, maintain_storage.name):
         return dg.SkipReason("a maintenance is running already")
     return dg.RunRequest()
 
@@ -89,7 +89,7 @@ def nightly_maintenance(context: dg.ScheduleEvaluationContext, pipeline: Pipelin
 def weekly_full_refresh(
     context: dg.ScheduleEvaluationContext, pipeline: Pipeline
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    runs = unfinished_runs(context.instance, pipeline.database)
+    runs = unfinished_runs(context.instance, pipeline)
     # Whoever waits in a backfill is about to be fetched anyway.
     busy = busy_sellers(runs)
     slots = pipeline.settings.crawls_at_once

@@ -36,10 +36,6 @@ def partition_changes(
     return PartitionChanges(add, remove)
 
 
-def _unfinished(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> list[dg.DagsterRun]:
-    return unfinished_runs(context.instance, pipeline.database, grace_seconds=pipeline.settings.run_grace_seconds)
-
-
 @dg.sensor(
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
@@ -48,7 +44,7 @@ def _unfinished(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> list
 def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SkipReason:
     # The registry last: whoever is registered or started meanwhile keeps its partition.
     partitions = context.instance.get_dynamic_partitions(SELLERS)
-    busy = busy_sellers(_unfinished(context, pipeline))
+    busy = busy_sellers(unfinished_runs(context.instance, pipeline))
     with pipeline.database.reading() as connection:
         registered = sellers.all_ids(connection)
     changes = partition_changes(registered, partitions, busy)
@@ -69,7 +65,7 @@ def seller_partitions(context: dg.SensorEvaluationContext, pipeline: Pipeline) -
     description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
 )
 def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SensorResult | dg.SkipReason:
-    runs = _unfinished(context, pipeline)
+    runs = unfinished_runs(context.instance, pipeline)
     busy = busy_sellers(without_waiting_backfills(runs))
     slots = pipeline.settings.crawls_at_once
     free = slots - len(busy_sellers(without_backfills(runs)))
@@ -112,7 +108,7 @@ def waiting_outbox(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> d
         found[relay_scheduler_outbox.name] = _why_no_rule_is_sent(pipeline)
     wanted = [name for name, why_not in found.items() if why_not is None]
     if wanted:
-        busy = {run.job_name for run in unfinished_runs(context.instance, pipeline.database)}
+        busy = {run.job_name for run in unfinished_runs(context.instance, pipeline)}
         found |= {name: f"a run of {name} is running already" for name in wanted if name in busy}
     requests = [dg.RunRequest(job_name=name) for name, why_not in found.items() if why_not is None]
     if requests:

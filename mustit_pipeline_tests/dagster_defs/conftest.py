@@ -15,6 +15,7 @@ from mustit_pipeline.settings import load_settings
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws
 
+GRACE_SECONDS = 60.0
 SetEnvironment = Callable[..., None]
 AddRun = Callable[..., dg.DagsterRun]
 

@@ -10,13 +10,12 @@ from sqlalchemy import text
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.presence import GRACE_SECONDS
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.schedules import recover_every_minute
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment
+from mustit_pipeline_tests.dagster_defs.conftest import GRACE_SECONDS, AddRun, SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.store.rows import add_outbox, add_task, ground
 
@@ -95,6 +94,17 @@ def test_the_job_sets_stuck_work_free_and_says_how_much(
     assert {name: value.value for name, value in output.metadata.items()} == totals
     again = defs.resolve_job_def("recover_stuck_work").execute_in_process(instance=instance)
     assert set(again.output_for_node("recover_what_is_stuck").values()) == {0}
+
+
+def test_how_long_a_run_may_take_to_be_seen_alive_is_a_setting(
+    instance: dg.DagsterInstance, add_run: AddRun, set_environment: SetEnvironment
+) -> None:
+    set_environment(run_grace_seconds=300)
+    add_run("slow to start", Status.STARTED, started_at=time.time() - GRACE_SECONDS - 1)
+
+    result = defs.resolve_job_def("recover_stuck_work").execute_in_process(instance=instance)
+
+    assert result.output_for_node("recover_what_is_stuck")["failed_runs"] == 0
 
 
 @pytest.mark.usefixtures("set_environment")

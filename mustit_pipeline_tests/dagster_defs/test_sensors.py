@@ -10,7 +10,6 @@ from sqlalchemy import text
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.defs.presence import GRACE_SECONDS
 from mustit_pipeline.defs.sensors import (
     PartitionChanges,
     due_crawls,
@@ -27,7 +26,7 @@ from mustit_pipeline.store import breakers
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.presence import absent, present
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, Tick, keys
+from mustit_pipeline_tests.dagster_defs.conftest import GRACE_SECONDS, AddRun, SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
 Status = dg.DagsterRunStatus

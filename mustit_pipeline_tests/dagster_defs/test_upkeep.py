@@ -140,6 +140,22 @@ def test_missed_ticks_that_come_together_start_one_run(
     assert "running already" in outcome.skip_message
 
 
+def test_a_tick_that_the_daemon_was_killed_in_goes_on_with_its_own_run(
+    evaluate: Evaluate, instance: dg.DagsterInstance
+) -> None:
+    """Judged again it must ask for the same run, which the daemon then submits; otherwise the night would be lost."""
+    tags = {".dagster/scheduled_execution_time": TICK.isoformat()}
+    instance.add_run(dg.DagsterRun(job_name="maintain_storage", status=Status.NOT_STARTED, tags=tags))
+
+    assert len(evaluate("nightly_maintenance").run_requests) == 1
+
+
+@pytest.mark.parametrize("name", ["check_criteria", "maintain_storage", "measure_days"])
+def test_housekeeping_that_hangs_is_ended(name: str) -> None:
+    """One at a time: it would keep all others waiting, and the guards would call that running already."""
+    assert int(defs.resolve_job_def(name).run_tags["dagster/max_runtime"]) > 0
+
+
 def test_the_clock_starts_no_relay_that_could_send_nothing(
     database: Database, evaluate: Evaluate, set_environment: SetEnvironment, add_run: AddRun
 ) -> None:

@@ -179,3 +179,10 @@ def test_hosts_that_would_keep_what_all_should_see_are_told_so(world: World) -> 
     assert "MUSTIT_LAKE_URI" in untold["lake"]["remedy"]
     assert "MUSTIT_COMPUTE_LOGS_URI" in untold["output of runs"]["remedy"]
     assert not {"lake", "output of runs"} & told
+
+
+def test_crawls_that_leave_relay_and_recovery_no_place_are_named(world: World) -> None:
+    crowded = world.mustit("doctor", "--json", MUSTIT_CRAWLS_AT_ONCE="12").document
+
+    [found] = [one for one in crowded if one["subject"] == "places for runs"]
+    assert (found["health"], found["remedy"]) == ("warning", "Set MUSTIT_RUNS_AT_ONCE to 18 or more.")
