@@ -38,7 +38,7 @@ class NoToken:
     seconds: float
 
 
-Throttling = Callable[[UUID, float, float | None], Awaitable[object]]
+JudgeThrottling = Callable[[UUID, float, float | None], Awaitable[object]]
 """Who judges a 429: the agent, when it was asked with (monotonic), and the Retry-After."""
 
 
@@ -54,7 +54,7 @@ class TokenDesk:
     """The sessions of this process, decrypted only while they are valid."""
 
     def __init__(
-        self, settings: Settings, database: Database, client: MarketplaceClient, throttled: Throttling
+        self, settings: Settings, database: Database, client: MarketplaceClient, throttled: JudgeThrottling
     ) -> None:
         self._database = database
         self._client = client

@@ -54,7 +54,7 @@ class Attempts:
                 _reader(leased, drift, self._rules.most_products),
                 calls,
                 booking,
-                control=self._endpoints.count(task.seller_id).value,
+                control=lambda: self._endpoints.count(task.seller_id).value,
             )
         except NotFoundAnswer as error:
             if leased.probe:

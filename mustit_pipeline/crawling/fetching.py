@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling, Wait
@@ -23,6 +24,9 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 
 T = TypeVar("T")
 
+FORGOTTEN_AFTER = timedelta(hours=1)
+MOST_REFUSED = 1000
+
 
 class NoAgentFree(Exception):
     """No agent is free soon enough; nothing is wrong with what was to be fetched."""
@@ -37,17 +41,23 @@ class RequestCounter:
 
 
 @dataclass(slots=True)
-class _Refusals:
-    """The 429s that a URL got since it was last fetched or failed."""
+class Refusals:
+    """The 429s that a URL got since it was last answered otherwise, and how many of them were its own."""
 
     tries: Tries
+    own: int = 0
     last: Throttling | None = None
 
     def is_the_url(self, verdict: Throttling) -> bool:
-        """One more, after which it is the URL and not the host, or not yet known."""
+        """One more, after which it is the URL and not the host, or not yet known; once may be an agent's fault."""
         self.tries.failed()
-        last, self.last = self.last, verdict
-        return not self.tries.can_retry() and verdict.is_alone(since=last)
+        self.own += verdict.is_alone(since=self.last)
+        self.last = verdict
+        return not self.tries.can_retry() and self.own > 1
+
+    def is_over(self, verdict: Throttling) -> bool:
+        """Whether this is another story: its task has long gone to somebody else."""
+        return self.last is not None and verdict.judged_at - self.last.judged_at > FORGOTTEN_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class Fetcher:
         self._network_tries = network_tries
         self._throttled_tries = throttled_tries
         # Kept while their tasks wait elsewhere for a pause to end: counted anew each time, none would ever be enough.
-        self._refusals: dict[str, _Refusals] = {}
+        self._refusals: dict[str, Refusals] = {}
         self._retry_base = retry_base_seconds
         self._longest_backoff = longest_backoff_seconds
 
@@ -99,11 +109,11 @@ class Fetcher:
         read: Callable[[bytes], T],
         calls: RequestCounter,
         booking: Booking | None = None,
-        control: str | None = None,
+        control: Callable[[], str] | None = None,
     ) -> Fetched[T]:
         """The body behind a URL, read; a host that throttles or a lost session costs no try, a broken network does.
 
-        `control` is any other URL: where nobody else asks, its answer shows whether it is the host that throttles.
+        `control` names any other URL: where nobody else asks, its answer shows whether it is the host that throttles.
         """
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
@@ -113,7 +123,7 @@ class Fetcher:
                 agent = await self._agent() if booking is None else await self._still_good(booking)
                 throttled = self._refusals.get(url)
                 if throttled is not None and control is not None and not throttled.tries.can_retry():
-                    await self._ask(agent, control, calls)
+                    await self._ask(agent, control(), calls)
                     agent = await self._agent()
             except NoAgentFree:
                 # A try was spent and failed: that is how this attempt ended, so that it cannot go round for ever.
@@ -125,11 +135,11 @@ class Fetcher:
                 fetched = await self._attempt(agent, url, read, calls)
             except Throttled as error:
                 verdict = await self._pool.throttled(agent, error.retry_after)
-                known = self._refusals.setdefault(url, _Refusals(Tries(self._throttled_tries)))
-                if verdict is not None and known.is_the_url(verdict):
+                if verdict is not None and self._is_refused(url, verdict):
                     del self._refusals[url]
                     raise
             except Unauthorized:
+                self._refusals.pop(url, None)
                 if refused:
                     raise
                 refused = True
@@ -140,9 +150,21 @@ class Fetcher:
                     raise
                 pause = backoff_seconds(tries.failures, self._retry_base, self._longest_backoff, random.random())
                 await asyncio.sleep(pause)
+            except FetchError:
+                self._refusals.pop(url, None)
+                raise
             else:
                 self._refusals.pop(url, None)
                 return fetched
+
+    def _is_refused(self, url: str, verdict: Throttling) -> bool:
+        """Whether one more 429 shows that this URL is always throttled."""
+        known = self._refusals.get(url)
+        if known is None or known.is_over(verdict):
+            if len(self._refusals) >= MOST_REFUSED:
+                del self._refusals[next(iter(self._refusals))]
+            known = self._refusals[url] = Refusals(Tries(self._throttled_tries))
+        return known.is_the_url(verdict)
 
     async def _ask(self, agent: Booking, url: str, calls: RequestCounter) -> None:
         """Let the host answer something, whatever it says."""

@@ -131,6 +131,8 @@ _CLAIMED = text(f"""
                    AND a.version < o.version AND a.attempts > 0) AS tried_before,
            EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
                    AND a.version < o.version AND a.version > p.delivered_version AND a.attempts > 0
+                   -- One that was acknowledged has been undone since, as by a restored backup.
+                   AND (a.completed_at IS NULL OR a.superseded_by IS NOT NULL)
                    AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}') AS may_be_deleted
     FROM product_outbox o
     JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version

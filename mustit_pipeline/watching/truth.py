@@ -198,7 +198,9 @@ async def _ask(
 
 async def _said(client: MarketplaceClient, fetcher: Fetcher, product: Drawn, calls: RequestCounter) -> Said:
     item = ItemNo(product.item_no)
-    control = client.endpoints.count(SellerId(product.seller_id)).value
+
+    def control() -> str:
+        return client.endpoints.count(SellerId(product.seller_id)).value
 
     def read_detail(body: bytes) -> ProductDetail:
         return parse_detail(body, item_no=item.value)
