@@ -103,7 +103,10 @@ def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -
             "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
             "connect_timeout": 10,
             # The same from our side: whoever waits for a server that vanished would wait as long.
-            **{"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000},
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
         },
     )
     event.listen(engine, "connect", _send_lists_as_binary)
