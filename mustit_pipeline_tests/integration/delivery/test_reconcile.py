@@ -240,6 +240,27 @@ def test_a_server_that_lost_everything_gets_everything_back_once(
     assert_whole(shelf.database)
 
 
+def test_a_server_that_was_restored_to_before_a_deletion_is_updated(
+    shelf: Shelf, settings: Settings, tmp_path: Path
+) -> None:
+    """It had acknowledged the deletion, and holds the product all the same."""
+    shelf.crawl(1, stock=1)
+    relay(shelf.database, settings)
+    [first] = shelf.rows("SELECT product_data FROM product_change_sets")
+    shelf.delete(1)
+    relay(shelf.database, settings)
+    shelf.crawl(1, stock=2)
+    relay(shelf.database, settings)
+
+    with start_product_server(state=tmp_path) as restored, ProductServerControl(restored.url) as control:
+        tell(restored.url, shelf, 1, 1, orjson.loads(first["product_data"]))
+        other = settings.model_copy(update={"product_server_url": restored.url})
+        assert found(look(shelf, other, resend=True)) == [(1, Kind.STALE, ("stock",))]
+        relay(shelf.database, other)
+        assert [(one.version, one.event_type) for one in control.log()][1:] == [(4, "PRODUCT_UPDATED")]
+        assert look(shelf, other).in_order
+
+
 def test_examples_are_bounded_and_the_count_is_exact(shelf: Shelf, settings: Settings, tmp_path: Path) -> None:
     shelf.crawl(*range(1, 131))
     relay(shelf.database, settings)
