@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 from sqlalchemy import URL, Engine, NullPool, create_engine, make_url, text
 
 from mustit_pipeline import embedded
@@ -38,6 +39,7 @@ class Host:
     """One of them; its processes live and die together."""
 
     process: subprocess.Popen[bytes]
+    home: Path
     log: Path
 
     @property
@@ -61,6 +63,11 @@ class Host:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        # Code servers and runs have sessions of their own, and outlive whoever started them.
+        for other in psutil.process_iter():
+            with suppress(psutil.Error):
+                if other.cwd() == str(self.home):
+                    other.kill()
 
 
 @contextmanager
@@ -82,7 +89,7 @@ def host(world: World, settings: Settings, name: str, *command: str) -> Generato
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    started = Host(process, log)
+    started = Host(process, home, log)
     try:
         yield started
     finally:
