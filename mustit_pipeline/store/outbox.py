@@ -205,13 +205,15 @@ def claim(
     wanted: Wanted | None = None,
     trial: bool = False,
 ) -> tuple[list[ClaimedEvent], int]:
-    """Take due rows to send, oldest first unless wanted otherwise; returns them and how many were superseded."""
+    """Take due rows to send, oldest first unless wanted otherwise; returns them and how many were superseded.
+
+    Whoever has taken turns is alone with them.
+    """
     wanted = wanted or Wanted(limit, limit)
     query = _CLAIM_NEWEST if wanted.newest_first else _CLAIM_DUE
     if trial:
         wanted, query = Wanted(TRIAL_CANDIDATES, TRIAL_CANDIDATES), _CLAIM_TRIAL
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
-    take_turns(connection)
     rows = connection.execute(query, values | {"fresh": wanted.fresh, "failing": wanted.failing}).all()
     mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
     claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []

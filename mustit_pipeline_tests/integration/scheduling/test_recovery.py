@@ -1,7 +1,6 @@
 """Everything that can be left behind is found and set free, and nothing else is touched."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -9,26 +8,14 @@ from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
-from mustit_pipeline.scheduling.recovery import Recovered, find_stuck, recover
+from mustit_pipeline.scheduling.recovery import Recovered, recover
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
+from mustit_pipeline_tests.integration.scheduling.conftest import Pass
 from mustit_pipeline_tests.integration.store.rows import Ground, add_outbox, add_task, ground
 
-Pass = Callable[..., Recovered]
 ONE_OF_EACH = Recovered(tasks=1, executions=1, events=1, agents=1)
-
-
-@pytest.fixture
-def recovered(database: Database, make_settings: MakeSettings) -> Pass:
-    """One pass, which must find just what was announced."""
-
-    def run(*busy: str) -> Recovered:
-        announced = find_stuck(database, utc_now(), busy=busy)
-        assert recover(database, make_settings(), utc_now, busy=busy) == announced
-        return announced
-
-    return run
 
 
 def change(database: Database, statement: str, **values: object) -> None:

@@ -1,7 +1,5 @@
 """Fetched changes of crawls that are over become versions before the next crawl, whoever was stopped on the way."""
 
-from collections.abc import Callable
-
 import orjson
 import pytest
 
@@ -9,28 +7,16 @@ from mustit_pipeline.catalog.processing import ProcessingReport, catalog_work
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
-from mustit_pipeline.scheduling.recovery import Recovered, find_stuck, recover
+from mustit_pipeline.scheduling.recovery import Recovered, recover
 from mustit_pipeline.store import raw_replay
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.presence import present
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
+from mustit_pipeline_tests.integration.scheduling.conftest import Pass
 
-Pass = Callable[..., Recovered]
 A_WHILE_AGO = "UPDATE crawling_schedule_executions SET updated_at = now() - interval '2 minutes'"
 PENDING = "SELECT count(*) AS n FROM product_raw_data WHERE status = 'PENDING'"
-
-
-@pytest.fixture
-def recovered(database: Database, make_settings: MakeSettings) -> Pass:
-    """One pass, which must find just what was announced."""
-
-    def run(*busy: str) -> Recovered:
-        announced = find_stuck(database, utc_now(), busy=busy)
-        assert recover(database, make_settings(), utc_now, busy=busy) == announced
-        return announced
-
-    return run
 
 
 @pytest.fixture
