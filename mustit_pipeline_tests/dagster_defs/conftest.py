@@ -12,12 +12,17 @@ from pyarrow import parquet
 
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.settings import load_settings
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
+from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws
 
 GRACE_SECONDS = 60.0
 SetEnvironment = Callable[..., None]
 AddRun = Callable[..., dg.DagsterRun]
+Stock = Callable[..., MarketplaceControl]
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,26 @@ def set_environment(database_url: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
+def stock(
+    database: Database,
+    instance: dg.DagsterInstance,
+    set_environment: SetEnvironment,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> Stock:
+    """Register a seller with products in the marketplace and a partition of its own."""
+
+    def add(seller_id: str, products: int, **settings: object) -> MarketplaceControl:
+        set_environment(base_url=marketplace.url, **settings)
+        market.add_seller(seller_id, products)
+        register(database, seller_id)
+        instance.add_dynamic_partitions("sellers", [seller_id])
+        return market
+
+    return add
+
+
+@pytest.fixture
 def tick(instance: dg.DagsterInstance, set_environment: SetEnvironment) -> Tick:
     """Evaluate a sensor once, as the daemon does."""
 
@@ -118,6 +143,12 @@ def add_run(instance: dg.DagsterInstance) -> AddRun:
         return run
 
     return add
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:
+    """What a run wrote, by asset."""
+    found = [event.materialization for event in result.get_asset_materialization_events()]
+    return {one.asset_key.to_user_string(): one for one in found}
 
 
 def keys(requests: Iterable[dg.RunRequest]) -> list[str | None]:

@@ -15,9 +15,8 @@ from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
 
@@ -167,20 +166,9 @@ def test_runs_of_a_seller_or_a_day_are_one_subject_whatever_started_them(
 
 
 @pytest.fixture
-def crawlable(
-    database: Database,
-    instance: dg.DagsterInstance,
-    look: Look,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
-) -> MarketplaceControl:
+def crawlable(look: Look, stock: Stock) -> MarketplaceControl:
     """A registered seller with products."""
-    set_environment(base_url=marketplace.url)
-    market.add_seller(SELLER, 2)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
-    return market
+    return stock(SELLER, 2)
 
 
 def chosen(instance: dg.DagsterInstance) -> bool:
@@ -261,18 +249,9 @@ def check(instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
 
 
 def test_the_hourly_checks_run_without_a_partition_and_failing_ones_become_alerts(
-    database: Database,
-    instance: dg.DagsterInstance,
-    look: Look,
-    inbox: Inbox,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, stock: Stock
 ) -> None:
-    set_environment(base_url=marketplace.url, truth_sample=50)
-    market.add_seller(SELLER, 4)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
+    stock(SELLER, 4, truth_sample=50)
     crawled = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
     assert crawled.success
 
@@ -303,18 +282,9 @@ def test_the_hourly_checks_run_without_a_partition_and_failing_ones_become_alert
 
 
 def test_unbelievable_changes_turn_the_run_red_and_are_told(
-    database: Database,
-    instance: dg.DagsterInstance,
-    look: Look,
-    inbox: Inbox,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, stock: Stock
 ) -> None:
-    set_environment(base_url=marketplace.url, suspicious_least=2)
-    market.add_seller(SELLER, 4)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
+    market = stock(SELLER, 4, suspicious_least=2)
     crawl = defs.resolve_job_def("crawl_seller")
     assert crawl.execute_in_process(instance=instance, partition_key=SELLER).success
     for product in market.products(SELLER):

@@ -21,7 +21,7 @@ from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, Tick, keys, materialized
 from mustit_pipeline_tests.integration.crawls import register
 
 Status = dg.DagsterRunStatus
@@ -32,18 +32,9 @@ CRAWLED = ["minishop_listings", "product_details", "product_options", "product_c
 
 
 @pytest.fixture
-def ready(
-    database: Database,
-    instance: dg.DagsterInstance,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
-) -> None:
+def ready(stock: Stock) -> None:
     """A registered seller with products."""
-    set_environment(base_url=marketplace.url)
-    market.add_seller(SELLER, PRODUCTS)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
+    stock(SELLER, PRODUCTS)
 
 
 def run(
@@ -57,9 +48,8 @@ def run(
 
 
 def written(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
-    found = [event.materialization for event in result.get_asset_materialization_events()]
     return {
-        one.asset_key.to_user_string(): {name: value.value for name, value in one.metadata.items()} for one in found
+        key: {name: value.value for name, value in one.metadata.items()} for key, one in materialized(result).items()
     }
 
 

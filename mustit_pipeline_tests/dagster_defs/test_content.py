@@ -9,8 +9,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerC
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
-from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, materialized
 
 SELLER = "dmont"
 PRODUCTS = 4
@@ -70,26 +69,15 @@ KEYS = {
 
 
 @pytest.fixture
-def crawled(
-    database: Database,
-    instance: dg.DagsterInstance,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
-) -> dict[str, dg.AssetMaterialization]:
+def crawled(instance: dg.DagsterInstance, stock: Stock) -> dict[str, dg.AssetMaterialization]:
     """The materializations of a seller's first crawl."""
-    set_environment(base_url=marketplace.url)
-    market.add_seller(SELLER, PRODUCTS)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
+    stock(SELLER, PRODUCTS)
     return run(instance)
 
 
 def run(instance: dg.DagsterInstance, *, raise_on_error: bool = True) -> dict[str, dg.AssetMaterialization]:
     job = defs.resolve_job_def("crawl_seller")
-    result = job.execute_in_process(instance=instance, partition_key=SELLER, raise_on_error=raise_on_error)
-    found = [event.materialization for event in result.get_asset_materialization_events()]
-    return {one.asset_key.to_user_string(): one for one in found}
+    return materialized(job.execute_in_process(instance=instance, partition_key=SELLER, raise_on_error=raise_on_error))
 
 
 def numbers(one: dg.AssetMaterialization, *names: str) -> dict[str, object]:
@@ -135,17 +123,9 @@ def test_rows_and_coverage_are_numbers_and_columns_know_where_they_come_from(
 
 
 def test_the_rows_of_a_listing_are_those_that_are_stored_not_those_that_the_marketplace_counts(
-    database: Database,
-    instance: dg.DagsterInstance,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    instance: dg.DagsterInstance, stock: Stock
 ) -> None:
-    set_environment(base_url=marketplace.url, page_size=10, task_max_retries=0)
-    market.add_seller(SELLER, 15)
-    market.fault("status", "listing", pageNo=1, status=404)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
+    stock(SELLER, 15, page_size=10, task_max_retries=0).fault("status", "listing", pageNo=1, status=404)
 
     found = run(instance, raise_on_error=False)["minishop_listings"]
 

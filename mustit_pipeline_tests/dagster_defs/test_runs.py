@@ -22,8 +22,8 @@ from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.presence import absent
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
-from mustit_pipeline_tests.integration.crawls import differences, register
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, materialized
+from mustit_pipeline_tests.integration.crawls import differences
 
 SELLER = "한글 & a/b 50%"
 PRODUCTS = 6
@@ -32,29 +32,15 @@ pytestmark = pytest.mark.usefixtures("ready")
 
 
 @pytest.fixture
-def ready(
-    database: Database,
-    instance: dg.DagsterInstance,
-    set_environment: SetEnvironment,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
-) -> None:
+def ready(stock: Stock) -> None:
     """A registered seller with products."""
-    set_environment(base_url=marketplace.url)
-    market.add_seller(SELLER, PRODUCTS)
-    register(database, SELLER)
-    instance.add_dynamic_partitions("sellers", [SELLER])
+    stock(SELLER, PRODUCTS)
 
 
 def run(instance: dg.DagsterInstance, job: str = "crawl_seller", **options: Any) -> dg.ExecuteInProcessResult:
     if job == "crawl_seller":
         options["partition_key"] = SELLER
     return defs.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False, **options)
-
-
-def materialized(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:
-    found = [event.materialization for event in result.get_asset_materialization_events()]
-    return {one.asset_key.to_user_string(): one for one in found}
 
 
 def latest(database: Database) -> StoredExecution:

@@ -14,11 +14,18 @@ from mustit_pipeline_tests.unit.marketplace.bodies import detail, info, listing,
 
 SELLER = "dmont"
 ITEMS = (118005032, 118005033)
+STOCK = "detail.ProductInfoModule.stock"
 
 Change = Callable[[str, int | None, Any], Any]
 
 
 def unchanged(source: str, item_no: int | None, body: Any) -> Any:
+    return body
+
+
+def without_stock(source: str, item_no: int | None, body: Any) -> Any:
+    if source == "detail":
+        del body["moduleList"][1]["data"]["stock"]
     return body
 
 

@@ -1,6 +1,5 @@
 """Crawls that meet bodies which are not what they were: recorded, warned of, and blocked where that is asked for."""
 
-from collections.abc import Generator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,19 +19,12 @@ from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.drifting import (
     ITEMS,
     SELLER,
+    STOCK,
     DriftingMarketplace,
-    drifting_marketplace,
     unchanged,
+    without_stock,
 )
 from mustit_pipeline_tests.integration.crawls import crawl, register
-
-STOCK = "detail.ProductInfoModule.stock"
-
-
-@pytest.fixture
-def drifting() -> Generator[DriftingMarketplace]:
-    with drifting_marketplace() as running:
-        yield running
 
 
 def recorded(database: Database, *, accepted: bool = False) -> dict[str, Drift]:
@@ -41,12 +33,6 @@ def recorded(database: Database, *, accepted: bool = False) -> dict[str, Drift]:
             found.deviation.path: found
             for found in drift.newest(connection, since=None, accepted=accepted, limit=2000).rows
         }
-
-
-def without_stock(source: str, item_no: int | None, body: Any) -> Any:
-    if source == "detail":
-        del body["moduleList"][1]["data"]["stock"]
-    return body
 
 
 def test_a_crawl_of_bodies_as_they_were_records_nothing(

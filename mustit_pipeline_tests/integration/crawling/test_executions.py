@@ -20,6 +20,7 @@ from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.failures import SessionRefused
 from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import task_months, tasks
@@ -32,6 +33,18 @@ from mustit_pipeline_tests.integration.crawls import crawl, register
 SELLER = SellerId("s")
 ENDPOINTS = Endpoints("http://127.0.0.1:1", "/listing", 0, 10)
 HOLDS = "SELECT count(*) FROM deletion_holds"
+
+
+def opened(database: Database, settings: Settings) -> Crawl:
+    return Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+
+
+def resumed_without_a_plan(database: Database, settings: Settings) -> Crawl:
+    """A crawl that was given up before its count call was answered."""
+    work = opened(database, settings)
+    crawls.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
+    crawls.resume(database, work.stored.execution.id)
+    return work
 
 
 def pause_host(database: Database, seconds: float) -> None:
@@ -151,7 +164,7 @@ def test_one_source_alone_is_refetched_for_known_products_without_a_sweep(
     crawl(database, settings, "s")
     for kind, path in ((TaskType.PRODUCT_DETAIL, "/detail/top"), (TaskType.PRODUCT_OPTION, "/options")):
         market.reset_audit()
-        work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="t", now=utc_now()).stored)
+        work = opened(database, settings)
         assert work.plan_known_products([kind]) == 4
         assert work.plan_known_products(PRODUCT_TYPES) == 0
         work.fetch_products([kind], 30)
@@ -200,7 +213,7 @@ def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_re
     register(database, "s")
     market.fault("reset", "session")
     settings = make_settings(base_url=marketplace.url, session_patience_seconds=0.5)
-    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    work = opened(database, settings)
 
     with pytest.raises(SessionRefused):
         work.sweep(60)
@@ -221,9 +234,7 @@ def test_an_execution_that_is_resumed_without_a_plan_has_swept_nothing_and_stays
     register(database, "s")
     settings = make_settings(base_url=marketplace.url)
     crawl(database, settings, "s")
-    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
-    crawls.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
-    crawls.resume(database, work.stored.execution.id)
+    work = resumed_without_a_plan(database, settings)
     pause_host(database, 3600)
 
     report = work.sweep(0.1)
@@ -246,9 +257,7 @@ def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(
     register(database, "s")
     settings = make_settings(base_url=marketplace.url)
     crawl(database, settings, "s")
-    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
-    crawls.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
-    crawls.resume(database, work.stored.execution.id)
+    work = resumed_without_a_plan(database, settings)
 
     assert work.plan_known_products([TaskType.PRODUCT_OPTION]) == 3
 
@@ -270,11 +279,8 @@ def test_a_slice_without_a_free_agent_waits_for_one_until_somebody_stops_the_cra
     market.add_seller("s", 2)
     register(database, "s")
     settings = make_settings(base_url=marketplace.url)
-    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    work = (resumed_without_a_plan if ended_by == "pause" else opened)(database, settings)
     execution_id = work.stored.execution.id
-    if ended_by == "pause":
-        crawls.give_up(database, execution_id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
-        crawls.resume(database, execution_id)
     pause_host(database, 3600)
     happens: dict[str, Callable[[], object]] = {
         "agents": lambda: pause_host(database, 0),
@@ -301,7 +307,7 @@ def test_calls_that_were_made_before_no_agent_was_free_are_counted(
     register(database, "s")
     market.fault("429", "listing", retryAfter=600)
     settings = make_settings(base_url=marketplace.url)
-    work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
+    work = opened(database, settings)
 
     report = work.sweep(1)
 

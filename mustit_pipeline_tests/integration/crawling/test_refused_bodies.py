@@ -1,6 +1,5 @@
 """Bodies that a crawl could not take: kept with their reason, and taken later without a request."""
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -23,27 +22,15 @@ from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, nu
 from mustit_pipeline_tests.integration.crawling.drifting import (
     ITEMS,
     SELLER,
+    STOCK,
     DriftingMarketplace,
-    drifting_marketplace,
     unchanged,
+    without_stock,
 )
 from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, register
 
-STOCK = "detail.ProductInfoModule.stock"
 BLOCKED = "EXTERNAL_BLOCKED_DRIFT"
 MOST_PRODUCTS = 1000
-
-
-@pytest.fixture
-def drifting() -> Generator[DriftingMarketplace]:
-    with drifting_marketplace() as running:
-        yield running
-
-
-def without_stock(source: str, item_no: int | None, body: Any) -> Any:
-    if source == "detail":
-        del body["moduleList"][1]["data"]["stock"]
-    return body
 
 
 def page_with_an_absurd_count(source: str, item_no: int | None, body: Any) -> Any:
