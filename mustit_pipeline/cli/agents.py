@@ -8,17 +8,19 @@ import typer
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
+from mustit_pipeline.cli.listing import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.outlook import used_up
-from mustit_pipeline.domain.values import UserAgentId
+from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import agents as stored_agents
 from mustit_pipeline.store.agents import AgentRow
 
 app = typer.Typer(help="The pool of user agents.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id, or its first digits.")]
 
 
 @app.command("list", epilog="Example: `mustit agents list`")
@@ -61,10 +63,10 @@ def status(as_json: Json = False) -> None:
         "blockedCount": pool.blocked,
         "withTokenCount": pool.with_token,
         "circuit": pool.circuit,
-        "circuitOpenUntil": _iso(pool.circuit_open_until),
-        "hostPausedUntil": _iso(pool.host_paused_until),
-        "nextRecoveryAt": _iso(pool.next_recovery_at),
-        "nextFreeAt": _iso(pool.next_free_at),
+        "circuitOpenUntil": iso(pool.circuit_open_until),
+        "hostPausedUntil": iso(pool.host_paused_until),
+        "nextRecoveryAt": iso(pool.next_recovery_at),
+        "nextFreeAt": iso(pool.next_free_at),
         "requestsToday": pool.requests_today,
         "requestsInWindow": pool.used_in_window,
         "requestsPerWindow": pool.available * ground.settings.requests_per_hour,
@@ -142,16 +144,16 @@ def load(
     raise typer.Exit(1 if report.rejected else 0)
 
 
-@app.command("block", epilog="Example: `mustit agents block 3f2c…`")
+@app.command("block", epilog="Example: `mustit agents block 3f2c90d4`")
 def block(agent_id: Id, as_json: Json = False) -> None:
     """Take an agent out of use until it is unblocked."""
     with runtime() as ground, ground.database.transaction() as connection:
-        _say(roster.block(connection, UserAgentId(agent_id).value), as_json)
+        _say(roster.block(connection, stored_agents.find(connection, IdPrefix(agent_id)).agent_id), as_json)
 
 
 @app.command("unblock", epilog="Example: `mustit agents unblock --all`")
 def unblock(
-    agent_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The agent's id.")] = None,
+    agent_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The agent's id, or its first digits.")] = None,
     everyone: Annotated[
         bool, typer.Option("--all", help="Every blocked agent, and all calls if they are paused.")
     ] = False,
@@ -162,7 +164,8 @@ def unblock(
         raise typer.BadParameter("give either an agent's id or --all")
     with runtime() as ground, ground.database.transaction() as connection:
         if agent_id is not None:
-            _say(roster.unblock(connection, ground.settings, UserAgentId(agent_id).value), as_json)
+            found = stored_agents.find(connection, IdPrefix(agent_id))
+            _say(roster.unblock(connection, ground.settings, found.agent_id), as_json)
         else:
             paused = roster.end_pause(connection)
             _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
@@ -171,7 +174,7 @@ def unblock(
 def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: bool) -> None:
     if as_json:
         freed = [{"agentId": str(agent.agent_id), "reason": agent.reason} for agent in agents]
-        print_json({"unblocked": freed, "endedPauseUntil": _iso(paused)})
+        print_json({"unblocked": freed, "endedPauseUntil": iso(paused)})
         return
     if paused is not None:
         out.print(f"Calls go on; they would have paused until {local(paused)}.", highlight=False)
@@ -194,12 +197,8 @@ def _document(agent: AgentRow) -> dict[str, Any]:
         "status": agent.status.value,
         "health": agent.health,
         "requestsToday": agent.requests_today,
-        "tokenExpiresAt": _iso(agent.token_expires_at),
-        "suspendedUntil": _iso(agent.suspended_until),
-        "lastUsedAt": _iso(agent.last_used_at),
+        "tokenExpiresAt": iso(agent.token_expires_at),
+        "suspendedUntil": iso(agent.suspended_until),
+        "lastUsedAt": iso(agent.last_used_at),
         "reason": agent.reason,
     }
-
-
-def _iso(moment: Any) -> str | None:
-    return None if moment is None else moment.isoformat()

@@ -5,61 +5,77 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
+from mustit_pipeline.cli.listing import (
+    WIDE_SCREEN,
+    Limit,
+    Seller,
+    cut,
+    iso,
+    known_seller,
+    make_table,
+    minute,
+    short,
+    show_page,
+    status,
+)
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.outlook import Outlook
+from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
-from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.store import executions
+from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.executions import StoredExecution
 
 app = typer.Typer(help="Crawls: what they are doing, and how to steer them.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The execution's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The execution's id, or its first digits.")]
 
 
 @app.command("list", epilog="Example: `mustit execution list --seller dmont`")
-def show_all(
-    seller: Annotated[str | None, typer.Option("--seller", help="Only this seller's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
-    as_json: Json = False,
-) -> None:
-    """List executions, newest first."""
+def show_all(seller: Seller = None, limit: Limit = 20, as_json: Json = False) -> None:
+    """List executions, newest first, with what their sweeps are worth; `show ID` has the reasons."""
     with runtime() as ground, ground.database.reading() as connection:
-        found = executions.newest(connection, None if seller is None else SellerId(seller), limit)
-    if as_json:
-        print_json([_document(stored) for stored in found])
-        return
-    print_table(
-        f"{len(found)} executions",
-        ["execution", "seller", "status", "tasks", "failed", "progress", "requests", "started", "ended"],
-        [
-            (
-                stored.execution.id,
-                stored.execution.seller_id,
-                stored.execution.status,
-                stored.execution.total_tasks,
-                stored.execution.failed_tasks,
-                f"{stored.execution.progress_rate:.0f} %",
-                stored.requests,
-                local(stored.execution.started_at),
-                local(stored.execution.ended_at),
-            )
-            for stored in found
-        ],
-    )
+        found = executions.newest(connection, known_seller(connection, seller), limit)
+    empty = f"There is no execution{'' if seller is None else f' of {seller}'} yet: `mustit crawl` opens one."
+    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
 
 
-@app.command("show", epilog="Example: `mustit execution show 0b6f…`")
+def _table(found: list[StoredExecution]) -> Table:
+    # A narrow screen has no room for what `show ID` tells as well.
+    wide = ["tasks", "requests", "ended"] if out.width >= WIDE_SCREEN else []
+    columns = ["id", "status", "sweep", "failed", "done", "started", *wide]
+    rows = [(*map(_cells(stored).__getitem__, columns), cut(stored.execution.seller_id.value)) for stored in found]
+    return make_table(columns, ["seller"], rows)
+
+
+def _cells(stored: StoredExecution) -> dict[str, object]:
+    execution = stored.execution
+    return {
+        "id": short(execution.id),
+        "status": status(execution.status),
+        "sweep": status("" if stored.listed_count is None else stored.sweep_status),
+        "failed": f"{execution.failed_tasks:,}",
+        "done": f"{execution.progress_rate:.0f} %",
+        "started": minute(execution.started_at),
+        "tasks": f"{execution.total_tasks:,}",
+        "requests": f"{stored.requests:,}",
+        "ended": minute(execution.ended_at),
+    }
+
+
+@app.command("show", epilog="Example: `mustit execution show 0b6f13c2`")
 def show(execution_id: Id, as_json: Json = False) -> None:
     """Show what one execution is doing, when it will be done, and why tasks of it failed."""
     with runtime() as ground, ground.database.reading() as connection:
-        stored = executions.get(connection, ExecutionId(execution_id))
+        stored = executions.find(connection, IdPrefix(execution_id))
         changes = executions.changes_by_type(connection, stored.execution.id.value)
         failures = executions.failures_by_reason(connection, stored)
         now = utc_now()
@@ -70,7 +86,7 @@ def show(execution_id: Id, as_json: Json = False) -> None:
             "expectedTasks": ahead.expected_tasks,
             "tasksInProgress": ahead.in_progress,
             "tasksPerSecond": round(ahead.per_second, 2),
-            "expectedEndAt": ahead.done_at.isoformat() if ahead.done_at else None,
+            "expectedEndAt": iso(ahead.done_at),
             "tasks": [asdict(standing) for standing in ahead.standings],
         }
         print_json(_document(stored) | {"changes": changes, "failures": failures} | expected)
@@ -145,25 +161,30 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
     return f"INCOMPLETE, {listed}, {why}: nothing is deleted"
 
 
-@app.command("pause", epilog="Example: `mustit execution pause 0b6f…`")
+@app.command("pause", epilog="Example: `mustit execution pause 0b6f13c2`")
 def pause(execution_id: Id, as_json: Json = False) -> None:
     """Let no further task of a running execution be taken."""
     with runtime() as ground:
-        _say(crawls.pause(ground.database, ExecutionId(execution_id)), as_json)
+        _say(crawls.pause(ground.database, _find(ground.database, execution_id)), as_json)
 
 
-@app.command("resume", epilog="Example: `mustit execution resume 0b6f…`")
+@app.command("resume", epilog="Example: `mustit execution resume 0b6f13c2`")
 def resume(execution_id: Id, as_json: Json = False) -> None:
     """Go on with a paused or failed execution from what is stored."""
     with runtime() as ground:
-        _say(crawls.resume(ground.database, ExecutionId(execution_id)), as_json)
+        _say(crawls.resume(ground.database, _find(ground.database, execution_id)), as_json)
 
 
-@app.command("cancel", epilog="Example: `mustit execution cancel 0b6f…`")
+@app.command("cancel", epilog="Example: `mustit execution cancel 0b6f13c2`")
 def cancel(execution_id: Id, as_json: Json = False) -> None:
     """End an execution and its open tasks for good."""
     with runtime() as ground:
-        _say(crawls.cancel(ground.database, ExecutionId(execution_id), utc_now()), as_json)
+        _say(crawls.cancel(ground.database, _find(ground.database, execution_id), utc_now()), as_json)
+
+
+def _find(database: Database, given: str) -> ExecutionId:
+    with database.reading() as connection:
+        return executions.find(connection, IdPrefix(given)).execution.id
 
 
 def _say(stored: StoredExecution, as_json: bool) -> None:
@@ -190,8 +211,8 @@ def _document(stored: StoredExecution) -> dict[str, Any]:
         "listedCount": stored.listed_count,
         "sweep": stored.sweep_status.value,
         "drift": list(stored.drift),
-        "createdAt": execution.created_at.isoformat(),
-        "startedAt": execution.started_at.isoformat() if execution.started_at else None,
-        "endedAt": execution.ended_at.isoformat() if execution.ended_at else None,
+        "createdAt": iso(execution.created_at),
+        "startedAt": iso(execution.started_at),
+        "endedAt": iso(execution.ended_at),
         "error": execution.error_text,
     }

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mustit_pipeline.cli.listing import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
 from mustit_pipeline.cli.runtime import announce_partitions, runtime
 from mustit_pipeline.clock import utc_now
@@ -96,7 +97,24 @@ def show(seller_id: Id, as_json: Json = False) -> None:
     if as_json:
         print_json(_overview(entry))
     else:
-        print_fields(_overview(entry))
+        _print_seller(entry)
+
+
+def _print_seller(entry: SellerOverview) -> None:
+    seller = entry.seller
+    print_fields(
+        {
+            "id": seller.seller_id,
+            "name": seller.name,
+            "status": seller.status,
+            "interval": seller.interval,
+            "products": f"{seller.total_product_count:,}, {entry.complete_products:,} of them complete",
+            "next crawl": local(entry.next_due_at),
+            "last triggered": local(entry.last_triggered_at) or "never",
+            "registered": local(seller.created_at),
+            "last changed": local(seller.updated_at),
+        }
+    )
 
 
 @app.command("set-interval", epilog="Example: `mustit seller set-interval dmont 7d`")
@@ -142,15 +160,14 @@ def _document(seller: Seller) -> dict[str, Any]:
         "status": seller.status.value,
         "interval": str(seller.interval),
         "totalProductCount": seller.total_product_count,
-        "createdAt": seller.created_at.isoformat(),
-        "updatedAt": seller.updated_at.isoformat(),
+        "createdAt": iso(seller.created_at),
+        "updatedAt": iso(seller.updated_at),
     }
 
 
 def _overview(entry: SellerOverview) -> dict[str, Any]:
-    last = entry.last_triggered_at
     return _document(entry.seller) | {
         "completeProducts": entry.complete_products,
-        "nextDueAt": entry.next_due_at.isoformat(),
-        "lastTriggeredAt": None if last is None else last.isoformat(),
+        "nextDueAt": iso(entry.next_due_at),
+        "lastTriggeredAt": iso(entry.last_triggered_at),
     }

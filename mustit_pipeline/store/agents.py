@@ -8,9 +8,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.domain.values import UserAgentId
+from mustit_pipeline.store.prefixes import find_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,21 @@ def read_agent(connection: Connection, agent_id: UUID) -> AgentRow:
             english=f"There is no user agent {agent_id}",
         )
     return _agent_row(row)
+
+
+def find(connection: Connection, wanted: IdPrefix) -> AgentRow:
+    """The one agent whose id begins so."""
+    row = find_one(
+        connection,
+        "user_agents",
+        "agent_id",
+        wanted,
+        code="NOT_FOUND_USER_AGENT",
+        korean="User-Agent를",
+        thing="user agent",
+        listing="mustit agents list",
+    )
+    return read_agent(connection, row.agent_id)
 
 
 def lock_agents(connection: Connection, ids: Iterable[UUID], rules: AgentRules) -> list[UserAgent]:

@@ -9,8 +9,11 @@ from sqlalchemy import Connection, Row, func, insert, select, text, update
 
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.execution import OPEN_STATES, CrawlingScheduleExecution
+from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import ExecutionId, ScheduleId, SellerId
+from mustit_pipeline.store.pages import Page, page
+from mustit_pipeline.store.prefixes import find_one
 from mustit_pipeline.store.tables import crawling_schedule_executions as executions
 from mustit_pipeline.store.tasks import TaskHome
 
@@ -92,6 +95,21 @@ def get(connection: Connection, execution_id: ExecutionId, *, lock: bool = False
     return _stored(row)
 
 
+def find(connection: Connection, wanted: IdPrefix) -> StoredExecution:
+    """The one execution whose id begins so."""
+    row = find_one(
+        connection,
+        "crawling_schedule_executions",
+        "execution_id",
+        wanted,
+        code="NOT_FOUND_EXECUTION",
+        korean="실행을",
+        thing="execution",
+        listing="mustit execution list",
+    )
+    return _stored(row)
+
+
 def lock_all(connection: Connection, execution_ids: Collection[UUID]) -> list[StoredExecution]:
     """Several executions at once, locked in one order for everybody."""
     query = select(executions).where(executions.c.execution_id.in_(execution_ids)).order_by(executions.c.execution_id)
@@ -119,12 +137,12 @@ def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution 
     return None if row is None else _stored(row)
 
 
-def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> list[StoredExecution]:
+def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Page[StoredExecution]:
     """The newest executions, of one seller or of all."""
-    query = select(executions).order_by(executions.c.created_at.desc()).limit(limit)
+    query = select(executions).order_by(executions.c.created_at.desc()).limit(limit + 1)
     if seller_id is not None:
         query = query.where(executions.c.seller_id == seller_id.value)
-    return [_stored(row) for row in connection.execute(query)]
+    return page(map(_stored, connection.execute(query)), limit)
 
 
 def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:

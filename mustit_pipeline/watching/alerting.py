@@ -106,7 +106,8 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             f"incomplete sweep of {seller_id}",
             INCOMPLETE_SWEEP,
             f"The listing of {seller_id} was seen in part",
-            "Nothing is deleted by such a sweep; the next one decides. `mustit execution list` tells of failed pages.",
+            "Nothing is deleted by such a sweep; the next one decides. "
+            f"`mustit execution list --seller {seller_id}`, then `show ID`, tell of failed pages.",
         )
     yield from _throttling(connection, now)
     failed = health.failed_events(connection)

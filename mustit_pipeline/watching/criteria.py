@@ -235,7 +235,7 @@ CRITERIA = (
         "listing_coverage",
         "mustit_marketplace",
         "The last sweeps of all active sellers saw what the marketplace counts.",
-        "See `mustit execution list` for sweeps that are INCOMPLETE.",
+        "See `mustit execution list` for sweeps that are INCOMPLETE, then `show ID` for why.",
         listing_coverage,
     ),
     Criterion(

@@ -3,12 +3,18 @@
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import give_up, open_or_join
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.domain.errors import Conflict, InvariantViolated
+from mustit_pipeline.domain.errors import Conflict, InvariantViolated, NotFound
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.domain.user_agent import UserAgent
+from mustit_pipeline.domain.values import SellerId, UserAgentId
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import agents
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.crawls import crawl
@@ -111,6 +117,40 @@ def test_all_blocked_agents_are_unblocked_at_once(world: World, settings: Settin
     with world.database.reading() as connection:
         now = {row.agent_id: (row.status, row.health) for row in roster.list_agents(connection)}
     assert {now[agent_id] for agent_id in blocked} == {(AgentStatus.AVAILABLE, settings.health_recovered)}
+
+
+def test_crawls_and_agents_are_steered_by_the_first_digits_of_their_ids(world: World) -> None:
+    world.register("steered", 1)
+    stored = open_or_join(world.database, SellerId("steered"), triggered_by="test", now=utc_now()).stored
+    give_up(world.database, stored.execution.id, "EXTERNAL_NETWORK", "no connection could be opened", utc_now())
+    begins = str(stored.execution.id)[:8]
+    with world.database.reading() as connection:
+        agent_id = str(roster.list_agents(connection)[0].agent_id)
+
+    states = [ask(world, "execution", action, begins).out for action in ("resume", "pause", "cancel")]
+    agents = [ask(world, "agents", action, agent_id[:8]).out for action in ("block", "unblock")]
+
+    steered = [f"{stored.execution.id} is {state}.\n" for state in ("RUNNING", "PAUSED", "CANCELLED")]
+    assert states == steered
+    assert agents == [f"{agent_id} is BLOCKED.\n", f"{agent_id} is AVAILABLE.\n"]
+
+
+def test_an_id_that_two_crawls_or_agents_begin_with_is_not_guessed(world: World) -> None:
+    alike = [f"abcdef01-0000-4000-8000-00000000000{number}" for number in (1, 2)]
+    with world.database.transaction() as connection:
+        for number, agent_id in enumerate(alike):
+            world.register(f"alike {number}", 1)
+            agents.insert_agents(connection, [UserAgent(id=UserAgentId(agent_id), user_agent=f"alike {number}")])
+    for number, execution_id in enumerate(alike):
+        opened = open_or_join(world.database, SellerId(f"alike {number}"), triggered_by="test", now=utc_now())
+        with world.database.transaction() as connection:
+            renamed = text("UPDATE crawling_schedule_executions SET execution_id = :id WHERE execution_id = :now")
+            connection.execute(renamed, {"id": execution_id, "now": opened.stored.home.execution_id})
+
+    for arguments in (("execution", "cancel"), ("agents", "block")):
+        with pytest.raises(NotFound, match=r"More than one .* begins with abcdef01"):
+            ask(world, *arguments, "abcdef01")
+        assert alike[1] in ask(world, *arguments, alike[1]).out
 
 
 def test_unblocking_wants_an_id_or_all(world: World) -> None:

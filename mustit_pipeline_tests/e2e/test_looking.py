@@ -4,6 +4,7 @@ import re
 
 import pytest
 from rich.cells import cell_len
+from sqlalchemy import text
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.domain.states import TaskType
@@ -100,6 +101,34 @@ def test_changes_are_listed_by_type_and_say_when_there_are_more(world: World, sh
     assert "--limit" in newest.err
 
 
+def test_executions_are_listed_with_what_their_sweeps_are_worth(world: World, settings: Settings) -> None:
+    world.register("seen in part", 45)
+    world.market.fault("status", "listing", sellerId="seen in part", pageNo=2, status=400)
+    crawl(world.database, settings.model_copy(update={"page_size": 20}), "seen in part")
+    world.market.clear_faults()
+
+    listed = ask(world, "execution", "list", "--seller", "seen in part").out
+    [execution] = ask(world, "execution", "list", "--seller", "seen in part", "--json").document
+
+    assert re.search(rf"{execution['executionId'][:8]} +COMPLETED +INCOMPLETE +1 ", listed)
+    assert (execution["sweep"], execution["failedTasks"]) == ("INCOMPLETE", 1)
+    assert "1 of its pages failed" in ask(world, "execution", "show", execution["executionId"][:8]).out
+
+
+def test_a_seller_is_shown_by_the_clock_in_seoul_and_to_machines_by_utc(world: World) -> None:
+    world.register("timed", 1)
+    with world.database.transaction() as connection:
+        due = "UPDATE crawling_schedules SET next_due_at = '2026-11-16T20:30Z' WHERE seller_id = 'timed'"
+        connection.execute(text(due))
+
+    shown = ask(world, "seller", "show", "timed").out
+    told = ask(world, "seller", "show", "timed", "--json").document
+
+    assert re.search(r"next crawl +2026-11-17 05:30:00", shown)
+    assert "T" not in "".join(re.findall(r"(?:registered|last changed) +(.*)", shown))
+    assert told["nextDueAt"] == "2026-11-16T20:30:00+00:00"
+
+
 def test_bodies_that_failed_are_listed_with_their_reason_and_replayed_without_a_request(
     world: World, shelf: Shelf
 ) -> None:
@@ -142,6 +171,7 @@ def silent(world: World) -> str:
         ("raw", "list"),
         ("deletions", "list"),
         ("outbox", "list"),
+        ("execution", "list"),
     ],
     ids=" ".join,
 )
@@ -165,6 +195,11 @@ def test_a_list_with_nothing_in_it_says_so_in_a_sentence(world: World, silent: s
         (("changes", "--seller", "nobody"), "NOT_FOUND_SELLER"),
         (("raw", "list", "--since", "99"), "VALIDATION_TIME"),
         (("raw", "replay", "--seller", "nobody"), "NOT_FOUND_SELLER"),
+        (("execution", "list", "--seller", "nobody"), "NOT_FOUND_SELLER"),
+        (("execution", "show", "latest"), "VALIDATION_ID"),
+        (("execution", "cancel", "00000000"), "NOT_FOUND_EXECUTION"),
+        (("agents", "block", "00000000"), "NOT_FOUND_USER_AGENT"),
+        (("agents", "unblock", "mozilla"), "VALIDATION_ID"),
         (("deletions", "show", "latest"), "VALIDATION_ID"),
         (("deletions", "approve", "00000000"), "NOT_FOUND_DELETION_HOLD"),
         (("outbox", "show", "00000000"), "NOT_FOUND_OUTBOX"),
@@ -209,6 +244,7 @@ def test_tables_fit_the_screen_and_keep_what_matters_whole(world: World, shelf: 
         "changes": on_a_screen(world, columns, "changes", *mine),
         "outbox": on_a_screen(world, columns, "outbox", "list", *mine),
         "raw": on_a_screen(world, columns, "raw", "list", *mine),
+        "execution": on_a_screen(world, columns, "execution", "list", *mine),
         "diff": on_a_screen(world, columns, "product", "diff", "901", "1", "2", *mine),
     }
 
@@ -216,6 +252,7 @@ def test_tables_fit_the_screen_and_keep_what_matters_whole(world: World, shelf: 
         assert max(cell_len(line) for line in lines) <= columns, name
     for name in ("changes", "outbox", "raw"):
         assert sum("901" in line.split() for line in screens[name]) >= 2, "\n".join(screens[name])
+    assert sum("COMPLETE" in line.split() for line in screens["execution"]) == 3, "\n".join(screens["execution"])
     whole = "\n".join(screens["changes"])
     assert re.search(r"\d\d-\d\d \d\d:\d\d +901 +2 +PRICE", whole)
     assert "STOCK" in whole

@@ -203,7 +203,7 @@ def test_a_crawl_whose_count_call_fails_has_its_reason_and_is_resumed_from_there
     with pytest.raises(FetchError):
         crawl(database, settings, "s")
     with database.reading() as connection:
-        failed = executions.newest(connection, None, 1)[0]
+        failed = executions.newest(connection, None, 1).rows[0]
     assert failed.execution.status is ExecutionStatus.FAILED
     assert failed.execution.error_code == "EXTERNAL_MALFORMED_BODY"
     assert failed.execution.error_text
