@@ -11,8 +11,8 @@ from mustit_pipeline.clock import utc_now
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 KINDS = {
     "tasksMoved": "tasks that came before their month's partition, now in it",
-    "bodiesAged": "processed bodies older than MUSTIT_RAW_RETENTION_DAYS",
-    "bodiesUnchanged": "processed bodies that newer ones only repeat",
+    "bodiesAged": "overtaken bodies older than MUSTIT_RAW_RETENTION_DAYS",
+    "bodiesUnchanged": "bodies that newer ones only repeat",
     "bookings": "bookings of agents that no window reaches any more",
     "alerts": "alerts that were over before MUSTIT_ALERT_RETENTION_DAYS",
     "samples": "compared products older than MUSTIT_TRUTH_RETENTION_DAYS",
@@ -26,7 +26,8 @@ KINDS = {
 def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
     """Make month partitions ahead and remove what is kept no longer, as every night does.
 
-    History, change sets, events and failed bodies are never touched, nor the newest body of each call.
+    History, change sets and events are never touched, nor the newest body of each call; a failed body goes once a newer
+    one of the same call is there.
 
     Example: `mustit maintain --dry-run`
     """
