@@ -26,7 +26,9 @@ class AwsSettings(BaseSettings):
     )
     trigger_tick_messages: int = Field(500, ge=10, le=10_000, description="Messages that one tick takes from it")
     trigger_tick_seconds: float = Field(20, gt=0, le=30, description="And for how long it asks for more")
-    task_transport: Literal["postgres"] = Field("postgres", description="Where crawl tasks are queued")
+    task_transport: Literal["postgres"] = Field(
+        "postgres", description="Where crawl tasks wait: only `postgres` so far"
+    )
     aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
 
     @field_validator("trigger_target_arn")

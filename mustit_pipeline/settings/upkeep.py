@@ -12,7 +12,7 @@ class UpkeepSettings(BaseSettings):
         3, ge=1, le=120, description="Whole months of crawl tasks that are kept besides the running one"
     )
     raw_retention_days: float = Field(
-        90, ge=1, le=3650, description="How long processed bodies are kept; the newest of each call stays for ever"
+        90, ge=1, le=3650, description="How long overtaken bodies are kept; the newest of each call stays for ever"
     )
     raw_unchanged_days: float = Field(
         7, ge=0, le=3650, description="And those that a newer body of the same call only repeats; at most the former"

@@ -67,7 +67,7 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
         le=65535,
         description="Port of a second Dagster UI that can change nothing; without it there is none",
     )
-    api_port: int = Field(8000, ge=1, le=65535, description="Port of the REST API and the console")
+    api_port: int = Field(8000, ge=1, le=65535, description="Kept for the REST API: nothing listens there yet")
     redis_url: str | None = Field(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
     )
@@ -87,7 +87,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
     product_server_url: HttpUrl | None = Field(None, description="Where product events are sent")
     product_server_token: SecretStr | None = Field(None, description="Bearer token for the product server, if it asks")
     token_key: SecretStr | None = Field(None, description="32 bytes in base64; `kid:key[,kid:key]` for rotation")
-    jwt_secret: SecretStr | None = Field(None, description="Signs the admin API's tokens; at least 32 characters")
+    jwt_secret: SecretStr | None = Field(
+        None, description="Kept for the REST API's tokens: signs nothing yet; 32 characters at least"
+    )
 
     max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
     network_tries: int = Field(3, ge=1, le=10, description="Tries of one request inside a task when the network breaks")
