@@ -1,6 +1,5 @@
 """`mustit backfill`: many sellers fetched anew, or their stored bodies read anew."""
 
-import logging
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,7 +11,7 @@ from mustit_pipeline.cli.crawl import run_crawl
 from mustit_pipeline.cli.dagster_ui import BackfillState, DagsterUI, backfill_state, failed_partitions
 from mustit_pipeline.cli.output import Json, message_of, out, print_json, print_table
 from mustit_pipeline.cli.progress import watched
-from mustit_pipeline.cli.runtime import Runtime, dagster_instance, failure_reason, runtime
+from mustit_pipeline.cli.runtime import Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import SellerId
@@ -189,18 +188,12 @@ def _refetch(ground: Runtime, instance: "dg.DagsterInstance", seller_id: str) ->
 def _replay(instance: "dg.DagsterInstance", seller_id: str) -> str | None:
     import dagster as dg
 
-    from mustit_pipeline.definitions import defs
-
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    result = defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance,
+    result = run_quietly(
+        instance,
+        "crawl_seller",
+        _config(Mode.REPLAY, "product_change_sets"),
         partition_key=seller_id,
         asset_selection=[dg.AssetKey("product_change_sets")],
-        raise_on_error=False,
-        run_config={
-            **_config(Mode.REPLAY, "product_change_sets"),
-            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-        },
     )
     return None if result.success else failure_reason(result)
 

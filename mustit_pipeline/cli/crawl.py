@@ -1,18 +1,18 @@
 """`mustit crawl`: one seller's crawl, here and now, through the same Dagster job that the daemon runs."""
 
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_json
+from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
 from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import (
     Runtime,
     dagster_instance,
     ensure_partition,
     failure_reason,
+    run_quietly,
     runtime,
 )
 from mustit_pipeline.clock import utc_now
@@ -84,16 +84,14 @@ def crawl(
         except Conflict as error:
             if as_json:
                 print_json(_nothing_opened(key, error))
-            err.print("[red]error:[/red]", end=" ")
-            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+            print_error(message_of(error))
             raise typer.Exit(1) from None
     if as_json:
         print_json(summary.document())
     else:
         _tell(summary)
     if summary.problem is not None:
-        err.print("[red]error:[/red]", end=" ")
-        err.print(summary.problem, markup=False, highlight=False, soft_wrap=True)
+        print_error(summary.problem)
     raise typer.Exit(0 if summary.is_good else 1)
 
 
@@ -135,17 +133,13 @@ def run_crawl(
 
 def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str | None:
     """One run of the job; says why it could not work its slice through, which another run would not change."""
-    from mustit_pipeline.definitions import defs
     from mustit_pipeline.defs.slices import EXECUTION_TAG
 
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    seller_id = stored.execution.seller_id
-    result = defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance,
-        partition_key=seller_id.value,
-        raise_on_error=False,
+    result = run_quietly(
+        instance,
+        "crawl_seller",
+        partition_key=stored.execution.seller_id.value,
         tags={EXECUTION_TAG: str(stored.execution.id)},
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
     # A failed task turns the run red too, but only after its change sets are written: such a crawl goes on.
     if result.success or result.asset_materializations_for_node("product_change_sets"):

@@ -77,6 +77,12 @@ def lasting(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def print_error(message: str) -> None:
+    """What went wrong, on stderr; what it names may hold brackets."""
+    err.print("[red]error:[/red]", end=" ")
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
 def message_of(error: Exception) -> str:
     """An error's text in the user's language."""
     if isinstance(error, DomainError):

@@ -1,9 +1,7 @@
 """`mustit recover`: set free what is stuck, through the same Dagster job that runs each minute."""
 
-import logging
-
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
-from mustit_pipeline.cli.runtime import RunFailed, dagster_instance, failure_reason, runtime
+from mustit_pipeline.cli.runtime import RunFailed, dagster_instance, failure_reason, run_quietly, runtime
 
 KINDS = {
     "released_tasks": ("releasedTasks", "tasks of silent workers, back in the queue"),
@@ -21,14 +19,7 @@ def recover(as_json: Json = False) -> None:
     Example: `mustit recover --json`
     """
     with runtime() as ground, dagster_instance(ground.settings) as instance:
-        from mustit_pipeline.definitions import defs
-
-        logging.getLogger("dagster").setLevel(logging.CRITICAL)
-        result = defs.resolve_job_def("recover_stuck_work").execute_in_process(
-            instance=instance,
-            raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
+        result = run_quietly(instance, "recover_stuck_work")
         if not result.success:
             raise RunFailed(failure_reason(result))
         totals: dict[str, int] = result.output_for_node("recover_what_is_stuck")

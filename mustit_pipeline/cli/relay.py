@@ -1,13 +1,12 @@
 """`mustit relay`: send what waits, through the same Dagster job that the daemon runs."""
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.progress import watched
-from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, runtime
+from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.store import outbox
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ def relay(as_json: Json = False) -> None:
 
 def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = False) -> dict[str, Any]:
     """Run the relay job; returns sent, superseded, failed and waiting."""
-    from mustit_pipeline.definitions import defs
-
     with ground.database.reading() as connection:
         start = outbox.counts(connection)
 
@@ -48,16 +45,9 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
             now = outbox.counts(connection)
         return now.completed - start.completed, start.waiting + start.sending
 
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    config = {"ops": {"relay_waiting_events": {"config": {"patience_seconds": PATIENCE_SECONDS}}}}
     with watched("relaying", look, quiet=quiet):
-        result = defs.resolve_job_def("relay_product_outbox").execute_in_process(
-            instance=instance,
-            raise_on_error=False,
-            run_config={
-                "ops": {"relay_waiting_events": {"config": {"patience_seconds": PATIENCE_SECONDS}}},
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            },
-        )
+        result = run_quietly(instance, "relay_product_outbox", config)
     if not any(event.is_step_success and event.step_key == "relay_waiting_events" for event in result.all_events):
         raise RunFailed(failure_reason(result))
     return result.output_for_node("relay_waiting_events")

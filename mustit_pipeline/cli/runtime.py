@@ -1,10 +1,11 @@
 """What a command runs on: settings, the upgraded database, and Dagster's instance, each opened when first needed."""
 
+import logging
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
@@ -140,6 +141,19 @@ def announce_partitions(settings: Settings, seller_ids: Sequence[str]) -> None:
     except DatabaseUnreachable as error:
         err.print("[yellow]Dagster shows new sellers as partitions later:[/yellow]", end=" ")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+
+
+def run_quietly(
+    instance: "dg.DagsterInstance", job: str, config: Mapping[str, Any] | None = None, **options: Any
+) -> "dg.ExecuteInProcessResult":
+    """A job of ours in this process, as the daemon would run it; what it tells goes into Dagster's logs alone."""
+    from mustit_pipeline.definitions import defs
+
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    return defs.resolve_job_def(job).execute_in_process(
+        instance=instance, raise_on_error=False, run_config={**(config or {}), **quiet}, **options
+    )
 
 
 def failure_reason(result: "dg.ExecuteInProcessResult") -> str:

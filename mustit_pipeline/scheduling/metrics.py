@@ -35,11 +35,6 @@ class CrawlMetrics:
         """Complete products of all that the seller lists, as both were when the day ended."""
         return min(100.0, _percent(self.counts.products_complete, self.counts.products_total))
 
-    @property
-    def tasks_open(self) -> int:
-        """Tasks that have not ended, whatever they wait for."""
-        return self.counts.tasks_total - self.counts.tasks_completed - self.counts.tasks_failed
-
 
 @dataclass(frozen=True, slots=True)
 class DaySums:

@@ -9,8 +9,6 @@ from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.store.pages import Page, page
 
-MOST_OPENED_AT_ONCE = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Condition:
