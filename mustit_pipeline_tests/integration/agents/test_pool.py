@@ -247,16 +247,20 @@ def test_the_limit_says_exactly_when_the_next_agent_is_free(
 
     async def scenario() -> None:
         async with opened(
-            tmp_path, database, redis_server.url, requests_per_hour=2, window_seconds=1.5, min_request_gap_seconds=0.1
+            tmp_path, database, redis_server.url, requests_per_hour=2, window_seconds=3, min_request_gap_seconds=0.1
         ) as (pool, _):
-            await pool.settle(await booking_of(pool), Outcome.SUCCESS)
+            booking = await booking_of(pool)
+            sent = time.monotonic()
+            await pool.settle(booking, Outcome.SUCCESS)
             answered = time.monotonic()
             await pool.settle(await booking_of(pool), Outcome.SUCCESS)
+            asked = time.monotonic()
             waiting = await wait_of(pool, "limit")
+            # The window began somewhere between sent and answered, and Redis counts milliseconds.
+            assert asked + waiting.seconds <= answered + 3.01
             await asyncio.sleep(waiting.seconds)
-            booking = await pool.acquire()
-            assert isinstance(booking, Booking)
-            assert time.monotonic() - answered == pytest.approx(1.5, abs=0.3)
+            assert isinstance(await pool.acquire(), Booking)
+            assert time.monotonic() - sent >= 2.99
 
     run(scenario)
 
