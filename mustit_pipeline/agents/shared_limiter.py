@@ -46,8 +46,11 @@ class SharedLimiter:
         self._door = RedisDoor(redis_url, limits)
         self._postgres = PostgresLimiter(database, limits)
         self._journal = Journal()
-        # A silent worker is charged this much per agent, so no worker lets more than this go unwritten.
+        # A silent worker is charged this much per agent, so no worker lets more than this go unwritten; more than its
+        # lease has room for it could not book anyway.
         self._most_unwritten = max(1, limits.requests // 10)
+        if limits.gap > 0:
+            self._most_unwritten = min(self._most_unwritten, 1 + int(LEASE_SECONDS / limits.gap))
         self.worker_id = uuid4()
         self._counter, self._epoch = "moving", -1
         self.shared: tuple[PoolRow, float] | None = None
@@ -198,6 +201,8 @@ class SharedLimiter:
         if (pool.counter, pool.epoch) == (self._counter, self._epoch):
             return False
         self._counter, self._epoch, self._adopted = pool.counter, pool.epoch, time.monotonic()
+        # Nothing is booked in Redis before PostgreSQL knows that this worker may.
+        self._confirmed = float("-inf")
         return True
 
     async def _advance(self, pool: PoolRow) -> bool:

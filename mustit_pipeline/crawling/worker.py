@@ -15,6 +15,7 @@ from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.attempts import Attempts
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
+from mustit_pipeline.crawling.free_agents import FreeAgents
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
@@ -31,6 +32,8 @@ HELD_SECONDS = 2.0
 MOST_PAGES = 5
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25
+# How long an agent that was asked for keeps a task and a place: the counter answers sooner, only a token takes longer.
+EXPECTED_SECONDS = 1.0
 # Somebody may pause the crawl or free an agent meanwhile, and no wait tells of that.
 LONGEST_SLEEP_SECONDS = 1.0
 
@@ -97,12 +100,10 @@ class Worker:
         self._flying_pages = 0
         self._landed: list[asyncio.Task[TaskResult]] = []
         self._leasing: asyncio.Task[None] | None = None
-        self._booking: asyncio.Task[None] | None = None
-        self._asked: list[asyncio.Task[Booking | Wait]] = []
-        self._being_booked = 0
-        # While no agent was free a moment ago, only a request that ended is a reason to ask again.
-        self._none_free_until = 0.0
-        self._maybe_free = 0
+        # Agents that were asked for, and when.
+        self._booking: dict[asyncio.Task[None], float] = {}
+        self._broken: BaseException | None = None
+        self._free = FreeAgents()
         self._stopping = False
 
     async def run(self) -> WorkReport:
@@ -127,7 +128,7 @@ class Worker:
                 self._hand_back()
             self._lease_ahead()
             self._book_agents()
-            if self._flying or self._held or self._leasing or self._booking or self._results.unstored:
+            if self._flying or self._held or self._leasing or self._expected or self._results.unstored:
                 await self._wait_for_news()
                 continue
             rest = await asyncio.to_thread(self._queue.rest)
@@ -139,18 +140,24 @@ class Worker:
 
     @property
     def _blocked(self) -> float:
-        """Seconds until an agent may be free, unless a request that has ended freed one."""
-        return 0.0 if self._maybe_free else max(0.0, self._none_free_until - self._loop.time())
+        """Seconds until an agent may be free."""
+        return self._free.blocked(self._loop.time())
 
     @property
     def _fresh(self) -> bool:
         """Whether what is held was leased a moment ago."""
         return self._loop.time() - self._held_since < HELD_SECONDS
 
+    @property
+    def _expected(self) -> int:
+        """Agents that were asked for a moment ago."""
+        since = self._loop.time() - EXPECTED_SECONDS
+        return sum(asked > since for asked in self._booking.values())
+
     def _room(self) -> int:
         """Requests that may be started: what a crash would repeat stays within twice the concurrency."""
         most = self._settings.max_concurrent_requests
-        return min(most, 2 * most - self._results.unstored) - len(self._flying) - self._being_booked
+        return min(most, 2 * most - self._results.unstored) - len(self._flying)
 
     def _page_room(self) -> int:
         """Pages that may be leased: one that could not be sent would hold up whatever was leased after it."""
@@ -177,35 +184,30 @@ class Worker:
             self._dry_until = now + DRY_SECONDS
 
     def _book_agents(self) -> None:
-        asked = min(self._room(), len(self._held))
-        if self._none_free_until > self._loop.time():
-            asked = min(asked, self._maybe_free)
-        if self._booking is None and asked > 0:
-            self._being_booked = asked
-            self._booking = self._errand(self._book(asked))
+        now = self._loop.time()
+        for _ in range(self._free.ask(min(self._room(), len(self._held)) - self._expected, now)):
+            task = asyncio.create_task(self._book(self._free.freed))
+            self._booking[task] = now
+            task.add_done_callback(self._booked)
 
-    async def _book(self, number: int) -> None:
-        """Send a task with each of so many agents, or with those that are free."""
-        # Whoever lands from now on may free an agent that this answer does not know of.
-        unasked, self._maybe_free = max(0, self._maybe_free - number), 0
-        self._asked = [asyncio.create_task(self._pool.acquire()) for _ in range(number)]
-        try:
-            answers = await asyncio.gather(*self._asked, return_exceptions=True)
-        finally:
-            self._being_booked = 0
-        bookings = deque(answer for answer in answers if isinstance(answer, Booking))
-        failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
-        while bookings and self._held and self._fresh and failed is None and not self._stopping:
-            self._fly(self._held.popleft(), bookings.popleft())
+    async def _book(self, freed: int) -> None:
+        """Send a task with an agent if one is free; so many had been freed when it was asked for."""
+        answer = await self._pool.acquire()
+        if isinstance(answer, Wait):
+            self._free.none_is(self._loop.time(), min(answer.seconds, LONGEST_SLEEP_SECONDS), freed)
+        elif self._held and self._fresh and self._room() > 0 and not self._stopping:
+            self._fly(self._held.popleft(), answer)
             self._flown += 1
-        await asyncio.gather(*(self._pool.settle(booking, Outcome.NOT_SENT) for booking in bookings))
-        if failed is not None:
-            raise failed
-        waits = [answer.seconds for answer in answers if isinstance(answer, Wait)]
-        if waits:
-            self._none_free_until = self._loop.time() + min(*waits, LONGEST_SLEEP_SECONDS)
         else:
-            self._maybe_free += unasked
+            # It came late: others have sent what there was, or it was given back.
+            await self._pool.settle(answer, Outcome.NOT_SENT)
+            self._free.one_may_be()
+
+    def _booked(self, task: asyncio.Task[None]) -> None:
+        del self._booking[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+        self._news.set()
 
     def _fly(self, leased: LeasedTask, booking: Booking) -> None:
         flight = _Flight(leased)
@@ -216,7 +218,7 @@ class Worker:
 
     def _land(self, task: asyncio.Task[TaskResult]) -> None:
         self._landed.append(task)
-        self._maybe_free += 1
+        self._free.one_may_be()
         self._news.set()
 
     def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -236,9 +238,8 @@ class Worker:
         if self._leasing is not None and self._leasing.done():
             leasing, self._leasing = self._leasing, None
             leasing.result()
-        if self._booking is not None and self._booking.done():
-            booking, self._booking = self._booking, None
-            booking.result()
+        if self._broken is not None:
+            raise self._broken
 
     def _hand_back(self) -> None:
         """Agents are scarce: what is held goes back unharmed, and the next lease is as large as this one should be."""
@@ -253,7 +254,7 @@ class Worker:
         until = min(self._deadline, now + LONGEST_SLEEP_SECONDS)
         if self._held:
             until = min(until, self._held_since + HELD_SECONDS)
-        for moment in (self._none_free_until, self._dry_until):
+        for moment in (self._free.none_until, self._dry_until):
             if moment > now:
                 until = min(until, moment)
         with suppress(TimeoutError):
@@ -263,13 +264,17 @@ class Worker:
     async def _drain(self) -> None:
         """Take nothing new, let what is in flight end within the grace time, store it, and give the rest back."""
         self._stopping = True
-        errands = [errand for errand in (self._leasing, self._booking) if errand is not None]
-        if errands or self._flying:
-            await asyncio.wait([*errands, *self._flying], timeout=self._settings.grace_seconds)
-        # What is leased at this moment must be known, so that it can be given back: only bookings are broken off.
-        for task in (*self._asked, *self._flying):
+        since = self._loop.time() - EXPECTED_SECONDS
+        # Nobody needs the tokens that these wait for.
+        for task in (task for task, asked in self._booking.items() if asked <= since):
             task.cancel()
-        await asyncio.gather(*errands, *self._flying, return_exceptions=True)
+        leasing = [] if self._leasing is None else [self._leasing]
+        if under_way := [*leasing, *self._booking, *self._flying]:
+            await asyncio.wait(under_way, timeout=self._settings.grace_seconds)
+        # What is leased at this moment must be known, so that it can be given back: only bookings are broken off.
+        for task in (*self._booking, *self._flying):
+            task.cancel()
+        await asyncio.gather(*leasing, *self._booking, *self._flying, return_exceptions=True)
         flying, self._flying = self._flying, {}
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()

@@ -204,9 +204,9 @@ def remove_forgotten_workers(connection: Connection, older_than: float) -> None:
 
 
 def silent_workers(connection: Connection, epoch: int) -> int:
-    """How many workers may still hold unwritten bookings from before `epoch`."""
+    """How many workers may still hold unwritten bookings from before `epoch`: those that entered the one before it."""
     return connection.execute(
-        text("SELECT count(*) FROM pool_workers WHERE epoch < :epoch"), {"epoch": epoch}
+        text("SELECT count(*) FROM pool_workers WHERE epoch = :epoch - 1"), {"epoch": epoch}
     ).scalar_one()
 
 

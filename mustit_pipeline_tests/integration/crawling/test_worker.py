@@ -1,102 +1,36 @@
 """The worker when something breaks beside it: what it holds is stored or given back, and nothing is counted twice."""
 
 import asyncio
-import math
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import event_loop
-from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
 from mustit_pipeline.crawling.worker import Worker
-from mustit_pipeline.domain.states import ExecutionStatus
-from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.settings import Settings
-from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import wait_until
-from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.crawling.sites import HELD, HURT, Site
 
-HELD = "SELECT count(*) FROM crawler_tasks WHERE lease_owner IS NOT NULL"
-HURT = "SELECT count(*) FROM crawler_tasks WHERE retry_count + release_count > 0"
 COUNTING = "SET completed_tasks ="
 REQUESTS = "SELECT requests FROM crawling_schedule_executions"
 
 
 class Broken(Exception):
     """Something beside the worker broke."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """A seller whose listing has been swept: its products are left to fetch."""
-
-    database: Database
-    market: MarketplaceControl
-    work: Crawl
-
-    def settings(self, **changed: Any) -> Settings:
-        return self.work.settings.model_copy(update=changed)
-
-    def run(self, scenario: Callable[[Worker], Coroutine[Any, Any, None]], **changed: Any) -> None:
-        """Let a worker of its own do something."""
-        settings = self.settings(**changed)
-
-        async def go() -> None:
-            async with (
-                MarketplaceClient(settings) as client,
-                AgentPool(settings, self.database, client, redis_url=None) as pool,
-            ):
-                queue = ExecutionQueue(self.database, settings, self.work.stored, PRODUCT_TYPES)
-                store = ResultStore(self.database, settings, client.endpoints, utc_now)
-                await scenario(
-                    Worker(settings, client, pool, queue, store, reading_rules=ReadingRules(), seconds=math.inf)
-                )
-
-        event_loop.run(go())
-
-    def asked(self) -> int:
-        return sum(times for url, times in self.market.requested_urls().items() if "/item/" in url or "options" in url)
-
-    def finish(self) -> None:
-        """The next crawl ends what this one left, and everything adds up."""
-        done = crawl(self.database, self.work.settings, "s").stored.execution
-        assert (done.id, done.status) == (self.work.stored.execution.id, ExecutionStatus.COMPLETED)
-        rows = check_outcomes(self.database, done.id)
-        assert {row.status for row in rows.values()} == {"COMPLETED"}
-
-
-@pytest.fixture
-def site(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
-) -> Site:
-    settings = make_settings(base_url=marketplace.url, max_concurrent_requests=10)
-    market.add_seller("s", 40)
-    register(database, "s")
-    work = Crawl(database, settings, open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now()).stored)
-    work.sweep(30)
-    market.reset_audit()
-    return Site(database, market, work)
 
 
 @contextmanager
@@ -253,33 +187,6 @@ def test_a_cancelled_worker_gives_back_what_does_not_end_in_the_grace_time(site:
     rows = task_rows(site.database, site.work.stored.execution.id)
     assert sorted(row.release_count for row in rows.values() if row.status == "PUBLISHED") == [0] * 70 + [1] * 10
     assert number(site.database, HELD) == 0
-
-
-def test_a_worker_that_waits_for_session_tokens_stops_within_the_grace_time(site: Site) -> None:
-    """It once waited for its bookings first, however long the marketplace took to give tokens."""
-    with site.database.transaction() as connection:
-        forgotten = "session = NULL, session_key_id = NULL, token_expires_at = NULL, revision = revision + 1"
-        connection.execute(text(f"UPDATE user_agents SET {forgotten}"))
-    site.market.fault("slow", "session", seconds=8)
-    took: list[float] = []
-
-    async def stop_while_booking(worker: Worker) -> None:
-        working = asyncio.create_task(worker.run())
-        await asyncio.to_thread(wait_until, lambda: number(site.database, HELD))
-        await asyncio.sleep(0.2)
-        began = asyncio.get_running_loop().time()
-        working.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await working
-        took.append(asyncio.get_running_loop().time() - began)
-
-    site.run(stop_while_booking, grace_seconds=0.2)
-    assert took[0] < 5
-    assert number(site.database, HELD) == number(site.database, HURT) == 0
-    assert site.asked() == 0
-    site.market.clear_faults()
-    site.finish()
-    assert site.asked() == 80
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
