@@ -51,6 +51,32 @@ def absorb(
     products.absorb(connection, [result for result in absorbed.values() if result is not None])
 
 
+def remerge(connection: Connection, seller_id: str) -> None:
+    """Merge all products of a seller anew from what their sources said last, for rules of merging that have changed.
+
+    Whoever processes the seller is kept away by the caller, so that what was read here stays true.
+    """
+    for items in products.known_items(connection, seller_id, limit=None, chunk=500):
+        anew: dict[int, bytes] = {}
+        for item_no, known in products.contents(connection, seller_id, items).items():
+            if known.data is None:
+                continue
+            previous = orjson.loads(known.data)
+            sources = _sources(known.listing, known.detail, known.options)
+            data = merge(seller_id, item_no, previous, sources, sources)
+            # By what it says: a field that only stands elsewhere is no change.
+            if data != previous:
+                anew[item_no] = orjson.dumps(data)
+        locked = products.lock(connection, seller_id, list(anew))
+        products.absorb(
+            connection,
+            [
+                AbsorbedProduct(locked[item_no], None, None, None, encoded.decode(), canonical.content_hash(encoded))
+                for item_no, encoded in anew.items()
+            ],
+        )
+
+
 def _merged(
     connection: Connection, seller_id: str, known: Mapping[int, KnownProduct], statements: Sequence[Statement]
 ) -> dict[int, AbsorbedProduct | None]:

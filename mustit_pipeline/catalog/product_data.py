@@ -47,16 +47,18 @@ class Sources:
 def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources, new: Sources) -> dict[str, Any]:
     """The next productData: a source replaces a value only where its own value differs from what it said last time."""
     blank = _blank(seller_id, item_no)
-    data: dict[str, Any] = dict(blank if previous is None else previous)
-    for before, after in (
-        (_from_listing(old.listing), _from_listing(new.listing)),
-        (_from_detail(old.detail), _from_detail(new.detail)),
-        (_from_options(old.options), _from_options(new.options)),
-    ):
+    data: dict[str, Any] = {**blank, **(previous or {})}
+    said = _said(new)
+    for before, after in zip(_said(old), said, strict=True):
         for field, value in after.items():
             # Never heard of and absent are the same: a detail without a price leaves the listing's alone.
             if before.get(field, blank[field]) != value:
                 data[field] = value
+    for field in FIELDS:
+        values = [source[field] for source in said if field in source]
+        if values and data[field] not in values:
+            # None of them says so: it was derived under other rules than today's.
+            data[field] = next((value for value in reversed(values) if value != blank[field]), blank[field])
     data["images"] = _images(new)
     return {field: data[field] for field in FIELDS}
 
@@ -75,6 +77,11 @@ def _blank(seller_id: str, item_no: int) -> dict[str, Any]:
         "shipping": dict(EMPTY_SHIPPING),
         "options": [],
     }
+
+
+def _said(sources: Sources) -> tuple[Document, Document, Document]:
+    """What each source says, in the fields of the product."""
+    return _from_listing(sources.listing), _from_detail(sources.detail), _from_options(sources.options)
 
 
 def _from_listing(listing: Document | None) -> Document:

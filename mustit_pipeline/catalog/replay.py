@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from mustit_pipeline.catalog.absorbing import remerge
 from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
 from mustit_pipeline.catalog.refusals import USUAL_READING, ReadingRules
 from mustit_pipeline.domain.change_hold import BeliefRules
@@ -77,10 +78,12 @@ def replay_stored(
 ) -> ProcessingReport:
     """Read the newest stored bodies of a seller anew, processed ones too: what the rules make of them now.
 
-    Under unchanged rules nothing comes of it. Whoever is stopped on the way leaves bodies that wait, and the seller's
-    next processing takes them.
+    A body that says what it said is not merged again. Products are, from what is known of them, for the rules of
+    merging may have changed too. Under unchanged rules nothing comes of it. Whoever is stopped on the way leaves bodies
+    that wait, and the seller's next processing takes them.
     """
     with database.transaction() as connection:
         raw.take_turns(connection, seller_id.value)
         raw_replay.reopen_newest(connection, seller_id.value)
+        remerge(connection, seller_id.value)
     return process(database, seller_id, now=now, rules=rules, reading_rules=reading_rules, progress=progress)

@@ -16,19 +16,19 @@ from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
-from mustit_pipeline.crawling.fetching import Fetched, Fetcher, NoAgentFree, RequestCounter
+from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.storing import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
+from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.failures import FetchError, SessionRefused
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.marketplace.models import ListingPage
-from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.marketplace.parsing import parse_count
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import executions, products, sellers, task_counts, tasks
 from mustit_pipeline.store.database import Database, addresses
@@ -123,24 +123,24 @@ class Crawl:
     async def _plan(self, client: MarketplaceClient, fetcher: Fetcher, calls: RequestCounter) -> None:
         """Ask how many products there are and plan the pages; without an answer the execution fails."""
         seller_id = self.stored.execution.seller_id
+        drift: list[Deviation] = []
         try:
-            counted = await self._count(client.endpoints.count(seller_id).value, fetcher, calls)
+            count = await self._count(client.endpoints.count(seller_id).value, fetcher, calls, drift)
         except BaseException as error:
             self._count_requests(calls)
             if isinstance(error, FetchError):
-                give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now())
+                give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now(), seen=drift)
             raise
-        count = counted.value.count
         pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
         await asyncio.to_thread(self._start, calls, count, pages)
 
-    async def _count(self, url: str, fetcher: Fetcher, calls: RequestCounter) -> Fetched[ListingPage]:
+    async def _count(self, url: str, fetcher: Fetcher, calls: RequestCounter, drift: list[Deviation]) -> int:
         """The count call is no task, but it gets as many attempts as one."""
         tries = Tries(1 + self.settings.task_max_retries)
-        read = partial(parse_listing, most=self.settings.seller_most_products)
+        read = partial(parse_count, drift=drift, most=self.settings.seller_most_products)
         while True:
             try:
-                return await fetcher.fetch(url, read, calls)
+                return (await fetcher.fetch(url, read, calls)).value
             except FetchError as error:
                 tries.failed()
                 hopeless = not error.transient or isinstance(error, SessionRefused)

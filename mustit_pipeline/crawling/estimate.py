@@ -15,7 +15,7 @@ from mustit_pipeline.crawling.planning import expected_tasks, tasks_for, wanted_
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.marketplace.client import MarketplaceClient
-from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.marketplace.parsing import parse_count
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.database import Database, addresses
 from mustit_pipeline.store.executions import StoredExecution
@@ -77,7 +77,7 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
         try:
             fetched = await fetcher.fetch(
                 client.endpoints.count(seller_id).value,
-                partial(parse_listing, most=settings.seller_most_products),
+                partial(parse_count, most=settings.seller_most_products),
                 RequestCounter(),
             )
         except NoAgentFree as error:
@@ -86,4 +86,4 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
                 korean=f"사용할 수 있는 User-Agent가 없습니다: {error}",
                 english=f"No agent is free for the count call ({error}): see `mustit agents status`",
             ) from None
-    return fetched.value.count
+    return fetched.value

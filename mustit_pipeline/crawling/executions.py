@@ -1,17 +1,20 @@
 """What can be done with a crawl as a whole: open, plan, pause, resume, cancel, end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
 
+from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
-from mustit_pipeline.store import executions, raw, sellers, task_months, tasks
+from mustit_pipeline.store import drift, executions, raw, sellers, task_months, tasks
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline.store.executions import StoredExecution
 
 
@@ -133,13 +136,23 @@ def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime
     executions.save(connection, stored.execution)
 
 
-def give_up(database: Database, execution_id: ExecutionId, code: str, reason: str, now: datetime) -> None:
-    """No plan could be made: fail the execution with its reason; it can be resumed."""
+def give_up(
+    database: Database,
+    execution_id: ExecutionId,
+    code: str,
+    reason: str,
+    now: datetime,
+    *,
+    seen: Sequence[Deviation] = (),
+) -> None:
+    """No plan could be made: fail the execution with its reason and the drift behind it; it can be resumed."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
         if stored.execution.is_open:
             stored.execution.fail(reason, now, code=code)
             executions.save(connection, stored.execution)
+            home = stored.home
+            drift.record(connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen])
 
 
 def complete_if_done(database: Database, execution_id: ExecutionId, now: datetime) -> StoredExecution:

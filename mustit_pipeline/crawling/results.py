@@ -109,7 +109,8 @@ class ResultStore:
             raw.take_back(connection, [body for body in bodies if body.task_id not in ours])
             # Refused ones are few, and nobody waits to process them.
             raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
-            for current in homes:
+            # Their products in the order in which the relay locks them too.
+            for current in sorted(homes, key=lambda one: one.home.seller_id):
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             drift.record(connection, [seen for result in kept for seen in _sightings(result)])
             receipt.transaction = transaction_id(connection)

@@ -1,7 +1,7 @@
 """The marketplace's three bodies, from untrusted bytes to typed values; whatever is wrong is a MalformedBody."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 
@@ -46,6 +46,11 @@ def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: in
     return _parse("listing", body, lambda document: _listing(document, most), drift)
 
 
+def parse_count(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> int:
+    """How many products a seller has, from any listing page; whether its items can be read is the page's business."""
+    return _parse("listing", body, lambda document: _listed(document, most)[0], drift)
+
+
 def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
     """A product's detail, which must be about `item_no` where that is given."""
     return _parse("detail", body, lambda document: _detail(document, item_no), drift)
@@ -77,7 +82,7 @@ def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Devia
     raise MalformedBody(source, reason, safe_excerpt(body), document=refused)
 
 
-def _listing(document: Any, most: int | None) -> ListingPage:
+def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:
     page = mapping(document, "the body")
     count = number(page, "count")
     if count is None or count < 0:
@@ -87,6 +92,11 @@ def _listing(document: Any, most: int | None) -> ListingPage:
     listed = page.get("items")
     if type(listed) is not list:
         raise WrongValue("items takes a list")
+    return count, cast("list[Any]", listed)
+
+
+def _listing(document: Any, most: int | None) -> ListingPage:
+    count, listed = _listed(document, most)
     # By number, because a product pushed on by a new one may be listed twice; the last one wins.
     entries: dict[int, ListingEntry] = {}
     skipped = 0

@@ -43,6 +43,15 @@ _MISSED = text("""
     RETURNING p.item_no, p.absent_sweeps
 """)
 
+_UNSEE = text("""
+    WITH locked AS (
+        SELECT product_id FROM products
+        WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+        ORDER BY item_no FOR NO KEY UPDATE
+    )
+    UPDATE products p SET last_seen_execution_id = NULL FROM locked l WHERE p.product_id = l.product_id
+""")
+
 _CLOSE = text("""
     UPDATE deletion_holds SET status = :closed, closed_at = now()
     WHERE seller_id = :seller_id AND status = ANY(CAST(:sources AS text[]))
@@ -72,10 +81,11 @@ def count_missed(connection: Connection, seller_id: str, items: Sequence[int]) -
 
 
 def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Absence) -> UUID:
-    """Open the seller's hold, or bring the open one up to date.
+    """Open the seller's hold, or bring the open one up to date; from now on its products have been seen by nobody.
 
     What an admin has looked at may become less under its id, but never more: then that entry ends, and a new one opens.
     """
+    connection.execute(_UNSEE, {"seller_id": seller_id, "items": absent.absent})
     _close(connection, seller_id, absent.absent)
     values = {"seller_id": seller_id, "execution_id": execution_id, "live": absent.live, "items": absent.absent}
     return connection.execute(_HOLD, values).scalar_one()

@@ -58,14 +58,21 @@ _RECORD = text("""
         seller_id = excluded.seller_id, item_no = excluded.item_no, last_seen_at = excluded.last_seen_at
 """)
 
+# An execution is warned of nothing that was accepted.
 _TELL_EXECUTION = text(f"""
     UPDATE crawling_schedule_executions e SET drift = told.paths
     FROM (
         SELECT old.execution_id, (array_agg(DISTINCT every.path ORDER BY every.path))[1:{MOST_OF_AN_EXECUTION}] AS paths
         FROM crawling_schedule_executions old
-        JOIN unnest(CAST(:executions AS uuid[]), CAST(:paths AS text[])) AS seen(execution_id, path)
+        JOIN unnest(CAST(:executions AS uuid[]), CAST(:paths AS text[]), CAST(:kinds AS text[]),
+                    CAST(:observed AS text[])) AS seen(execution_id, path, kind, observed)
           USING (execution_id)
         CROSS JOIN LATERAL unnest(old.drift || seen.path) AS every(path)
+        WHERE NOT EXISTS (
+            SELECT FROM schema_drift known
+            WHERE known.path = seen.path AND known.kind = seen.kind AND known.observed = seen.observed
+              AND known.accepted_at IS NOT NULL
+        )
         GROUP BY old.execution_id
     ) AS told
     WHERE e.execution_id = told.execution_id AND e.drift <> told.paths
@@ -97,18 +104,23 @@ def record(connection: Connection, sightings: Iterable[Sighting]) -> None:
     """
     newest: dict[tuple[str, str, str], Sighting] = {}
     counts: dict[tuple[str, str, str], int] = {}
-    told: dict[tuple[UUID, str], None] = {}
+    told: set[tuple[UUID, str, str, str]] = set()
     for seen in sightings:
         deviation = seen.deviation
         key = (deviation.path, deviation.kind.value, deviation.observed)
         newest[key] = seen
         counts[key] = counts.get(key, 0) + 1
-        told[seen.execution_id, deviation.path] = None
+        told.add((seen.execution_id, *key))
     if not newest:
         return
     connection.execute(
         _TELL_EXECUTION,
-        {"executions": [execution_id for execution_id, _ in told], "paths": [path for _, path in told]},
+        {
+            "executions": [execution_id for execution_id, _, _, _ in told],
+            "paths": [path for _, path, _, _ in told],
+            "kinds": [kind for _, _, kind, _ in told],
+            "observed": [observed for _, _, _, observed in told],
+        },
     )
     connection.execute(
         _RECORD,

@@ -24,14 +24,13 @@ _LOCK = text("SELECT * FROM deletion_holds WHERE hold_id = :hold_id FOR UPDATE")
 
 _LOCK_OPEN = text("SELECT hold_id FROM deletion_holds WHERE seller_id = :seller_id AND status = 'OPEN' FOR UPDATE")
 
-# Seen again is what a later execution than the hold's has seen, however far that one came.
+# A hold forgets who saw its products last. Seen again is what any execution has seen since, however far it came and
+# whenever it was opened: one that is resumed may be older than the hold's.
 _STILL_ABSENT = text("""
-    SELECT p.item_no FROM products p
-    JOIN crawling_schedule_executions judged ON judged.execution_id = :execution_id
-    LEFT JOIN crawling_schedule_executions seen ON seen.execution_id = p.last_seen_execution_id
-    WHERE p.seller_id = :seller_id AND p.item_no = ANY(CAST(:items AS bigint[])) AND p.deleted_at IS NULL
-      AND (seen.execution_id IS NULL OR seen.created_at < judged.created_at)
-    ORDER BY p.item_no
+    SELECT item_no FROM products
+    WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[])) AND deleted_at IS NULL
+      AND last_seen_execution_id IS NULL
+    ORDER BY item_no
 """)
 
 _NAMES = text("""
@@ -80,12 +79,8 @@ def wait_for_decision(connection: Connection, seller_id: str) -> None:
 
 
 def still_absent(connection: Connection, hold: DeletionHold) -> list[int]:
-    """The products of a hold that no later sweep has seen."""
-    values = {
-        "seller_id": hold.seller_id.value,
-        "execution_id": hold.execution_id.value,
-        "items": list(hold.item_nos),
-    }
+    """The products of a hold that nobody has seen since."""
+    values = {"seller_id": hold.seller_id.value, "items": list(hold.item_nos)}
     return list(connection.execute(_STILL_ABSENT, values).scalars())
 
 

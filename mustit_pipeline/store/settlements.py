@@ -53,14 +53,15 @@ _SETTLE = text(f"""
     RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
 """)
 
-# Locked in the order in which crawls lock products: whoever meets waits, nobody waits in a circle.
+# Locked as a worker's batch locks them, by seller and item, whatever the database sorts by: whoever meets waits, nobody
+# waits in a circle.
 _DELIVERED = text("""
     WITH locked AS (
         SELECT p.product_id, d.version
         FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
              AS d(seller_id, item_no, version)
         JOIN products p ON p.seller_id = d.seller_id AND p.item_no = d.item_no
-        ORDER BY p.seller_id, p.item_no FOR NO KEY UPDATE OF p
+        ORDER BY p.seller_id COLLATE "C", p.item_no FOR NO KEY UPDATE OF p
     )
     UPDATE products p SET delivered_version = l.version FROM locked l
     WHERE p.product_id = l.product_id AND p.delivered_version < l.version

@@ -15,10 +15,10 @@ from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, changes_table, colu
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
-from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import executions
+from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.largest_changes import largest_changes
 
 LARGEST = 10
@@ -46,6 +46,13 @@ BELIEVABLE_CHANGES = dg.AssetCheckSpec(
     description="Not too many of the seller's products jump in price or lose fields at once; otherwise none of its "
     "changes is published until they look right again, or until `mustit holds release` lets them through.",
 )
+# Here, where listing, details and options have all been fetched.
+KNOWN_SHAPE = dg.AssetCheckSpec(
+    "known_shape",
+    asset="product_change_sets",
+    description="The marketplace's bodies have the shape that this crawl expects, or one that was accepted: "
+    "`mustit drift list`.",
+)
 
 
 @dg.asset(
@@ -55,7 +62,7 @@ BELIEVABLE_CHANGES = dg.AssetCheckSpec(
     owners=OWNERS,
     kinds={"python", "postgres"},
     code_version="1",
-    check_specs=[NO_FAILED_TASKS, BELIEVABLE_CHANGES],
+    check_specs=[NO_FAILED_TASKS, BELIEVABLE_CHANGES, KNOWN_SHAPE],
     metadata=columns(
         seller_id=("text", "The seller"),
         item_no=("bigint", "The product"),
@@ -114,7 +121,7 @@ def product_change_sets(
             "duration_seconds": watch.seconds,
         },
         data_version=dg.DataVersion(content.versions),
-        check_results=_checks(execution, report, replayed=replayed),
+        check_results=_checks(stored, report, replayed=replayed),
     )
     if replayed and report.failed_bodies:
         raise PermanentFailure(
@@ -122,10 +129,8 @@ def product_change_sets(
         )
 
 
-def _checks(
-    execution: CrawlingScheduleExecution, report: ProcessingReport, *, replayed: bool
-) -> list[dg.AssetCheckResult]:
-    held = report.held
+def _checks(stored: StoredExecution, report: ProcessingReport, *, replayed: bool) -> list[dg.AssetCheckResult]:
+    execution, held = stored.execution, report.held
     suspicion = {} if held is None else {"jumped_prices": held.jumped, "emptied": held.emptied}
     examples = {} if held is None else {"looked_at": held.looked_at, "examples": ", ".join(map(str, held.examples))}
     return [
@@ -144,5 +149,12 @@ def _checks(
             check_name=BELIEVABLE_CHANGES.name,
             passed=held is None,
             metadata={"held": 0 if held is None else held.suspicious, **suspicion, **examples},
+        ),
+        dg.AssetCheckResult(
+            check_name=KNOWN_SHAPE.name,
+            passed=not stored.drift,
+            # Nothing wrong goes out by it.
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={"drifted_fields": ", ".join(stored.drift) or "none"},
         ),
     ]

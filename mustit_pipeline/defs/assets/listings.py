@@ -39,11 +39,6 @@ NO_HELD_DELETIONS = dg.AssetCheckSpec(
     asset="minishop_listings",
     description="No deletions of this seller wait for a decision: `mustit deletions list`, then approve or reject.",
 )
-KNOWN_SHAPE = dg.AssetCheckSpec(
-    "known_shape",
-    asset="minishop_listings",
-    description="The marketplace's bodies have the shape that this crawl expects: `mustit drift list`.",
-)
 
 
 @dg.asset(
@@ -53,7 +48,7 @@ KNOWN_SHAPE = dg.AssetCheckSpec(
     owners=OWNERS,
     kinds={"python", "http", "postgres"},
     code_version="1",
-    check_specs=[SWEEP_COMPLETE, NO_HELD_DELETIONS, KNOWN_SHAPE],
+    check_specs=[SWEEP_COMPLETE, NO_HELD_DELETIONS],
     metadata=columns(
         seller_id=("text", "The seller whose listing was swept"),
         item_no=("bigint", "A product that the listing shows"),
@@ -108,7 +103,6 @@ def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckRe
     findings = {
         SWEEP_COMPLETE.name: (not partial, {"sweep": stored.sweep_status.value, "listed": stored.listed_count or 0}),
         NO_HELD_DELETIONS.name: (not held, {"held": sum(len(hold.item_nos) for hold in held)}),
-        KNOWN_SHAPE.name: (not stored.drift, {"drifted_fields": ", ".join(stored.drift) or "none"}),
     }
     return [
         dg.AssetCheckResult(

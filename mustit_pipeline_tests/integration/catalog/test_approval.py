@@ -8,12 +8,13 @@ from sqlalchemy import text
 
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import open_or_join, resume
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus, LifeCycle
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.failures import ServerFailure
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import holds
@@ -99,6 +100,29 @@ def test_products_that_a_later_unfinished_sweep_has_seen_again_are_not_deleted(g
 
     assert guarded.deleted() == gone[2:]
     assert [guarded.life(item) for item in gone] == [["CREATED"]] * 2 + [["CREATED", "DELETED"]] * 2
+    assert_whole(guarded.database)
+
+
+def test_products_that_a_resumed_older_crawl_has_seen_again_are_not_deleted(guarded: Guarded) -> None:
+    gone = guarded.items[-4:]
+    guarded.shop.fault("5xx", "listing", sellerId=guarded.seller_id)
+    older = open_or_join(guarded.database, SellerId(guarded.seller_id), triggered_by="test", now=utc_now()).stored
+    with pytest.raises(ServerFailure):
+        Crawl(guarded.database, guarded.settings, older).sweep(60)
+    guarded.shop.clear_faults()
+    guarded.shop.remove(guarded.seller_id, gone)
+    guarded.crawl()
+    assert guarded.holds() == [("OPEN", gone, 10)]
+    guarded.shop.restore(guarded.seller_id, gone[1:])
+    # The page of the oldest products fails: a sweep that is complete would end the hold itself.
+    guarded.shop.fault("5xx", "listing", sellerId=guarded.seller_id, pageNo=1)
+    resume(guarded.database, older.execution.id)
+    Crawl(guarded.database, guarded.settings, older).sweep(60)
+    assert guarded.holds() == [("OPEN", gone, 10)]
+
+    assert approve(guarded) == gone[:1]
+
+    assert guarded.deleted() == gone[:1]
     assert_whole(guarded.database)
 
 

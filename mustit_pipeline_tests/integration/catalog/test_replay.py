@@ -1,16 +1,19 @@
 """Stored bodies read anew: what the rules make of them now, and nothing that a newer body has overtaken."""
 
+import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.catalog import product_data
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.refusals import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_stored
-from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import raw, raw_replay
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+from mustit_pipeline_tests.unit.marketplace import bodies
 
 
 def replay(shelf: Shelf) -> ProcessingReport:
@@ -43,6 +46,36 @@ def test_a_rule_that_reads_a_stored_body_differently_makes_one_version_of_each_p
     assert report.versions.total() == 2
     assert dict(report.changes) == {"PRODUCT_INFO": 2}
     assert [row["version"] for row in shelf.outbox(1)] == [1, 2]
+    assert replay(shelf).versions.total() == 0
+    assert_whole(database)
+
+
+def test_a_fix_of_what_is_derived_while_merging_reaches_exactly_the_products_concerned(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(database)
+    fixed = product_data.description_images
+    monkeypatch.setattr(product_data, "description_images", lambda markup: [])
+    shelf.listing(1, 2)
+    for item, markup in ((1, '<img src="https://image.example/1.jpg">'), (2, "<p>그림 없음</p>")):
+        described = bodies.detail_info(descriptionMarkUp=markup)
+        info = bodies.info(itemNo=item, sellerId=shelf.seller_id)
+        body = bodies.detail(ProductInfoModule=info, ProductDetailInfoModule=described)
+        shelf.put(TaskType.PRODUCT_DETAIL, item, bodies.encoded(body))
+        shelf.options(item)
+    shelf.swept()
+    shelf.process()
+    shelf.end()
+
+    monkeypatch.setattr(product_data, "description_images", fixed)
+    report = replay(shelf)
+
+    assert (dict(report.versions), dict(report.changes)) == ({LifeCycle.UPDATED: 1}, {"DESCRIPTION": 1})
+    [newest] = shelf.rows("SELECT item_no, changes FROM product_change_sets WHERE version = 2")
+    assert newest["item_no"] == 1
+    assert [(change["field"], change["new"]) for change in newest["changes"]] == [
+        ("descriptionImages", ["https://image.example/1.jpg"])
+    ]
     assert replay(shelf).versions.total() == 0
     assert_whole(database)
 

@@ -6,9 +6,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import NotFound
-from mustit_pipeline.domain.states import LifeCycle, SweepStatus
+from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.failures import MalformedBody
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -16,6 +19,7 @@ from mustit_pipeline.store import drift, executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.drift import Drift, Sighting
 from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.drifting import (
     ITEMS,
     SELLER,
@@ -148,6 +152,73 @@ def test_a_blocked_listing_page_leaves_the_sweep_incomplete(
     outcome = crawl(database, make_settings(base_url=drifting.url, drift_block="listing.page"), SELLER)
     assert outcome.stored.sweep_status is SweepStatus.INCOMPLETE
     assert outcome.report.versions == {}
+
+
+def test_a_newest_product_that_cannot_be_read_costs_the_others_nothing(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+    settings = make_settings(base_url=drifting.url)
+
+    def nameless(source: str, item_no: int | None, body: Any) -> Any:
+        if source == "listing":
+            body["items"][0]["name"] = ""
+        return body
+
+    drifting.change = nameless
+    # The count call shows the newest product alone.
+    assert estimate(database, settings, SellerId(SELLER)).products == len(ITEMS)
+    outcome = crawl(database, settings, SELLER)
+    assert outcome.stored.execution.status is ExecutionStatus.COMPLETED
+    assert outcome.stored.sweep_status is SweepStatus.INCOMPLETE
+    assert outcome.report.versions == {LifeCycle.CREATED: 1}
+
+
+def test_listings_that_can_no_longer_be_read_are_recorded_and_kept(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+
+    def renamed(source: str, item_no: int | None, body: Any) -> Any:
+        if source == "listing":
+            for item in body["items"]:
+                item["itemNumber"] = item.pop("itemNo")
+        return body
+
+    drifting.change = renamed
+    outcome = crawl(database, make_settings(base_url=drifting.url, task_max_retries=0), SELLER)
+    assert recorded(database).keys() == {"listing.items.itemNo", "listing.items.itemNumber"}
+    assert outcome.stored.drift == tuple(sorted(recorded(database)))
+    assert number(database, "SELECT count(*) FROM product_raw_data WHERE status = 'FAILED'") == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "kind", "observed"), [({"total": 2}, DriftKind.RETYPED, "object"), (None, DriftKind.MISSING, "")]
+)
+def test_a_count_that_can_no_longer_be_read_is_recorded_with_the_crawl_that_fails_for_it(
+    database: Database,
+    make_settings: MakeSettings,
+    drifting: DriftingMarketplace,
+    count: object,
+    kind: DriftKind,
+    observed: str,
+) -> None:
+    register(database, SELLER)
+
+    def changed(source: str, item_no: int | None, body: Any) -> Any:
+        if source == "listing":
+            del body["count"]
+        return body if count is None or source != "listing" else body | {"count": count}
+
+    drifting.change = changed
+    with pytest.raises(MalformedBody):
+        crawl(database, make_settings(base_url=drifting.url, task_max_retries=1, retry_base_seconds=0.01), SELLER)
+    [found] = recorded(database).values()
+    assert (found.deviation.path, found.deviation.kind, found.deviation.observed) == ("listing.count", kind, observed)
+    assert (found.seller_id, found.count) == (SELLER, 2)
+    with database.reading() as connection:
+        [failed] = executions.newest(connection, SellerId(SELLER), 1)
+    assert (failed.execution.status, failed.drift) == (ExecutionStatus.FAILED, ("listing.count",))
 
 
 def sighting(path: str, execution_id: UUID, sample: str = "1") -> Sighting:

@@ -1,24 +1,31 @@
 """Storing, releasing and renewing beside somebody who cancels: they take turns, and nobody deadlocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_products
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store import executions, leases, tasks
+from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store import executions, leases, outbox, tasks
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.settlements import Settlement, settle
 from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.unit.marketplace import bodies
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -61,3 +68,63 @@ def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
         assert writing.result(60) == 0
     rows = check_outcomes(database, stored.execution.id)
     assert {row.error_code for row in rows.values()} == {"CANCELLED"}
+
+
+@pytest.mark.parametrize("who", ["worker", "relay"])
+def test_products_of_many_sellers_are_locked_in_the_order_of_their_sellers(
+    who: str, database: Database, make_settings: MakeSettings
+) -> None:
+    """A worker of all crawls went by execution and the relay by seller: each could hold what the other waited for."""
+    shelves = Shelf(database, "Z"), Shelf(database, "a")
+    for shelf in shelves:
+        shelf.crawl(1)
+    act = pages_to_store(shelves, make_settings()) if who == "worker" else deliveries_to_settle(database)
+    lock = text("SELECT FROM products WHERE seller_id = :seller FOR UPDATE SKIP LOCKED")
+    with ThreadPoolExecutor(1) as thread:
+        with database.transaction() as connection:
+            assert connection.execute(lock, {"seller": "Z"}).rowcount == 1
+            writing = thread.submit(act)
+            wait_until(lambda: writing.done() or number(database, WAITING))
+            # It waits for the first seller's product, and has not got the second one's yet.
+            with database.transaction() as other:
+                assert other.execute(lock, {"seller": "a"}).rowcount == 1
+        assert writing.result(60) == 2
+
+
+def pages_to_store(shelves: Sequence[Shelf], settings: Settings) -> Callable[[], int]:
+    """One page of each seller, whose executions come in the other order than the sellers."""
+    endpoints = Endpoints.from_settings(settings)
+    page = bodies.encoded(bodies.listing(bodies.listing_item(itemNo=1), count=1))
+    results: list[TaskResult] = []
+    for place, shelf in enumerate(reversed(shelves), 1):
+        shelf.open()
+        shelf.change(
+            "UPDATE crawling_schedule_executions SET execution_id = :id WHERE execution_id = :e",
+            id=UUID(int=place),
+            e=shelf.stored.home.execution_id,
+        )
+        home = shelf.open().home
+        with shelf.database.transaction() as connection:
+            tasks.add(connection, home, plan_pages(endpoints, SellerId(shelf.seller_id), 1, None))
+            [lease] = leases.claim(
+                connection, home, [TaskType.MINISHOP], owner="me", limit=1, lease_seconds=60, max_retries=2
+            )
+        lease.task.complete(utc_now())
+        results.append(TaskResult(lease, body=page.decode(), page=parse_listing(page)))
+    store = ResultStore(shelves[0].database, settings, endpoints, utc_now)
+    return lambda: store.store(results).completed
+
+
+def deliveries_to_settle(database: Database) -> Callable[[], int]:
+    """Everything that waits has been delivered, in whatever order."""
+    with database.transaction() as connection:
+        claimed, _ = outbox.claim(connection, owner="me", limit=9, lease_seconds=60, max_retries=5)
+    for event in claimed:
+        event.outbox.complete(utc_now())
+    ended = sorted((Settlement(event, 200) for event in claimed), key=lambda one: one.event.outbox.seller_id.value)
+
+    def settled() -> int:
+        with database.transaction() as connection:
+            return len(settle(connection, ended[::-1]))
+
+    return settled

@@ -54,6 +54,23 @@ def test_a_source_replaces_a_value_when_its_own_value_changes() -> None:
     assert merged(third, second, changed)["name"] == "새 이름"
 
 
+def test_a_value_that_no_source_says_was_merged_under_other_rules_and_gives_way() -> None:
+    now = sources(listing=listing_of(tagList=None))
+    data = merged(now)
+    wrong = data | {"descriptionImages": [], "normalPrice": 1, "tags": ["옛 규칙"]}
+
+    assert merged(now, now, wrong) == data
+    listings = data | {"normalPrice": 1075000}
+    assert merged(now, now, listings) == listings
+
+
+def test_a_field_that_an_older_version_did_not_have_is_filled() -> None:
+    data = merged(sources())
+    older = {field: value for field, value in data.items() if field not in {"descriptionImages", "soldOut"}}
+
+    assert merged(sources(), sources(), older) == data
+
+
 def test_an_unrelated_change_of_a_source_brings_none_of_its_old_values_back() -> None:
     first = sources()
     second = sources(listing=listing_of(price="500,000"))

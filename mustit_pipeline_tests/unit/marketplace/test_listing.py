@@ -6,7 +6,7 @@ import pytest
 
 from mustit_pipeline.failures import MalformedBody
 from mustit_pipeline.marketplace.models import ListingEntry
-from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.marketplace.parsing import parse_count, parse_listing
 from mustit_pipeline_tests.unit.marketplace.bodies import ITEM_NO, encoded, listing, listing_item
 
 
@@ -70,6 +70,10 @@ def test_a_page_of_which_nothing_can_be_read_is_a_failure_and_not_an_empty_page(
         parse_listing(encoded(listing({"id": 1}, {"id": 2})))
 
 
+def test_how_many_products_there_are_does_not_hang_on_whether_they_can_be_read() -> None:
+    assert parse_count(encoded(listing({"id": 1}, count=12))) == 12
+
+
 def test_a_seller_without_products_is_an_empty_page() -> None:
     page = parse_listing(encoded(listing(count=0)))
     assert (page.count, page.entries, page.skipped) == (0, (), 0)
@@ -85,12 +89,16 @@ def test_an_item_listed_twice_is_there_once_as_it_was_said_last() -> None:
 def test_a_page_without_a_usable_count_is_a_failure(count: Any) -> None:
     with pytest.raises(MalformedBody, match="count"):
         parse_listing(encoded(listing(listing_item(), count=count)))
+    with pytest.raises(MalformedBody, match="count"):
+        parse_count(encoded(listing(listing_item(), count=count)))
 
 
 @pytest.mark.parametrize("items", [None, {}, "", 0])
 def test_a_page_whose_items_are_no_list_is_a_failure(items: Any) -> None:
     with pytest.raises(MalformedBody, match="items"):
         parse_listing(encoded(listing() | {"items": items}))
+    with pytest.raises(MalformedBody, match="items"):
+        parse_count(encoded(listing() | {"items": items}))
 
 
 def test_a_count_beyond_belief_is_refused_before_anybody_plans_its_pages() -> None:
@@ -98,4 +106,6 @@ def test_a_count_beyond_belief_is_refused_before_anybody_plans_its_pages() -> No
 
     with pytest.raises(MalformedBody, match="MUSTIT_SELLER_MOST_PRODUCTS is 1000"):
         parse_listing(body, most=1000)
+    with pytest.raises(MalformedBody, match="MUSTIT_SELLER_MOST_PRODUCTS is 1000"):
+        parse_count(body, most=1000)
     assert parse_listing(encoded(listing(count=1000)), most=1000).count == 1000

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from mustit_pipeline.failures import MalformedBody
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
-from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline.marketplace.parsing import parse_count, parse_detail, parse_listing, parse_options
 from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, info, listing, listing_item, option
 
 Parse = Callable[[bytes], Any]
-PARSERS: list[Parse] = [parse_listing, parse_detail, parse_options]
-EACH_PARSER = pytest.mark.parametrize("parse", PARSERS, ids=["listing", "detail", "options"])
+PARSERS: list[Parse] = [parse_listing, parse_detail, parse_options, parse_count]
+EACH_PARSER = pytest.mark.parametrize("parse", PARSERS, ids=["listing", "detail", "options", "count"])
 
 KEYS = st.sampled_from([*listing_item(), *info(), *option(), "count", "items", "moduleList", "type", "data", "images"])
 LEAVES = st.one_of(
@@ -44,7 +44,7 @@ def outcome(parse: Parse, body: bytes) -> Any:
     return None
 
 
-@pytest.mark.parametrize("parse", PARSERS, ids=["listing", "detail", "options"])
+@pytest.mark.parametrize("parse", PARSERS, ids=["listing", "detail", "options", "count"])
 @pytest.mark.parametrize(
     ("body", "kept"),
     [
