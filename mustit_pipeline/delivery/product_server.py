@@ -17,6 +17,8 @@ from mustit_pipeline.settings import Settings, SettingsError
 LARGEST_ANSWER = 64 * 1024
 NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 DROPPED = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+# What is no clean HTTP reaches us as aiohttp's own errors, and a reason in another encoding as one of text.
+NO_HTTP = (aiohttp.ClientError, ValueError)
 RETRIED_STATUSES = frozenset({408, 422, 429})
 EVENTS_PATH = "/api/v1/product-events"
 
@@ -141,6 +143,8 @@ class ProductServer:
             if isinstance(error, httpx.TimeoutException):
                 return Answer(Verdict.RETRY, None, f"no answer within {self._read_seconds:g} s")
             return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__}")
+        except NO_HTTP as error:
+            return Answer(Verdict.RETRY, None, f"answer that is no HTTP: {type(error).__name__}")
 
     async def _exchange(self, method: str, path: str, largest: int, **sent: Any) -> Reply:
         """The status and the start of what was said; an endless answer is not read to its end."""
