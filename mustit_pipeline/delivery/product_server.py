@@ -89,7 +89,7 @@ class ProductServer:
         self._url = settings.product_server_url
         self._largest_body = settings.max_body_bytes
         self._read_seconds = settings.product_server_read_seconds
-        self._whole_call_seconds = settings.product_server_connect_seconds + 2 * self._read_seconds
+        self._whole_call_seconds = settings.product_server_call_seconds
         headers = {"Content-Type": "application/json"}
         token = settings.product_server_token
         self._secret = None if token is None else token.get_secret_value().encode()

@@ -1,18 +1,23 @@
 """Answers that are no clean HTTP, and events that cannot be written: one row's failure, never the run's."""
 
+import asyncio
+import socket
 import threading
+import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from structlog.testing import capture_logs
 
+from mustit_pipeline.delivery.product_server import Answer, ProductServer, Verdict
 from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
+from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, utc_now
 
 Effects = Callable[[], list[tuple[int, int, str]]]
@@ -79,6 +84,33 @@ def test_an_answer_that_is_no_http_is_a_failure_of_its_row_alone(
     (row,) = shelf.outbox(1)
     assert (row["status"], row["retry_count"], row["last_status"]) == ("FAILED", 5, None)
     assert row["last_error"].startswith("answer ")
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 400 B", b"HTTP/1.1 400 Bad\r\nContent-Length: 9000\r\n\r\n"])
+def test_however_slowly_an_answer_drips_the_call_ends_in_the_time_that_its_lease_was_measured_by(
+    make_settings: MakeSettings, start: bytes
+) -> None:
+    def drip(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.sendall(start)
+            while True:
+                time.sleep(0.05)
+                connection.sendall(b"x")
+
+    async def send(url: str) -> Answer:
+        settings = make_settings(
+            product_server_url=url, product_server_connect_seconds=0.3, product_server_read_seconds=0.3
+        )
+        async with ProductServer(settings, connections=1) as server:
+            return await server.deliver("a:1:1", b"{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dripping = threading.Thread(target=lambda: drip(listening.accept()[0]))
+        dripping.start()
+        answer = asyncio.run(send(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        dripping.join()
+
+    assert (answer.verdict, answer.reason) == (Verdict.RETRY, "no whole answer within 0.9 s")
 
 
 def test_a_broken_answer_to_the_oldest_event_starves_none_of_those_claimed_with_it(
