@@ -265,4 +265,5 @@ def _ask(url: str, headers: dict[str, str] | None = None) -> httpx.Response | st
     try:
         return httpx.get(url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return f"cannot be reached ({error})"
+        # An error of a call with a secret may repeat it.
+        return f"cannot be reached ({type(error).__name__ if headers else error})"

@@ -17,6 +17,8 @@ from mustit_pipeline.settings import Settings, SettingsError
 LARGEST_ANSWER = 64 * 1024
 NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 DROPPED = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+# What is no clean HTTP reaches us as aiohttp's own errors, and a reason in another encoding as one of text.
+NO_HTTP = (aiohttp.ClientError, ValueError)
 RETRIED_STATUSES = frozenset({408, 422, 429})
 EVENTS_PATH = "/api/v1/product-events"
 
@@ -87,7 +89,7 @@ class ProductServer:
         self._url = settings.product_server_url
         self._largest_body = settings.max_body_bytes
         self._read_seconds = settings.product_server_read_seconds
-        self._whole_call_seconds = settings.product_server_connect_seconds + 2 * self._read_seconds
+        self._whole_call_seconds = settings.product_server_call_seconds
         headers = {"Content-Type": "application/json"}
         token = settings.product_server_token
         self._secret = None if token is None else token.get_secret_value().encode()
@@ -141,6 +143,8 @@ class ProductServer:
             if isinstance(error, httpx.TimeoutException):
                 return Answer(Verdict.RETRY, None, f"no answer within {self._read_seconds:g} s")
             return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__}")
+        except NO_HTTP as error:
+            return Answer(Verdict.RETRY, None, f"answer that is no HTTP: {type(error).__name__}")
 
     async def _exchange(self, method: str, path: str, largest: int, **sent: Any) -> Reply:
         """The status and the start of what was said; an endless answer is not read to its end."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import socket
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -156,11 +157,22 @@ class _Relay:
         return None if due_in is None else max(due_in, trial_in or 0.0)
 
     async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Ended:
+        try:
+            return event, await self._answer(server, event)
+        except Exception as error:
+            # A defect of ours on one row must not stop those beside it. Only where it happened is told: values, and
+            # with them the server's token, stay out of the logs.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            kind, key = type(error).__name__, event.outbox.idempotency_key
+            log.error("event cannot be sent", idempotency_key=key, error=kind, where=where)  # noqa: TRY400
+            return event, Answer(Verdict.RETRY, None, f"{kind} while sending it", sent=False)
+
+    async def _answer(self, server: ProductServer, event: ClaimedEvent) -> Answer:
         kind = event_type(event)
         if kind is None:
-            return event, NOTHING_TO_SAY
+            return NOTHING_TO_SAY
         event.outbox.goes_out_as(kind)
-        return event, await server.deliver(event.outbox.idempotency_key, event_body(event, kind))
+        return await server.deliver(event.outbox.idempotency_key, event_body(event, kind))
 
     def _settle(self, ended: list[Ended]) -> None:
         answers = [answer for _, answer in ended]

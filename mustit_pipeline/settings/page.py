@@ -3,6 +3,7 @@
 from mustit_pipeline.settings.agents import AgentSettings
 from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.checks import CheckSettings
+from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.upkeep import UpkeepSettings
 from mustit_pipeline.settings.whole import PREFIX, Settings
@@ -20,7 +21,7 @@ def settings_page() -> str:
         "|---|---|---|",
     ]
     # A base class's fields come first, but people look for the servers first.
-    parts = (AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings)
+    parts = (DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings)
     later = {name for part in parts for name in part.model_fields}
     fields = sorted(Settings.model_fields.items(), key=lambda entry: entry[0] in later)
     for name, field in fields:

@@ -18,7 +18,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.settings.agents import AgentSettings
 from mustit_pipeline.settings.aws import AwsSettings
+from mustit_pipeline.settings.bearer_token import BearerToken
 from mustit_pipeline.settings.checks import CheckSettings
+from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.made_secrets import TokenKey, made_once
@@ -48,7 +50,7 @@ def _same_database(one: str, other: str | None) -> bool:
     return other is not None and one.partition("://")[2] == other.partition("://")[2]
 
 
-class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings):
+class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings):
     """What can be configured, with its default and why it is there."""
 
     model_config = SettingsConfigDict(
@@ -85,7 +87,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
     max_body_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="Largest accepted body, after decompression")
 
     product_server_url: HttpUrl | None = Field(None, description="Where product events are sent")
-    product_server_token: SecretStr | None = Field(None, description="Bearer token for the product server, if it asks")
+    product_server_token: BearerToken | None = Field(
+        None, description="Bearer token for the product server, if it asks"
+    )
     token_key: SecretStr | None = Field(None, description="32 bytes in base64; `kid:key[,kid:key]` for rotation")
     jwt_secret: SecretStr | None = Field(
         None, description="Kept for the REST API's tokens: signs nothing yet; 32 characters at least"
@@ -116,20 +120,6 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
     )
     crawls_at_once: int = Field(
         4, ge=1, le=100, description="Crawl runs that the due_crawls sensor keeps going at once"
-    )
-    relay_concurrent_sends: int = Field(
-        20, ge=1, le=500, description="Events on their way to the product server at once"
-    )
-    relay_batch: int = Field(100, ge=1, le=1000, description="Outbox rows that a relay claims at once")
-    relay_lease_seconds: float = Field(60, gt=0, description="How long a claimed row stays with a silent relay")
-    relay_longest_backoff_seconds: float = Field(300, gt=0, description="Longest pause before a row is sent again")
-    product_server_connect_seconds: float = Field(3.0, gt=0, description="To open a connection to the product server")
-    product_server_read_seconds: float = Field(5.0, gt=0, description="For the product server's answer")
-    product_server_breaker_failures: int = Field(5, ge=1, description="Connection failures in a row that stop sending")
-    product_server_breaker_seconds: float = Field(30, gt=0, le=60, description="Until sending is tried again")
-    outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
-    outbox_flaky_factor: int = Field(
-        10, ge=1, le=100, description="So many times OUTBOX_MAX_RETRIES while the product server fails now and then"
     )
     retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
     lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")

@@ -78,20 +78,23 @@ _DRAW = text(f"""
     ) AS d
 """)
 
-# Asked since is a product of which a whole later crawl has brought both bodies.
+# Asked since is a product of which a whole later crawl has brought both bodies. Those that can be decided come first,
+# then those that must be soonest: what only waits for its seller's next crawl keeps no other from its verdict.
 _SUSPECTS = text(f"""
-    SELECT t.sample_id, t.seller_id, t.item_no, t.said_hash, t.sampled_at,
-           EXISTS (SELECT FROM crawling_schedule_executions e
-                   JOIN crawler_tasks k ON k.task_month = e.task_month AND k.execution_id = e.execution_id
-                   WHERE e.seller_id = t.seller_id AND e.started_at >= t.sampled_at
-                     AND e.status = '{ExecutionStatus.COMPLETED.value}' AND k.task_key IN {_CALLS}
-                     AND k.status = '{TaskStatus.COMPLETED.value}'
-                   GROUP BY e.execution_id HAVING count(*) = 2) AS refetched,
-           CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
-                                ELSE make_interval(hours => s.interval_amount) END AS interval
-    FROM truth_samples t JOIN sellers s USING (seller_id)
-    WHERE t.verdict = '{TruthVerdict.OPEN.value}'
-    ORDER BY t.sampled_at LIMIT :most
+    SELECT * FROM (
+        SELECT t.sample_id, t.seller_id, t.item_no, t.said_hash, t.sampled_at,
+               EXISTS (SELECT FROM crawling_schedule_executions e
+                       JOIN crawler_tasks k ON k.task_month = e.task_month AND k.execution_id = e.execution_id
+                       WHERE e.seller_id = t.seller_id AND e.started_at >= t.sampled_at
+                         AND e.status = '{ExecutionStatus.COMPLETED.value}' AND k.task_key IN {_CALLS}
+                         AND k.status = '{TaskStatus.COMPLETED.value}'
+                       GROUP BY e.execution_id HAVING count(*) = 2) AS refetched,
+               CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
+                                    ELSE make_interval(hours => s.interval_amount) END AS interval
+        FROM truth_samples t JOIN sellers s USING (seller_id)
+        WHERE t.verdict = '{TruthVerdict.OPEN.value}'
+    ) AS open
+    ORDER BY refetched DESC, sampled_at + 2 * interval LIMIT :most
 """)
 
 _KNOWN = text("""
@@ -121,6 +124,13 @@ _JUDGE = text(f"""
     WHERE t.sample_id = j.id AND t.verdict = '{TruthVerdict.OPEN.value}'
 """)
 
+# Nobody crawls them any more: a difference proves nothing, and the time to notice it does not run.
+_FORGET_INACTIVE = text(f"""
+    DELETE FROM truth_samples t USING sellers s
+    WHERE t.verdict = '{TruthVerdict.OPEN.value}' AND s.seller_id = t.seller_id
+      AND s.status <> '{SellerStatus.ACTIVE.value}'
+""")
+
 _WRONG = text(f"""
     SELECT seller_id || ' ' || item_no || ' (' || coalesce(difference, '') || ')' FROM truth_samples
     WHERE judged_at >= :since AND verdict = '{TruthVerdict.WRONG.value}' ORDER BY judged_at DESC LIMIT :most
@@ -133,13 +143,18 @@ def draw(connection: Connection, number: int) -> list[Drawn]:
 
 
 def suspects(connection: Connection, most: int) -> list[Suspect]:
-    """Products whose difference is neither explained nor proven yet, oldest first."""
+    """Products whose difference is neither explained nor proven yet, those that can be decided first."""
     return [
         Suspect(
             row.sample_id, Drawn(row.seller_id, row.item_no), row.said_hash, row.sampled_at, row.refetched, row.interval
         )
         for row in connection.execute(_SUSPECTS, {"most": most})
     ]
+
+
+def forget_inactive(connection: Connection) -> None:
+    """Drop the suspects of sellers that are not crawled any more."""
+    connection.execute(_FORGET_INACTIVE)
 
 
 def known(connection: Connection, products: Sequence[Drawn]) -> dict[Drawn, Known]:

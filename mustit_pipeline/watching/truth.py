@@ -8,7 +8,8 @@ marketplace said, and judged later:
   so while we fetched, and what we have is wrong;
 - the marketplace says yet something else: it waits for the next crawl once more;
 - no crawl has fetched it within two of its intervals and the time that a delivery may take: wrong, because stale;
-- the product is gone there, and has not been deleted here within the sweeps that prove it and one more: wrong.
+- the product is gone there, and has not been deleted here within the sweeps that prove it and one more: wrong;
+- its seller is not active any more: nobody is to notice, and it is forgotten.
 """
 
 import asyncio
@@ -61,7 +62,8 @@ def sample_truth(database: Database, settings: Settings) -> TruthReport:
     number = settings.truth_sample
     if not number:
         return TruthReport(0, 0, 0)
-    with database.reading() as connection:
+    with database.transaction() as connection:
+        truth.forget_inactive(connection)
         suspects, drawn = truth.suspects(connection, number), truth.draw(connection, number)
         before = truth.known(connection, [*(one.product for one in suspects), *drawn])
     calls = RequestCounter()

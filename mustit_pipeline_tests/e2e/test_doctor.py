@@ -106,14 +106,22 @@ def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, e
 
 
 def test_a_product_server_that_refuses_our_key_is_named(world: World, tmp_path: Path) -> None:
-    with start_product_server(state=tmp_path, token="the right one") as server:
+    with start_product_server(state=tmp_path, token="the-right-one") as server:
         address = {"MUSTIT_PRODUCT_SERVER_URL": server.url}
-        refused = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="a wrong one", **address)
-        accepted = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="the right one", **address)
+        refused = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="a-wrong-one", **address)
+        accepted = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="the-right-one", **address)
 
     assert "MUSTIT_PRODUCT_SERVER_TOKEN" in _problems(refused)["product server"]
-    assert "a wrong one" not in refused.out + refused.err
+    assert "a-wrong-one" not in refused.out + refused.err
     assert "product server" not in _problems(accepted)
+
+
+@pytest.mark.parametrize("token", ["s3cret-한글", "s3cret\r\nX-Role: admin"])
+def test_a_key_that_fits_in_no_header_is_named_and_never_shown(world: World, token: str) -> None:
+    found = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN=token)
+
+    assert "MUSTIT_PRODUCT_SERVER_TOKEN: takes printable ASCII" in _problems(found)["settings"]
+    assert "s3cret" not in found.out + found.err
 
 
 def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_database: str) -> None:

@@ -191,3 +191,53 @@ def test_only_published_products_of_active_sellers_are_drawn(database: Database,
     write(database, "UPDATE sellers SET status = 'INACTIVE'")
 
     assert sample_truth(database, settings) == TruthReport(0, 0, 0)
+
+
+def test_a_suspect_of_a_seller_that_is_not_active_any_more_is_neither_asked_about_nor_called_wrong(
+    database: Database, settings: Settings, market: MarketplaceControl
+) -> None:
+    change_detail(market)
+    sample_truth(database, settings)
+    write(database, "UPDATE truth_samples SET sampled_at = now() - interval '4 days' WHERE verdict = 'OPEN'")
+    write(database, "UPDATE sellers SET status = 'INACTIVE'")
+    market.reset_audit()
+
+    sample_truth(database, settings)
+
+    assert (market.requested_urls(), verdicts(database)) == ({}, {"EQUAL": PRODUCTS - 1})
+
+    # Back again it has the whole time to notice, as if it had never been looked at.
+    write(database, "UPDATE sellers SET status = 'ACTIVE'")
+    sample_truth(database, settings)
+    assert (verdicts(database)["OPEN"], verdicts(database)["WRONG"]) == (1, 0)
+
+
+@pytest.mark.parametrize("proof", ["refetched", "overdue"])
+def test_suspects_that_wait_for_a_rare_crawl_keep_no_other_from_its_verdict(
+    database: Database, settings: Settings, market: MarketplaceControl, proof: str
+) -> None:
+    """A seller that is crawled once a month differs in more products than one look takes."""
+    few = settings.model_copy(update={"truth_sample": 3})
+    market.add_seller("monthly", 6)
+    register(database, "monthly")
+    crawl(database, settings, "monthly")
+    write(database, "UPDATE crawling_schedule_executions SET started_at = started_at - interval '30 days'")
+    write(database, "UPDATE sellers SET interval_unit = 'DAYS', interval_amount = 30 WHERE seller_id = 'monthly'")
+    for product in market.products("monthly"):
+        market.set_fields("monthly", product["itemNo"], stock=4711)
+    sample_truth(database, settings)
+    write(database, "UPDATE truth_samples SET sampled_at = now() - interval '9 days' WHERE verdict = 'OPEN'")
+    item = market.products(SELLER)[0]["itemNo"]
+    corrupt(database, item)
+    sample_truth(database, settings)
+    if proof == "refetched":
+        crawl(database, settings, SELLER)
+        corrupt(database, item)
+    else:
+        overdue = "UPDATE truth_samples SET sampled_at = now() - interval '4 days' WHERE seller_id = :seller"
+        write(database, overdue + " AND verdict = 'OPEN'", seller=SELLER)
+
+    sample_truth(database, few)
+
+    with database.reading() as connection:
+        assert truth.wrong(connection, settings_epoch(database), 10) == [f"{SELLER} {item} (detail)"]

@@ -1,0 +1,16 @@
+"""A token that travels in a header."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, SecretStr
+
+
+def _in_a_header(value: SecretStr) -> SecretStr:
+    # A file that holds it usually ends with a line break.
+    token = value.get_secret_value().strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError("takes printable ASCII characters without a blank among them")
+    return SecretStr(token)
+
+
+BearerToken = Annotated[SecretStr, AfterValidator(_in_a_header)]

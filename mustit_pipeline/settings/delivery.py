@@ -1,0 +1,48 @@
+"""The settings of delivery: how events are claimed, sent, and tried again."""
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings
+
+# Half of a lease may pass before its row is sent; a third is for the call, and the rest to write down what came of it.
+CALLS_PER_LEASE = 3
+
+
+class DeliverySettings(BaseSettings):
+    """The part of the settings that the outbox and the product server are handled by."""
+
+    relay_concurrent_sends: int = Field(
+        20, ge=1, le=500, description="Events on their way to the product server at once"
+    )
+    relay_batch: int = Field(100, ge=1, le=1000, description="Outbox rows that a relay claims at once")
+    relay_lease_seconds: float = Field(
+        60, gt=0, description="How long a claimed row stays with a silent relay; at least three of the longest calls"
+    )
+    relay_longest_backoff_seconds: float = Field(300, gt=0, description="Longest pause before a row is sent again")
+    product_server_connect_seconds: float = Field(3.0, gt=0, description="To open a connection to the product server")
+    product_server_read_seconds: float = Field(
+        5.0,
+        gt=0,
+        description="For the product server's answer to begin, and to go on; all of it has twice that",
+    )
+    product_server_breaker_failures: int = Field(5, ge=1, description="Connection failures in a row that stop sending")
+    product_server_breaker_seconds: float = Field(30, gt=0, le=60, description="Until sending is tried again")
+    outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
+    outbox_flaky_factor: int = Field(
+        10, ge=1, le=100, description="So many times OUTBOX_MAX_RETRIES while the product server fails now and then"
+    )
+
+    @property
+    def product_server_call_seconds(self) -> float:
+        """The longest that a whole call to the product server takes, however slowly its answer drips."""
+        return self.product_server_connect_seconds + 2 * self.product_server_read_seconds
+
+    @model_validator(mode="after")
+    def _lease(self) -> "DeliverySettings":
+        least = CALLS_PER_LEASE * self.product_server_call_seconds
+        if self.relay_lease_seconds < least:
+            raise ValueError(
+                f"MUSTIT_RELAY_LEASE_SECONDS is {self.relay_lease_seconds:g}, and takes at least {least:g} with "
+                "MUSTIT_PRODUCT_SERVER_CONNECT_SECONDS and MUSTIT_PRODUCT_SERVER_READ_SECONDS as they are: "
+                "events would be sent again while they are still under way"
+            )
+        return self
