@@ -11,8 +11,6 @@ from pathlib import Path
 from mustit_pipeline.settings import Settings, SettingsError, load_settings, simulated_world_file
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
 
-SEED = 20261116
-
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -35,7 +33,6 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
             marketplace = stack.enter_context(
                 start_marketplace(
                     state=state,
-                    seed=SEED,
                     sellers=sellers,
                     requests_per_window=settings.requests_per_hour,
                     window_seconds=settings.window_seconds,
