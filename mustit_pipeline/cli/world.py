@@ -29,7 +29,7 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
     with ExitStack() as stack:
         marketplace = product_server = None
         urls: dict[str, str] = {}
-        if "MUSTIT_BASE_URL" not in os.environ:
+        if not os.environ.get("MUSTIT_BASE_URL"):
             marketplace = stack.enter_context(
                 start_marketplace(
                     state=state,
@@ -42,7 +42,7 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
                 )
             )
             urls["base_url"] = marketplace.url
-        if "MUSTIT_PRODUCT_SERVER_URL" not in os.environ:
+        if not os.environ.get("MUSTIT_PRODUCT_SERVER_URL"):
             product_server = stack.enter_context(start_product_server(state=state))
             urls["product_server_url"] = product_server.url
         if announce and urls:

@@ -72,7 +72,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
     )
 
-    base_url: HttpUrl = Field(MARKETPLACE, description="The marketplace")
+    base_url: HttpUrl = Field(
+        MARKETPLACE, description="The marketplace; `up` and `demo` simulate one unless this is set"
+    )
     listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
     first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")
     page_size: int = Field(500, ge=1, le=1000, description="Products on one listing page")
@@ -84,7 +86,9 @@ class Settings(AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, C
     total_timeout_seconds: float = Field(30.0, gt=0, le=600, description="For one whole call, however slowly it drips")
     max_body_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="Largest accepted body, after decompression")
 
-    product_server_url: HttpUrl | None = Field(None, description="Where product events are sent")
+    product_server_url: HttpUrl | None = Field(
+        None, description="Where product events are sent; `up` and `demo` simulate a server unless this is set"
+    )
     product_server_token: SecretStr | None = Field(None, description="Bearer token for the product server, if it asks")
     token_key: SecretStr | None = Field(None, description="32 bytes in base64; `kid:key[,kid:key]` for rotation")
     jwt_secret: SecretStr | None = Field(None, description="Signs the admin API's tokens; at least 32 characters")

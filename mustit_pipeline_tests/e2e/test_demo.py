@@ -22,7 +22,8 @@ def test_the_demo_ends_equal_and_goes_on_with_the_world_that_is_there(tmp_path: 
     mustit = Mustit(tmp_path / "home", WIDE_OPEN)
 
     simulate(mustit)
-    first = mustit("demo", "--json", "--sellers", "1")
+    # As in all settings, empty is not set.
+    first = mustit("demo", "--json", "--sellers", "1", MUSTIT_BASE_URL="", MUSTIT_PRODUCT_SERVER_URL="")
     second = mustit("demo", "--json", "--sellers", "1")
     simulate(mustit)
 
