@@ -50,15 +50,16 @@ _NETWORK_TEXTS = {
 
 
 class NetworkFailure(FetchError):
-    """No whole answer arrived; `answered` says whether a part of one did."""
+    """No whole answer arrived; `answered` says whether a part of one did, `server` where it was looked for."""
 
-    def __init__(self, path: str, reason: NetworkReason, *, answered: bool = False) -> None:
+    def __init__(self, path: str, reason: NetworkReason, *, answered: bool = False, server: str = "") -> None:
         korean, english = _NETWORK_TEXTS[reason]
+        where = f"{path} at {server}" if server else path
         super().__init__(
             f"EXTERNAL_NETWORK_{reason}",
             path,
-            korean=f"네트워크 오류: {korean} ({path})",
-            english=f"Network failure: {english} ({path})",
+            korean=f"네트워크 오류: {korean} ({where})",
+            english=f"Network failure: {english} ({where})",
         )
         self.reason = reason
         self.answered = answered

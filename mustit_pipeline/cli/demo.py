@@ -42,7 +42,7 @@ def demo(
     Example: `mustit demo --sellers 1`
     """
     for name in ("MUSTIT_BASE_URL", "MUSTIT_PRODUCT_SERVER_URL"):
-        if name in os.environ:
+        if os.environ.get(name):
             raise SettingsError(
                 f"{name} is set: the demo changes the marketplace, so it runs on simulated servers only"
             )

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
-from mustit_pipeline.cli.findings import Finding, Health, watched
+from mustit_pipeline.cli.findings import Finding, Health, verdict, watched
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.clock import utc_now
@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 def doctor(as_json: Json = False) -> None:
-    """Look at everything that the pipeline needs; exit 1 where something is wrong.
+    """Look at everything that the pipeline needs; exit 1 where something is a problem, 0 with warnings alone.
 
     Example: `mustit doctor --json`
     """
@@ -40,8 +40,7 @@ def doctor(as_json: Json = False) -> None:
             ["", "what", "found", "how to mend it"],
             [(Text(f.health, style=colour[f.health]), f.subject, f.detail, f.remedy) for f in findings],
         )
-        problems = sum(finding.health is Health.PROBLEM for finding in findings)
-        out.print("Everything is well." if not problems else f"{problems} problems.", highlight=False)
+        out.print(verdict(findings), highlight=False)
     raise typer.Exit(1 if any(finding.health is Health.PROBLEM for finding in findings) else 0)
 
 
@@ -160,7 +159,7 @@ def _outbox(database: Database) -> Finding:
     detail = f"{counts.waiting} waiting, {counts.sending} in flight, {counts.failed} failed"
     if counts.failed:
         return Finding(
-            "outbox", Health.WARNING, detail, "See `mustit outbox list --status FAILED`, then `mustit outbox retry`."
+            "outbox", Health.PROBLEM, detail, "See `mustit outbox list --status FAILED`, then `mustit outbox retry`."
         )
     return Finding("outbox", Health.OK, detail)
 

@@ -1,6 +1,7 @@
 """What `mustit doctor` says of each thing, and what checks, holds and alerts have to say."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,6 +34,13 @@ class Finding:
     health: Health
     detail: str
     remedy: str = ""
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """All of it in one line, which is good news only where nothing at all needs anybody."""
+    of = Counter(finding.health for finding in findings)
+    problems, warnings = of[Health.PROBLEM], of[Health.WARNING]
+    return f"{problems} problems, {warnings} warnings." if problems or warnings else "Everything is well."
 
 
 def watched(settings: Settings, database: Database) -> Iterator[Finding]:
@@ -107,7 +115,7 @@ def _checks(settings: Settings, database: Database) -> Iterator[Finding]:
     for one, found in failed:
         named = str(found.metadata.get("sellers", "none"))
         detail = found.summary if named == "none" else f"{found.summary}: {named}"
-        yield Finding(f"check {one.name}", Health.WARNING, detail, one.remedy)
+        yield Finding(f"check {one.name}", Health.PROBLEM if one.error else Health.WARNING, detail, one.remedy)
 
 
 def _places(settings: Settings) -> Iterator[Finding]:

@@ -19,16 +19,20 @@ Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to li
 def marketplace(
     port: Port = 0,
     sellers: Annotated[str, typer.Option("--sellers", help="Sellers to make: id:products,id:products")] = "",
-    seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same world.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The same seed makes the same world; a kept one keeps its own.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a simulated marketplace until Ctrl-C; its world is kept under MUSTIT_HOME."""
     settings = load_settings()
     arguments = [
         *("--requests-per-window", str(settings.requests_per_hour), "--window-seconds", str(settings.window_seconds)),
-        *("--min-gap-seconds", str(settings.min_request_gap_seconds), "--seed", str(seed)),
+        *("--min-gap-seconds", str(settings.min_request_gap_seconds)),
         *("--first-page-no", str(settings.first_page_no), "--listing-path", settings.listing_path),
     ]
+    if seed is not None:
+        arguments.append(f"--seed={seed}")
     if sellers:
         arguments.append(f"--sellers={sellers}")
     _run("marketplace", port, arguments, as_json=as_json)

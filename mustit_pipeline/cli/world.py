@@ -11,8 +11,6 @@ from pathlib import Path
 from mustit_pipeline.settings import Settings, SettingsError, load_settings, simulated_world_file
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
 
-SEED = 20261116
-
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -31,11 +29,10 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
     with ExitStack() as stack:
         marketplace = product_server = None
         urls: dict[str, str] = {}
-        if "MUSTIT_BASE_URL" not in os.environ:
+        if not os.environ.get("MUSTIT_BASE_URL"):
             marketplace = stack.enter_context(
                 start_marketplace(
                     state=state,
-                    seed=SEED,
                     sellers=sellers,
                     requests_per_window=settings.requests_per_hour,
                     window_seconds=settings.window_seconds,
@@ -45,7 +42,7 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
                 )
             )
             urls["base_url"] = marketplace.url
-        if "MUSTIT_PRODUCT_SERVER_URL" not in os.environ:
+        if not os.environ.get("MUSTIT_PRODUCT_SERVER_URL"):
             product_server = stack.enter_context(start_product_server(state=state))
             urls["product_server_url"] = product_server.url
         if announce and urls:

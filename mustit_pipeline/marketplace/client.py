@@ -40,6 +40,7 @@ class MarketplaceClient:
     def __init__(self, settings: Settings) -> None:
         self.endpoints = Endpoints.from_settings(settings)
         self._origin = yarl.URL(settings.base_url).origin()
+        self._server = f"MUSTIT_BASE_URL={self._origin}"
         self._limit = settings.max_body_bytes
         self._deadline = settings.total_timeout_seconds
         self._connections = settings.max_concurrent_requests
@@ -91,7 +92,7 @@ class MarketplaceClient:
                 body = await self._whole_body(response, path)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             # Without the cause: its text may name what a request carried.
-            raise NetworkFailure(path, _reason(error), answered=answered) from None
+            raise NetworkFailure(path, _reason(error), answered=answered, server=self._server) from None
         return Answer(body, perf_counter() - started, tuple(response.headers.getall("set-cookie", ())))
 
     def _permitted(self, url: str) -> yarl.URL:

@@ -2,8 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 from pydantic_settings import BaseSettings
+
+from mustit_pipeline.settings.addresses import BrokerUrl, PathOrBucket
 
 
 class DeploymentSettings(BaseSettings):
@@ -12,7 +14,7 @@ class DeploymentSettings(BaseSettings):
     run_launcher: Literal["process", "celery"] = Field(
         "process", description="Where runs happen: a new process of the code server each, or `mustit run-worker`s"
     )
-    broker_url: str | None = Field(
+    broker_url: BrokerUrl | None = Field(
         None, description="Redis through which runs reach the run workers; REDIS_URL without it"
     )
     run_worker_slots: int = Field(4, ge=1, le=100, description="Runs that one run worker does at once")
@@ -20,14 +22,7 @@ class DeploymentSettings(BaseSettings):
         60, gt=0, le=600, description="How old a run is before no sign of life means that its process is gone"
     )
 
-    compute_logs_uri: str | None = Field(
+    compute_logs_uri: PathOrBucket | None = Field(
         None,
         description="Where the output of runs goes: a path that all hosts share, or s3://; the host's own without it",
     )
-
-    @field_validator("broker_url")
-    @classmethod
-    def _broker_url(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("takes redis://host:6379/1, rediss://… or unix:///path")
-        return value

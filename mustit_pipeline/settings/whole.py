@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
 from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.bearer_token import BearerToken
@@ -58,8 +59,8 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
     )
 
     home: Path = Field(Path(".mustit"), description="Where the embedded servers, their data and made secrets live")
-    database_url: str | None = Field(None, description="Business database; without it PostgreSQL is embedded")
-    dagster_database_url: str | None = Field(None, description="Dagster's own database")
+    database_url: PostgresUrl | None = Field(None, description="Business database; without it PostgreSQL is embedded")
+    dagster_database_url: PostgresUrl | None = Field(None, description="Dagster's own database")
     database_connections: int = Field(10, ge=1, le=1000, description="Connections to the database a process keeps")
     database_max_connections: int = Field(50, ge=1, le=1000, description="And how many it opens when all are in use")
     dagster_port: int = Field(3000, ge=1, le=65535, description="Port of the Dagster UI")
@@ -70,11 +71,13 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         description="Port of a second Dagster UI that can change nothing; without it there is none",
     )
     api_port: int = Field(8000, ge=1, le=65535, description="Kept for the REST API: nothing listens there yet")
-    redis_url: str | None = Field(
+    redis_url: RedisUrl | None = Field(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
     )
 
-    base_url: HttpUrl = Field(MARKETPLACE, description="The marketplace")
+    base_url: HttpUrl = Field(
+        MARKETPLACE, description="The marketplace; `up` and `demo` simulate one unless this is set"
+    )
     listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
     first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")
     page_size: int = Field(500, ge=1, le=1000, description="Products on one listing page")
@@ -86,7 +89,9 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
     total_timeout_seconds: float = Field(30.0, gt=0, le=600, description="For one whole call, however slowly it drips")
     max_body_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="Largest accepted body, after decompression")
 
-    product_server_url: HttpUrl | None = Field(None, description="Where product events are sent")
+    product_server_url: HttpUrl | None = Field(
+        None, description="Where product events are sent; `up` and `demo` simulate a server unless this is set"
+    )
     product_server_token: BearerToken | None = Field(
         None, description="Bearer token for the product server, if it asks"
     )
@@ -142,7 +147,9 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         "for `mustit raw replay`, until the change is accepted",
     )
     recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
-    lake_uri: str | None = Field(None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it")
+    lake_uri: PathOrBucket | None = Field(
+        None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it"
+    )
 
     @field_validator("home")
     @classmethod
@@ -157,27 +164,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
     def _absolute_path(cls, value: str) -> str:
         if not value.startswith("/") or value.endswith("/") or any(sign in value for sign in "?# "):
             raise ValueError("takes an absolute path such as /api/listing, without a query")
-        return value
-
-    @field_validator("lake_uri", "compute_logs_uri")
-    @classmethod
-    def _path_or_bucket(cls, value: str | None) -> str | None:
-        if value is not None and "://" in value and not value.startswith("s3://"):
-            raise ValueError("takes a path or s3://bucket/prefix")
-        return value
-
-    @field_validator("database_url", "dagster_database_url")
-    @classmethod
-    def _postgres_url(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("postgresql://", "postgresql+psycopg://", "postgres://")):
-            raise ValueError("takes a PostgreSQL address: postgresql://user:password@host:5432/database")
-        return value
-
-    @field_validator("redis_url")
-    @classmethod
-    def _redis_url(cls, value: str | None) -> str | None:
-        if value is not None and value != "off" and not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("takes redis://host:6379/0, rediss://…, unix:///path, or off")
         return value
 
     @field_validator("token_key")

@@ -26,7 +26,7 @@ class Journal:
         except BlockingIOError as error:
             os.close(self._descriptor)
             raise JournalError(
-                f"{path} is in use by another running simulator; stop it or give another --state"
+                f"{path} is in use by another running simulator: stop it first, or set MUSTIT_HOME to another folder"
             ) from error
 
     def replay(self) -> Iterable[dict[str, Any]]:

@@ -16,7 +16,8 @@ from mustit_pipeline.simulator.truth import changes_between, product_data
 
 Record = dict[str, Any]
 
-DEFAULT_SEED = 1
+# The same for everybody who names none: `simulate`, `up` and `demo` keep one world in one home.
+DEFAULT_SEED = 20261116
 _REMEMBERED_PRODUCTS = 8_000
 
 
@@ -79,7 +80,10 @@ class World:
             self._journal.append({"op": "world", "seed": self.seed})
         elif seed not in (None, stored):
             self._journal.close()
-            raise JournalError(f"{journal_path} holds the world of seed {stored}, not {seed}; give another --state")
+            raise JournalError(
+                f"{journal_path} holds the world of seed {stored}: leave --seed out to go on with it, "
+                "or set MUSTIT_HOME to another folder"
+            )
 
     def close(self) -> None:
         """Release the journal."""

@@ -74,3 +74,14 @@ def test_every_setting_that_a_document_names_exists() -> None:
     for page in PAGES:
         named = set(re.findall(r"\bMUSTIT_[A-Z_]*[A-Z]\b", page.read_text()))
         assert named <= known, page.name
+
+
+def test_whoever_registers_a_seller_has_said_of_which_marketplace_and_in_which_home() -> None:
+    blocks = [block for page in PAGES for block in FENCE.findall(page.read_text()) if "mustit seller add" in block]
+
+    assert len(blocks) > 1
+    for block in blocks:
+        before = block.partition("mustit ")[0]
+        assert {"MUSTIT_BASE_URL=", "MUSTIT_PRODUCT_SERVER_URL=", "MUSTIT_HOME="} <= set(
+            re.findall(r"MUSTIT_\w+=", before)
+        )

@@ -1,15 +1,31 @@
-"""`mustit demo` proves itself, and a second one goes on with the same world."""
+"""`mustit demo` proves itself, and goes on with the world that its home has."""
 
+import signal
 from pathlib import Path
 
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
 
-def test_the_demo_ends_equal_and_a_second_one_goes_on_with_the_same_world(tmp_path: Path) -> None:
+def simulate(mustit: Mustit) -> None:
+    """A simulated marketplace of this home, until it listens."""
+    with mustit.start("simulate", "marketplace", "--json") as process:
+        try:
+            assert process.stdout is not None
+            assert "url" in process.stdout.readline(), process.communicate()[1]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def test_the_demo_ends_equal_and_goes_on_with_the_world_that_is_there(tmp_path: Path) -> None:
     mustit = Mustit(tmp_path / "home", WIDE_OPEN)
 
-    first = mustit("demo", "--json", "--sellers", "1")
+    simulate(mustit)
+    # As in all settings, empty is not set.
+    first = mustit("demo", "--json", "--sellers", "1", MUSTIT_BASE_URL="", MUSTIT_PRODUCT_SERVER_URL="")
     second = mustit("demo", "--json", "--sellers", "1")
+    simulate(mustit)
 
     for answer in (first, second):
         assert answer.code == 0, answer.err

@@ -13,10 +13,19 @@ from sqlalchemy import URL, make_url, text
 from mustit_pipeline.simulator.process import start_product_server
 from mustit_pipeline.store.database import make_engine
 from mustit_pipeline_tests.conftest import JWT_SECRET, dagster_beside
-from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World
+from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World, opened_world
+from mustit_pipeline_tests.integration.crawls import crawl
 from mustit_pipeline_tests.integration.store.upgrading import migrate
 
 OTHER_KEY = base64.b64encode(b"x" * 32).decode()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    """A home of its own: what other tests leave behind is a problem too."""
+    with opened_world(tmp_path_factory.mktemp("doctor")) as opened:
+        yield opened
 
 
 def _problems(answer: Answer) -> dict[str, str]:
@@ -46,6 +55,32 @@ def test_a_daemon_that_does_not_run_and_unreachable_ends_are_named(world: World)
     assert "mustit up" in problems["Dagster daemon"]
     assert "MUSTIT_BASE_URL" in problems["marketplace"]
     assert "MUSTIT_PRODUCT_SERVER_URL" in problems["product server"]
+
+
+def test_the_last_line_counts_problems_and_warnings(world: World) -> None:
+    blocked = ask(world, "agents", "list", "--json").document[0]["agentId"]
+    before = ask(world, "doctor")
+    ask(world, "agents", "block", str(blocked))
+    warned = ask(world, "doctor")
+    ask(world, "agents", "unblock", str(blocked))
+
+    assert (before.out.splitlines()[-1], before.code) == ("1 problems, 0 warnings.", 1), "the daemon does not run"
+    assert (warned.out.splitlines()[-1], warned.code) == ("1 problems, 1 warnings.", 1)
+
+
+def test_what_breaks_a_promise_is_a_problem(world: World) -> None:
+    world.register("late", 1)
+    world.register("promised", 1)
+    crawl(world.database, settings_of(world), "promised")
+    with world.database.transaction() as connection:
+        connection.execute(text("UPDATE product_outbox SET status = 'FAILED' WHERE seller_id = 'promised'"))
+        connection.execute(text("UPDATE sellers SET created_at = now() - interval '10 days' WHERE seller_id = 'late'"))
+
+    problems = _problems(ask(world, "doctor", "--json"))
+
+    assert problems.keys() == {"Dagster daemon", "outbox", "check sellers_on_time"}
+    assert "mustit outbox retry" in problems["outbox"]
+    assert "late (" in problems["check sellers_on_time"]
 
 
 def test_an_unreachable_database_is_named_and_its_password_is_not(world: World) -> None:

@@ -129,6 +129,12 @@ def test_the_daemon_crawls_every_seller_and_a_backfill_replays_them_without_a_re
         assert steps == {"product_change_sets"}, "what is judged over all sellers is no part of a seller's run"
 
 
+def test_doctor_finds_everything_well(up: Up) -> None:
+    said = up.mustit("doctor")
+
+    assert (said.out.splitlines()[-1], said.code) == ("Everything is well.", 0), said.out
+
+
 def test_a_browser_shows_the_lineage(up: Up) -> None:
     chromium = find_chromium()
     if chromium is None:

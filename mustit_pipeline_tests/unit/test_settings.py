@@ -26,13 +26,24 @@ EXTERNAL = {
 WRONG = [
     ("home", "~no-such-account/x", "folder"),
     ("database_url", "mysql://u:hunter2@h/d", "postgresql://"),
+    ("database_url", "postgresql://u:hunter2@h:abc/d", "host:5432/database"),
+    ("database_url", "postgresql://u:p@hunter2@h/d", "%40"),
+    ("database_url", "postgresql://u:p/w@h/hunter2@h/d", "%40"),
+    ("database_url", "postgresql://u:p@x:hunter2@h:5432/d", "%40"),
+    ("database_url", "postgresql://u:p@h/d?hunter2=1", "sslmode=require"),
     ("dagster_database_url", "sqlite:///hunter2", "postgresql://"),
+    ("dagster_database_url", "postgresql://u@h:/d", "host:5432/database"),
     ("database_connections", "0", "greater than or equal to 1"),
     ("database_max_connections", "1001", "less than or equal to 1000"),
     ("dagster_port", "70000", "65535"),
     ("dagster_port", "0", "greater than or equal to 1"),
     ("api_port", "http", "valid integer"),
     ("redis_url", "http://:hunter2@h", "redis://host:6379/0"),
+    ("redis_url", "redis://h:abc", "redis://host:6379/0"),
+    ("redis_url", "redis://:hunter2/x@h", "%2F"),
+    ("redis_url", "redis://u:12/hunter2@h", "%2F"),
+    ("redis_url", "redis://h:6379/hunter2", "redis://host:6379/0"),
+    ("redis_url", "redis://h:6379?hunter2=1", "like db=1"),
     ("base_url", "ftp://u:hunter2@h", "'http' or 'https'"),
     ("base_url", "http://", "valid URL"),
     ("base_url", "http://user:hunter2@host", "without a user name or password"),
@@ -121,7 +132,9 @@ WRONG = [
     ("schedule_retention_days", "0", "greater than or equal to 1"),
     ("trigger_retention_days", "14", "greater than or equal to 15"),
     ("lake_uri", "gs://bucket", "s3://"),
+    ("lake_uri", "s3://", "s3://bucket"),
     ("compute_logs_uri", "gs://bucket", "s3://"),
+    ("compute_logs_uri", "s3:///logs", "s3://bucket"),
     ("dagster_viewer_port", "0", "greater than or equal to 1"),
     ("task_months_ahead", "0", "greater than or equal to 1"),
     ("task_retention_months", "0", "greater than or equal to 1"),
@@ -134,6 +147,8 @@ WRONG = [
     ("full_refresh_days", "0", "greater than 0"),
     ("run_launcher", "kubernetes", "'celery'"),
     ("broker_url", "amqp://:hunter2@h", "redis://host:6379/1"),
+    ("broker_url", "redis://:hunter2@h:abc", "redis://host:6379/1"),
+    ("broker_url", "redis://h:6379/hunter2", "redis://host:6379/1"),
     ("run_worker_slots", "0", "greater than or equal to 1"),
     ("run_grace_seconds", "0", "greater than 0"),
     ("check_window_hours", "0", "greater than 0"),
@@ -196,6 +211,26 @@ def test_a_wrong_value_names_its_variable_and_what_it_takes(
     for secret in ("hunter2", KEY, OTHER_KEY):
         assert secret not in text
     assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("DATABASE_URL", "postgres://u:p%40w%2Fx@h:5432/mustit?sslmode=require&application_name=a"),
+        ("DATABASE_URL", "postgresql+psycopg://u@tenant:p:w@h/mustit"),
+        ("DATABASE_URL", "postgresql:///mustit?host=/run/postgresql"),
+        ("DATABASE_URL", "postgresql://u:p@/mustit?host=a:5432&host=b:5432"),
+        ("REDIS_URL", "redis://:p%40w@h:6380/1"),
+        ("REDIS_URL", "rediss://u:p@w@h?ssl_cert_reqs=none&socket_timeout=2"),
+        ("REDIS_URL", "unix:///run/redis.sock?db=1"),
+        ("BROKER_URL", "rediss://u:p@h:6379/1?ssl_cert_reqs=CERT_REQUIRED"),
+        ("BROKER_URL", "unix:///run/redis.sock"),
+        ("LAKE_URI", "s3://bucket"),
+        ("LAKE_URI", "/mnt/a@b"),
+    ],
+)
+def test_an_address_that_a_driver_takes_is_taken(environment: pytest.MonkeyPatch, field: str, value: str) -> None:
+    assert getattr(load(environment, **{**EXTERNAL, field: value}), field.lower()) == value
 
 
 def test_a_wrong_value_is_listed_here_for_every_field() -> None:

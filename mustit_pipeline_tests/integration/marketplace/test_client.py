@@ -185,18 +185,20 @@ def test_a_handshake_that_never_ends_is_a_connect_timeout() -> None:
     assert network_reason(silence, scheme="https", connect_timeout_seconds=0.2) is NetworkReason.CONNECT_TIMEOUT
 
 
-def test_a_closed_port_is_no_connection() -> None:
-    async def scenario() -> failures.FetchError:
+def test_a_closed_port_is_no_connection_and_is_named_with_its_setting() -> None:
+    async def scenario() -> tuple[failures.FetchError, str]:
         with socket.socket() as taken:
             # Bound but not listening: nobody else can take the port, and nobody answers on it.
             taken.bind(("127.0.0.1", 0))
-            async with client_of(f"http://127.0.0.1:{taken.getsockname()[1]}") as client:
-                return await failure(client)
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+            async with client_of(url) as client:
+                return await failure(client), url
 
-    error = asyncio.run(scenario())
+    error, url = asyncio.run(scenario())
     assert isinstance(error, failures.NetworkFailure)
     assert error.reason is NetworkReason.CONNECT
     assert not error.may_still_arrive
+    assert f"MUSTIT_BASE_URL={url})" in error.english
 
 
 def zipped(body: bytes, *, length: int | None = None) -> bytes:

@@ -183,10 +183,11 @@ def test_a_stored_world_is_not_opened_twice_nor_with_another_seed_nor_damaged(
     with start_marketplace(state=tmp_path, seed=5, sellers={"a": 1}):
         with pytest.raises(SimulatorStartError):
             start_marketplace(state=tmp_path)
-        assert "in use by another running simulator" in capfd.readouterr().err
+        assert "in use by another running simulator: stop it first, or set MUSTIT_HOME" in capfd.readouterr().err
     with pytest.raises(SimulatorStartError):
         start_marketplace(state=tmp_path, seed=6)
-    assert "holds the world of seed 5, not 6" in capfd.readouterr().err
+    assert "holds the world of seed 5: leave --seed out to go on with it, or set MUSTIT_HOME" in capfd.readouterr().err
+    start_marketplace(state=tmp_path).stop()
     journal = tmp_path / "marketplace.jsonl"
     journal.write_bytes(b"rubbish\n" + journal.read_bytes())
     with pytest.raises(SimulatorStartError):
