@@ -1,11 +1,6 @@
 """Ticks as a real daemon writes them: a sensor that fails is a condition until it ticks well again."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import dagster as dg
@@ -13,9 +8,8 @@ import pytest
 
 from mustit_pipeline.defs.alerts import failed_ticks
 from mustit_pipeline.store.alerts import Condition
+from mustit_pipeline_tests.dagster_defs.daemon import running_daemon, until
 
-DAEMON = str(Path(sys.executable).parent / "dagster-daemon")
-PATIENCE_SECONDS = 120.0
 SENSORS = """
 import os
 from pathlib import Path
@@ -38,28 +32,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "yes")
     (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    (tmp_path / "sensors.py").write_text(SENSORS)
     # Makes the tables: two that do so at once get in each other's way.
     dg.DagsterInstance.get().dispose()
-    with (tmp_path / "daemon.log").open("w") as log:
-        command = [DAEMON, "run", "-f", str(tmp_path / "sensors.py")]
-        daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        try:
-            yield tmp_path
-        finally:
-            os.killpg(daemon.pid, signal.SIGTERM)
-            try:
-                daemon.wait(20)
-            finally:
-                if daemon.poll() is None:
-                    os.killpg(daemon.pid, signal.SIGKILL)
-
-
-def until(reached: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.5)
+    with running_daemon(tmp_path, SENSORS):
+        yield tmp_path
 
 
 def broken(instance: dg.DagsterInstance) -> list[Condition]:

@@ -1,5 +1,6 @@
 """Queue and launcher of runs as the dagster.yaml in DAGSTER_HOME sets them up."""
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import util
@@ -12,10 +13,12 @@ from sqlalchemy import make_url
 
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.runtime import dagster_environment
+from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.celery_runs import CeleryRuns
 from mustit_pipeline.settings import Settings, SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 from mustit_pipeline_tests.dagster_defs.conftest import Bucket
+from mustit_pipeline_tests.dagster_defs.daemon import running_daemon, until
 
 
 @pytest.fixture
@@ -59,6 +62,40 @@ def test_a_lost_run_is_noticed_within_two_minutes_and_never_resumed(
         assert instance.run_monitoring_enabled
         assert max(waits) + instance.run_monitoring_poll_interval_seconds < 120
         assert instance.run_monitoring_max_resume_run_attempts == 0
+
+
+def test_a_run_that_hangs_is_ended_by_the_daemon_whoever_started_it(
+    make_settings: MakeSettings, own_dagster_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice has its length and an hour, in runs that the UI or a backfill makes of assets too."""
+    settings = make_settings(crawl_slice_seconds=1800, dagster_database_url=own_dagster_url)
+    with opened(settings, monkeypatch) as instance:
+        relay = dict(defs.resolve_job_def("relay_product_outbox").run_tags)
+        hanging = [
+            started(instance, "crawl_seller", 5500, {"dagster/partition": "a"}),
+            started(instance, "__ASSET_JOB", 5500, {"dagster/partition": "b", "dagster/backfill": "c"}),
+            started(instance, "relay_product_outbox", 7300, relay),
+        ]
+        working = [
+            started(instance, "crawl_seller", 5000, {"dagster/partition": "d"}),
+            started(instance, "relay_product_outbox", 6800, relay),
+        ]
+
+        def found(run_ids: list[str]) -> set[dg.DagsterRunStatus]:
+            return {run.status for run in instance.get_runs(dg.RunsFilter(run_ids=run_ids))}
+
+        with running_daemon(tmp_path, "import dagster as dg\n\ndefs = dg.Definitions()\n"):
+            until(lambda: found(hanging) == {dg.DagsterRunStatus.FAILURE})
+
+        assert found(working) == {dg.DagsterRunStatus.STARTED}
+
+
+def started(instance: dg.DagsterInstance, job: str, seconds_ago: float, tags: dict[str, str]) -> str:
+    """A run that began so long ago, and whose process says nothing."""
+    run = instance.add_run(dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.STARTING, tags=tags))
+    begun = dg.DagsterEvent(event_type_value="PIPELINE_START", job_name=job)
+    instance.report_dagster_event(begun, run_id=run.run_id, timestamp=time.time() - seconds_ago)
+    return run.run_id
 
 
 def test_the_celery_profile_has_the_same_base_and_another_launcher(

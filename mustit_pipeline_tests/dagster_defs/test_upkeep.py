@@ -150,8 +150,14 @@ def test_a_tick_that_the_daemon_was_killed_in_goes_on_with_its_own_run(
     assert len(evaluate("nightly_maintenance").run_requests) == 1
 
 
-@pytest.mark.parametrize("name", ["check_criteria", "maintain_storage", "measure_days"])
-def test_housekeeping_that_hangs_is_ended(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("check_criteria", "maintain_storage", "measure_days"),
+        *("relay_product_outbox", "relay_scheduler_outbox", "recover_stuck_work"),
+    ],
+)
+def test_a_run_that_others_wait_for_has_an_end(name: str) -> None:
     """One at a time: it would keep all others waiting, and the guards would call that running already."""
     assert int(defs.resolve_job_def(name).run_tags["dagster/max_runtime"]) > 0
 
