@@ -3,16 +3,19 @@
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, timedelta
 from importlib import util
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from psycopg import sql
 from sqlalchemy import make_url
 
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.runtime import dagster_environment
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.celery_runs import CeleryRuns
 from mustit_pipeline.settings import Settings, SettingsError
@@ -62,6 +65,31 @@ def test_a_lost_run_is_noticed_within_two_minutes_and_never_resumed(
         assert instance.run_monitoring_enabled
         assert max(waits) + instance.run_monitoring_poll_interval_seconds < 120
         assert instance.run_monitoring_max_resume_run_attempts == 0
+
+
+@pytest.mark.parametrize("options", [None, "-c statement_timeout=60s"])
+def test_the_times_of_runs_are_right_whatever_the_zone_of_the_database(
+    make_settings: MakeSettings,
+    test_servers: TestServers,
+    own_dagster_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str | None,
+) -> None:
+    """A run made in Seoul seemed to come from nine hours ahead: nobody ended it if it never started."""
+    url = make_url(own_dagster_url)
+    with test_servers.admin() as connection:
+        name = sql.Identifier(str(url.database))
+        connection.execute(sql.SQL("ALTER DATABASE {} SET timezone = 'Asia/Seoul'").format(name))
+    if options is not None:
+        url = url.update_query_dict({"options": options})
+    settings = make_settings(dagster_database_url=url.render_as_string(hide_password=False))
+
+    with opened(settings, monkeypatch) as instance:
+        run = instance.add_run(dg.DagsterRun(job_name="crawl_seller", status=dg.DagsterRunStatus.NOT_STARTED))
+        record = instance.get_run_record_by_id(run.run_id)
+
+    assert record is not None
+    assert abs(utc_now() - record.create_timestamp.replace(tzinfo=UTC)) < timedelta(hours=1)
 
 
 def test_a_run_that_hangs_is_ended_by_the_daemon_whoever_started_it(
