@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,12 +14,14 @@ PATIENCE_SECONDS = 120.0
 
 
 @contextmanager
-def running_daemon(folder: Path, definitions: str) -> Generator[None]:
-    """A daemon with this process's DAGSTER_HOME; its definitions and its log lie in the folder."""
-    code = folder / "defined_for_a_test.py"
-    code.write_text(definitions)
+def running_daemon(folder: Path, definitions: str, *, locations: Sequence[str] = ("one",)) -> Generator[None]:
+    """A daemon with this process's DAGSTER_HOME; each of its code locations has the same definitions."""
+    files = [folder / f"{name}.py" for name in locations]
+    for file in files:
+        file.write_text(definitions)
     with (folder / "daemon.log").open("w") as log:
-        daemon = subprocess.Popen([DAEMON, "run", "-f", str(code)], stdout=log, stderr=log, start_new_session=True)
+        command = [DAEMON, "run", *(part for file in files for part in ("-f", str(file)))]
+        daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             yield
         finally:
