@@ -17,6 +17,8 @@ BASE = ROOT / "dagster.yaml"
 WORKSPACE = ROOT / "workspace.yaml"
 CELERY = ROOT / "deploy" / "celery" / "run_launcher.yaml"
 UPLOAD_SECONDS = 10
+# What a crawl may take beyond its slice: change sets of many products, and a database that is slow.
+BEYOND_SLICE_SECONDS = 3600
 MADE = "# Made by `mustit` at every start, from its own dagster.yaml and deploy/.\n"
 
 
@@ -40,6 +42,7 @@ def _composed(settings: Settings) -> dict[str, Any]:
     for limit in limits:
         if limit["key"] == "dagster/partition" and "value" not in limit:
             limit["limit"] = settings.crawls_at_once + backfills
+    composed["run_monitoring"]["max_runtime_seconds"] = int(settings.crawl_slice_seconds) + BEYOND_SLICE_SECONDS
     if settings.run_launcher == "celery":
         if find_spec("dagster_celery") is None:
             raise SettingsError(

@@ -85,12 +85,18 @@ def dagster_environment(settings: Settings) -> dict[str, str]:
     broker = settings.broker_url or servers.redis_url
     return {
         "DAGSTER_HOME": str(home),
-        "DAGSTER_STORAGE_URL": servers.dagster_database_url.render_as_string(hide_password=False),
+        "DAGSTER_STORAGE_URL": _in_utc(servers.dagster_database_url).render_as_string(hide_password=False),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "MUSTIT_HOME": str(settings.home),
         "MUSTIT_RUNS_AT_ONCE": str(settings.runs_at_once),
         **({"DAGSTER_CELERY_URL": celery_address(broker)} if broker is not None else {}),
     }
+
+
+def _in_utc(url: URL) -> URL:
+    """Dagster reads the times of its tables as UTC, and PostgreSQL writes them in the zone of the session."""
+    given = url.normalized_query.get("options", ())
+    return url.update_query_dict({"options": " ".join((*given, "-c timezone=UTC"))})
 
 
 @contextmanager

@@ -96,12 +96,17 @@ def _reason(instance: dg.DagsterInstance, run_id: str) -> str:
     return f"{event.step_key}: {name}."
 
 
-def failed_ticks(instance: dg.DagsterInstance) -> Iterable[Condition]:
-    """Schedules and sensors whose newest tick failed."""
+def failed_ticks(context: dg.SensorEvaluationContext) -> Iterable[Condition]:
+    """Schedules and sensors whose newest tick failed.
+
+    Those of a code location that was moved or renamed are still known to Dagster and never tick again: only the
+    sensor's own location counts.
+    """
+    instance, ours = context.instance, context.code_location_origin
     if instance.schedule_storage is None:
         return
     for state in instance.all_instigator_state():
-        if state.status.value == "STOPPED":
+        if state.status.value == "STOPPED" or (ours and state.origin.location_name != ours.location_name):
             continue
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=2)
         ended = [tick for tick in ticks if tick.status.value != "STARTED"]
@@ -126,7 +131,7 @@ def run_failures(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.
     now = utc_now()
     runs = ended_runs(context.instance, context.cursor, now)
     ran = record(pipeline.database, runs.outcomes, now)
-    seen = observe(pipeline.database, pipeline.settings, now, others=list(failed_ticks(context.instance)))
+    seen = observe(pipeline.database, pipeline.settings, now, others=list(failed_ticks(context)))
     gone = let_go(pipeline.database, now)
     # The alerts are stored by now: whatever becomes of the messages, this look is done.
     context.update_cursor(runs.until.isoformat())

@@ -16,7 +16,10 @@ from mustit_pipeline.scheduling.recovery import recover
 from mustit_pipeline.store.deliveries import seller_deliveries
 
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
-FIRST = "10"
+# One that hangs would keep its successors from starting; leases keep it from doing harm once it wakes up.
+FIRST = {PRIORITY_TAG: "10", "dagster/max_runtime": str(3600)}
+# A relay goes on for as long as events come: it is ended later, and what it had not sent the next one sends.
+RELAY = {**FIRST, "dagster/max_runtime": str(2 * 3600)}
 # Long, and nobody waits for them: one at a time (dagster.yaml), so that they leave room for those.
 # One that hangs would keep all others waiting.
 HOUSEKEEPING = {"mustit/housekeeping": "yes", "dagster/max_runtime": str(2 * 3600)}
@@ -80,7 +83,7 @@ def refuse_failed_events(totals: dict[str, int]) -> None:
 
 @dg.job(
     description="Sends waiting product events, once each and in order.",
-    tags={PRIORITY_TAG: FIRST},
+    tags=RELAY,
     resource_defs=RESOURCES,
     executor_def=dg.in_process_executor,
 )
@@ -112,7 +115,7 @@ def recover_what_is_stuck(context: dg.OpExecutionContext, pipeline: Pipeline) ->
 @dg.job(
     description="Recovers expired leases, crawls that were never ended, events without a sender, rested agents, and "
     "fetched changes that nobody processed.",
-    tags={PRIORITY_TAG: FIRST},
+    tags=FIRST,
     executor_def=dg.in_process_executor,
 )
 def recover_stuck_work() -> None:

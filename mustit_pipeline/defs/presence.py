@@ -28,7 +28,8 @@ TICK_TAG = ".dagster/scheduled_execution_time"
 PARTITION_TAG = "dagster/partition"
 # The one asset that is cut by day: a run of it has a partition, but no seller.
 MEASURING_JOB = "measure_days"
-BY_DAY = frozenset({dg.AssetKey("daily_crawl_metrics")})
+DAY_METRICS = dg.AssetKey("daily_crawl_metrics")
+BY_DAY = frozenset({DAY_METRICS})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
 from mustit_pipeline.defs.jobs import FIRST
 from mustit_pipeline.defs.resources import RESOURCES, Pipeline
-from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.scheduling.rule_relay import relay_rules
 from mustit_pipeline.store import scheduler_outbox
@@ -44,7 +43,7 @@ def relay_schedule_changes(context: dg.OpExecutionContext, config: RuleRelayConf
 
 @dg.job(
     description="Tells EventBridge of schedules that changed (MUSTIT_TRIGGER=eventbridge).",
-    tags={PRIORITY_TAG: FIRST},
+    tags=FIRST,
     resource_defs=RESOURCES,
     executor_def=dg.in_process_executor,
 )

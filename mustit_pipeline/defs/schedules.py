@@ -1,6 +1,6 @@
 """What runs by the clock."""
 
-from datetime import UTC
+from datetime import UTC, date
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -9,7 +9,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
 from mustit_pipeline.defs.maintenance import maintain_storage
 from mustit_pipeline.defs.partitions import FIRST_DAY
-from mustit_pipeline.defs.presence import busy_sellers, is_under_way, unfinished_runs
+from mustit_pipeline.defs.presence import DAY_METRICS, busy_sellers, is_under_way, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import why_no_event_is_sent
 from mustit_pipeline.defs.slices import slice_requests, without_backfills
@@ -17,7 +17,8 @@ from mustit_pipeline.scheduling.metrics import SEOUL, days_to_compute
 from mustit_pipeline.scheduling.recovery import find_stuck
 from mustit_pipeline.scheduling.refresh import next_refreshes
 
-# After a pause the daemon makes up for several missed ticks at once: one relay, maintenance or check answers them all.
+# After a pause the daemon makes up for the last missed tick only, and the next one may come while that one's run still
+# waits: one relay, maintenance or check answers both.
 
 
 @dg.schedule(
@@ -57,12 +58,14 @@ def recover_every_minute(context: dg.ScheduleEvaluationContext, pipeline: Pipeli
     cron_schedule="10 0 * * *",
     execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Computes yesterday's metrics, and again those of earlier days whose crawls have gone on since.",
+    description="Computes yesterday's metrics, those of days that an outage left out, and again those of earlier days "
+    "whose crawls have gone on since.",
 )
 def daily_metrics(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> list[dg.RunRequest]:
     # The daemon tells the time in the schedule's own zone, a tick from the UI in whichever it likes.
     tick = context.scheduled_execution_time.astimezone(ZoneInfo(SEOUL))
-    computed = [day.isoformat() for day in days_to_compute(pipeline.database, tick)]
+    measured = {date.fromisoformat(key) for key in context.instance.get_materialized_partitions(DAY_METRICS)}
+    computed = [day.isoformat() for day in days_to_compute(pipeline.database, tick, measured)]
     return [dg.RunRequest(run_key=f"{day}:{tick:%Y-%m-%d}", partition_key=day) for day in computed if day >= FIRST_DAY]
 
 

@@ -1,6 +1,6 @@
 """The numbers of a day in Seoul, for the asset that keeps them and for whoever asks for one seller."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from statistics import median
@@ -61,6 +61,10 @@ def day_span(day: date) -> tuple[datetime, datetime]:
     return start, start + timedelta(days=1)
 
 
+def _day_of(moment: datetime) -> date:
+    return moment.astimezone(ZoneInfo(SEOUL)).date()
+
+
 def metrics_of(database: Database, day: date) -> list[CrawlMetrics]:
     """Every seller's day; sellers that were registered later are not in it."""
     start, end = day_span(day)
@@ -77,15 +81,22 @@ def metrics_of_seller(database: Database, seller_id: SellerId, day: date) -> Cra
     return CrawlMetrics(day, found[0] if found else SellerDay.nothing(seller_id.value))
 
 
-def days_to_compute(database: Database, now: datetime) -> list[date]:
-    """Yesterday, and earlier days whose crawls went on into yesterday: their numbers have changed since."""
-    today = now.astimezone(ZoneInfo(SEOUL)).date()
-    yesterday = today - timedelta(days=1)
-    since, _ = day_span(yesterday)
+def days_to_compute(database: Database, now: datetime, measured: Collection[date]) -> list[date]:
+    """From the first day that nobody has measured to yesterday, and earlier days whose crawls went on since: their
+    numbers have changed.
+
+    Of the ticks that an outage swallowed only the last comes again. Before the first seller there was nothing to tell.
+    """
+    yesterday = _day_of(now) - timedelta(days=1)
     with database.reading() as connection:
+        registered = sellers.first_registered(connection)
+        known = yesterday if registered is None else _day_of(registered)
+        days = [yesterday - timedelta(days=back) for back in range(LOOK_BACK_DAYS, 0, -1)]
+        first = min((day for day in days if day >= known and day not in measured), default=yesterday)
+        since, _ = day_span(first)
         horizon = since - timedelta(days=LOOK_BACK_DAYS)
         earlier = metrics.days_moved_since(connection, since, horizon=horizon, zone=SEOUL)
-    return [*earlier, yesterday]
+    return [*earlier, *(day for day in days if day >= first), yesterday]
 
 
 def sums(rows: Sequence[CrawlMetrics]) -> DaySums:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy import Connection, Row, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
@@ -112,6 +112,11 @@ def overview(
     values = {"status": status and status.value, "seller_id": seller_id and seller_id.value}
     rows = connection.execute(_OVERVIEW, values)
     return [SellerOverview(_seller(r), r.next_due_at, r.last_triggered_at, r.complete_products) for r in rows]
+
+
+def first_registered(connection: Connection) -> datetime | None:
+    """When the oldest seller was registered; None where there is none."""
+    return connection.execute(select(func.min(sellers.c.created_at))).scalar_one()
 
 
 def all_ids(connection: Connection) -> list[str]:

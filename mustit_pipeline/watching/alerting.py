@@ -51,14 +51,14 @@ class Alerted:
 
 
 def observe(database: Database, settings: Settings, now: datetime, *, others: Sequence[Condition] = ()) -> Alerted:
-    """Look at every state that somebody should know of, with what the caller has seen elsewhere, and write it down."""
+    """Look at every state that somebody should know of, with what the caller has seen elsewhere, and write it down,
+    once for each subject."""
     with database.reading() as connection:
-        found = [*_found(connection, now), *others]
-    subjects = [one.subject for one in found]
+        found = {one.subject: one for one in (*_found(connection, now), *others)}
     unseen_since = now - timedelta(seconds=settings.alert_calm_seconds)
     with database.transaction() as connection:
-        opened = alerts.see(connection, [(one, now) for one in found], now)
-        ended = alerts.end_unseen(connection, STATES, subjects, now, unseen_since)
+        opened = alerts.see(connection, [(one, now) for one in found.values()], now)
+        ended = alerts.end_unseen(connection, STATES, found, now, unseen_since)
     return Alerted(opened, ended)
 
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import pytest
@@ -160,8 +161,11 @@ def test_kubernetes_names_a_database_of_its_own_and_the_secrets_that_its_pods_ne
         "db_name": postgresql["postgresqlDatabase"],
         "port": postgresql["service"]["port"],
         "scheme": postgresql["postgresqlScheme"],
+        "params": postgresql["postgresqlParams"],
     }
     check(PostgresRunStorage.config_type(), {"postgres_db": storage})
+    [(name, value)] = postgresql["postgresqlParams"].items()
+    assert f"?{name}={quote(value)}\n" in (ROOT / "dagster.yaml").read_text()
     assert postgresql["enabled"] is False
     assert f"{postgresql['postgresqlScheme']}://" in (ROOT / "dagster.yaml").read_text()
     assert (values["global"]["postgresqlSecretName"], values["generatePostgresqlPasswordSecret"]) == (

@@ -1,21 +1,27 @@
 """Queue and launcher of runs as the dagster.yaml in DAGSTER_HOME sets them up."""
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, timedelta
 from importlib import util
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from psycopg import sql
 from sqlalchemy import make_url
 
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.runtime import dagster_environment
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.celery_runs import CeleryRuns
 from mustit_pipeline.settings import Settings, SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 from mustit_pipeline_tests.dagster_defs.conftest import Bucket
+from mustit_pipeline_tests.dagster_defs.daemon import running_daemon, until
 
 
 @pytest.fixture
@@ -59,6 +65,65 @@ def test_a_lost_run_is_noticed_within_two_minutes_and_never_resumed(
         assert instance.run_monitoring_enabled
         assert max(waits) + instance.run_monitoring_poll_interval_seconds < 120
         assert instance.run_monitoring_max_resume_run_attempts == 0
+
+
+@pytest.mark.parametrize("options", [None, "-c statement_timeout=60s"])
+def test_the_times_of_runs_are_right_whatever_the_zone_of_the_database(
+    make_settings: MakeSettings,
+    test_servers: TestServers,
+    own_dagster_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str | None,
+) -> None:
+    """A run made in Seoul seemed to come from nine hours ahead: nobody ended it if it never started."""
+    url = make_url(own_dagster_url)
+    with test_servers.admin() as connection:
+        name = sql.Identifier(str(url.database))
+        connection.execute(sql.SQL("ALTER DATABASE {} SET timezone = 'Asia/Seoul'").format(name))
+    if options is not None:
+        url = url.update_query_dict({"options": options})
+    settings = make_settings(dagster_database_url=url.render_as_string(hide_password=False))
+
+    with opened(settings, monkeypatch) as instance:
+        run = instance.add_run(dg.DagsterRun(job_name="crawl_seller", status=dg.DagsterRunStatus.NOT_STARTED))
+        record = instance.get_run_record_by_id(run.run_id)
+
+    assert record is not None
+    assert abs(utc_now() - record.create_timestamp.replace(tzinfo=UTC)) < timedelta(hours=1)
+
+
+def test_a_run_that_hangs_is_ended_by_the_daemon_whoever_started_it(
+    make_settings: MakeSettings, own_dagster_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice has its length and an hour, in runs that the UI or a backfill makes of assets too."""
+    settings = make_settings(crawl_slice_seconds=1800, dagster_database_url=own_dagster_url)
+    with opened(settings, monkeypatch) as instance:
+        relay = dict(defs.resolve_job_def("relay_product_outbox").run_tags)
+        hanging = [
+            started(instance, "crawl_seller", 5500, {"dagster/partition": "a"}),
+            started(instance, "__ASSET_JOB", 5500, {"dagster/partition": "b", "dagster/backfill": "c"}),
+            started(instance, "relay_product_outbox", 7300, relay),
+        ]
+        working = [
+            started(instance, "crawl_seller", 5000, {"dagster/partition": "d"}),
+            started(instance, "relay_product_outbox", 6800, relay),
+        ]
+
+        def found(run_ids: list[str]) -> set[dg.DagsterRunStatus]:
+            return {run.status for run in instance.get_runs(dg.RunsFilter(run_ids=run_ids))}
+
+        with running_daemon(tmp_path, "import dagster as dg\n\ndefs = dg.Definitions()\n"):
+            until(lambda: found(hanging) == {dg.DagsterRunStatus.FAILURE})
+
+        assert found(working) == {dg.DagsterRunStatus.STARTED}
+
+
+def started(instance: dg.DagsterInstance, job: str, seconds_ago: float, tags: dict[str, str]) -> str:
+    """A run that began so long ago, and whose process says nothing."""
+    run = instance.add_run(dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.STARTING, tags=tags))
+    begun = dg.DagsterEvent(event_type_value="PIPELINE_START", job_name=job)
+    instance.report_dagster_event(begun, run_id=run.run_id, timestamp=time.time() - seconds_ago)
+    return run.run_id
 
 
 def test_the_celery_profile_has_the_same_base_and_another_launcher(

@@ -1,7 +1,7 @@
 """What runs by the clock: days that are measured, full refreshes in free slots, and nightly housekeeping."""
 
 from collections.abc import Callable, Generator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import pytest
@@ -64,9 +64,10 @@ def test_after_midnight_in_seoul_yesterday_is_measured(evaluate: Evaluate) -> No
 
 
 def test_a_day_whose_crawl_went_on_is_measured_again_with_a_key_of_its_own(
-    database: Database, evaluate: Evaluate
+    database: Database, instance: dg.DagsterInstance, evaluate: Evaluate
 ) -> None:
     registered(database, "dmont")
+    measured(instance, MONTH_AGO.date(), 31)
     with database.transaction() as connection:
         connection.execute(
             text("""
@@ -82,6 +83,24 @@ def test_a_day_whose_crawl_went_on_is_measured_again_with_a_key_of_its_own(
 
     assert [request.partition_key for request in first] == ["2026-11-14", "2026-11-15"]
     assert [request.run_key for request in first] == [request.run_key for request in again]
+
+
+def measured(instance: dg.DagsterInstance, first: date, number: int) -> None:
+    """Days in a row whose metrics somebody has kept."""
+    for day in (first + timedelta(days=after) for after in range(number)):
+        instance.report_runless_asset_event(dg.AssetMaterialization("daily_crawl_metrics", partition=day.isoformat()))
+
+
+def test_days_whose_tick_an_outage_swallowed_are_measured_with_the_next_one(
+    database: Database, instance: dg.DagsterInstance, evaluate: Evaluate
+) -> None:
+    """The daemon makes up for the last missed tick only; the others used to leave no file and no alert."""
+    registered(database, "dmont")
+    measured(instance, date(2026, 11, 1), 12)
+
+    requests = evaluate("daily_metrics").run_requests
+
+    assert [request.partition_key for request in requests] == ["2026-11-13", "2026-11-14", "2026-11-15"]
 
 
 def test_a_full_refresh_starts_as_a_run_of_its_own_execution_in_a_new_partition(
@@ -128,9 +147,7 @@ def test_the_full_refresh_leaves_sellers_that_wait_in_a_backfill_to_it(
 @pytest.mark.parametrize(
     ("schedule", "job"), [("check_every_hour", "check_criteria"), ("nightly_maintenance", "maintain_storage")]
 )
-def test_missed_ticks_that_come_together_start_one_run(
-    evaluate: Evaluate, add_run: AddRun, schedule: str, job: str
-) -> None:
+def test_ticks_that_come_together_start_one_run(evaluate: Evaluate, add_run: AddRun, schedule: str, job: str) -> None:
     assert len(evaluate(schedule).run_requests) == 1
 
     add_run(None, Status.NOT_STARTED, job=job)
@@ -150,8 +167,14 @@ def test_a_tick_that_the_daemon_was_killed_in_goes_on_with_its_own_run(
     assert len(evaluate("nightly_maintenance").run_requests) == 1
 
 
-@pytest.mark.parametrize("name", ["check_criteria", "maintain_storage", "measure_days"])
-def test_housekeeping_that_hangs_is_ended(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("check_criteria", "maintain_storage", "measure_days"),
+        *("relay_product_outbox", "relay_scheduler_outbox", "recover_stuck_work"),
+    ],
+)
+def test_a_run_that_others_wait_for_has_an_end(name: str) -> None:
     """One at a time: it would keep all others waiting, and the guards would call that running already."""
     assert int(defs.resolve_job_def(name).run_tags["dagster/max_runtime"]) > 0
 

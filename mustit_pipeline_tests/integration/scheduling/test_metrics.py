@@ -209,17 +209,42 @@ def day_of(database: Database) -> date:
         return connection.execute(text(query)).scalar_one()
 
 
+TICK = END + timedelta(minutes=10)
+BEFORE = [DAY - timedelta(days=back) for back in range(30, 0, -1)]
+
+
 def test_yesterday_is_computed_and_again_the_days_whose_crawls_went_on_into_it(standing: Ground) -> None:
-    tick = END + timedelta(minutes=10)
     at_noon = "UPDATE crawling_schedule_executions SET started_at = :at, ended_at = :ended, status = 'COMPLETED'"
     write(standing.database, at_noon, at=NOON, ended=NOON)
-    assert days_to_compute(standing.database, tick) == [DAY]
+    assert days_to_compute(standing.database, TICK, BEFORE) == [DAY]
 
     write(standing.database, at_noon, at=NOON - timedelta(days=2), ended=START + ONE_SECOND)
-    assert days_to_compute(standing.database, tick) == [DAY - timedelta(days=2), DAY]
+    assert days_to_compute(standing.database, TICK, BEFORE) == [DAY - timedelta(days=2), DAY]
 
     write(standing.database, at_noon, at=NOON - timedelta(days=2), ended=START - ONE_SECOND)
-    assert days_to_compute(standing.database, tick) == [DAY]
+    assert days_to_compute(standing.database, TICK, BEFORE) == [DAY]
 
     write(standing.database, at_noon, at=NOON - timedelta(days=9), ended=NOON)
-    assert days_to_compute(standing.database, tick) == [DAY]
+    assert days_to_compute(standing.database, TICK, BEFORE) == [DAY]
+
+
+def test_days_that_nobody_measured_are_made_up_for_and_with_them_what_moved_meanwhile(standing: Ground) -> None:
+    """The daemon was down for two midnights: it makes up for the last missed tick only."""
+    write(
+        standing.database,
+        "UPDATE crawling_schedule_executions SET started_at = :at, ended_at = :ended, status = 'COMPLETED'",
+        at=NOON - timedelta(days=4),
+        ended=NOON - timedelta(days=2),
+    )
+
+    assert days_to_compute(standing.database, TICK, BEFORE[:-2]) == [BEFORE[-4], *BEFORE[-2:], DAY]
+
+
+def test_nothing_is_made_up_for_before_the_first_seller_or_a_week_ago(standing: Ground) -> None:
+    assert days_to_compute(standing.database, TICK, []) == [*BEFORE[-7:], DAY]
+
+    write(standing.database, "UPDATE sellers SET created_at = :at", at=START - ONE_SECOND)
+    assert days_to_compute(standing.database, TICK, []) == [BEFORE[-1], DAY]
+
+    write(standing.database, "UPDATE sellers SET created_at = :at", at=TICK)
+    assert days_to_compute(standing.database, TICK, []) == [DAY]

@@ -11,7 +11,7 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import alerts
 from mustit_pipeline.store.alerts import Condition, Outcome
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.alerting import CHECK_FAILED, FAILED_EVENTS, observe, record
+from mustit_pipeline.watching.alerting import CHECK_FAILED, FAILED_EVENTS, Alerted, observe, record
 from mustit_pipeline.watching.telling import Telling, tell
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.watching.inbox import TOKEN, Inbox
@@ -50,6 +50,11 @@ def test_a_condition_is_told_once_and_its_end_once(database: Database, settings:
     assert inbox.titles[1:] == ["[mustit] Over: The sensor x fails"]
     assert "from 11-16 12:00 to 11-16 12:03 in Seoul" in inbox.messages[1]["message"]
     assert [message["type"] for message in inbox.messages] == ["warning", "success"]
+
+
+def test_what_is_seen_twice_at_once_is_one_alert(database: Database, settings: Settings) -> None:
+    assert observe(database, settings, T0, others=[BROKEN, BROKEN]) == Alerted(opened=1)
+    assert observe(database, settings, T0 + MINUTE, others=[BROKEN, BROKEN]) == Alerted()
 
 
 def test_an_alert_that_goes_on_is_told_again_only_after_the_set_hours(
