@@ -50,7 +50,7 @@ class Attempts:
         task = leased.task
         try:
             fetched = await self._fetcher.fetch(
-                task.request_url,
+                self._endpoints.present(task.request_url),
                 _reader(leased, drift, self._rules.most_products),
                 calls,
                 booking,

@@ -13,6 +13,7 @@ from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling,
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.failures import (
     FetchError,
+    ForbiddenHost,
     NetworkFailure,
     NotFoundAnswer,
     ServerFailure,
@@ -206,6 +207,10 @@ class Fetcher:
         try:
             answer = await self._client.call(url, agent.session.headers(agent.user_agent))
             value = read(answer.body)
+        except ForbiddenHost:
+            calls.requests -= 1
+            await self._pool.settle(agent, Outcome.NOT_SENT)
+            raise
         except Throttled:
             # Whoever called tells the pool, and hears what it makes of that.
             calls.throttled += 1
