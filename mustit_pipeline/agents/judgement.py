@@ -50,11 +50,12 @@ class Throttling:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that ended badly, and the token that it carried."""
+    """A request that ended badly, the token that it carried, and whether that was its agent's fault."""
 
     agent_id: UUID
     outcome: Outcome
     token_no: int
+    blamed: bool = True
 
 
 def judge(
@@ -70,7 +71,7 @@ def judge(
         for _ in range(min(times, HEALTH_MAX) if agent_id in known else 0):
             known[agent_id].success()
     for failure in failed:
-        if (agent := known.get(failure.agent_id)) is not None:
+        if failure.blamed and (agent := known.get(failure.agent_id)) is not None:
             _apply(agent, failure.outcome, now)
     agents.save_agents(connection, changed, UNWELL)
     for failure in failed:

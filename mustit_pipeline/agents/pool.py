@@ -117,8 +117,11 @@ class AgentPool:
             return Wait(booked.seconds, "breaker" if booked.reason == "limit" else booked.reason)
         return booked
 
-    async def settle(self, booking: Booking, outcome: Outcome) -> None:
-        """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown."""
+    async def settle(self, booking: Booking, outcome: Outcome, *, blamed: bool = True) -> None:
+        """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown.
+
+        A failure that its agent is not `blamed` for costs it no health.
+        """
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
             return
@@ -133,7 +136,7 @@ class AgentPool:
             if known is None or known.health < HEALTH_MAX:
                 self._successes[booking.agent_id] += 1
         elif outcome not in (Outcome.NOT_SENT, Outcome.ABANDONED):
-            await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no))
+            await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no, blamed))
         if entry.trial is not None:
             undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from mustit_pipeline.settings import Settings, SettingsError, load_settings, simulated_world_file
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
+
+MARKETPLACE_PORT, PRODUCT_SERVER_PORT = "marketplace.port", "product-server.port"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,17 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
                     min_gap_seconds=settings.min_request_gap_seconds,
                     first_page_no=settings.first_page_no,
                     listing_path=settings.listing_path,
+                    port=_usual_port(state / MARKETPLACE_PORT),
                 )
             )
             urls["base_url"] = marketplace.url
         if not os.environ.get("MUSTIT_PRODUCT_SERVER_URL"):
-            product_server = stack.enter_context(start_product_server(state=state))
+            port = _usual_port(state / PRODUCT_SERVER_PORT)
+            product_server = stack.enter_context(start_product_server(state=state, port=port))
             urls["product_server_url"] = product_server.url
+        for file, server in ((MARKETPLACE_PORT, marketplace), (PRODUCT_SERVER_PORT, product_server)):
+            if server is not None:
+                (state / file).write_text(server.url.rpartition(":")[2])
         if announce and urls:
             stack.enter_context(_announced(settings.home, urls))
         for name, url in urls.items():
@@ -67,6 +75,18 @@ def only_one(home: Path) -> Generator[None]:
                 "stop it first, or set MUSTIT_HOME to another folder"
             ) from None
         yield
+
+
+def _usual_port(file: Path) -> int:
+    """The port of the last time, which people may have noted; any (0) where that is unknown or taken."""
+    try:
+        port = int(file.read_text())
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except (OSError, ValueError, OverflowError):
+        return 0
+    return port
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from mustit_pipeline.agents.pool import Booking
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.blame import Subject
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
@@ -50,11 +51,12 @@ class Attempts:
         task = leased.task
         try:
             fetched = await self._fetcher.fetch(
-                task.request_url,
+                self._endpoints.present(task.request_url),
                 _reader(leased, drift, self._rules.most_products),
                 calls,
                 booking,
                 control=lambda: self._endpoints.count(task.seller_id).value,
+                subject=Subject(task.seller_id, task.task_type),
             )
         except NotFoundAnswer as error:
             if leased.probe:

@@ -10,9 +10,12 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling, Wait
+from mustit_pipeline.crawling.blame import Blame, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.failures import (
     FetchError,
+    ForbiddenHost,
+    MalformedBody,
     NetworkFailure,
     NotFoundAnswer,
     ServerFailure,
@@ -72,8 +75,9 @@ class Fetcher:
     """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`.
 
     Where no agent is given a session token for `token_patience`, that is a failure of the marketplace. A URL that
-    throttles `throttled_tries` agents while the host answers others is a failed call. After a `wait` that ends early
-    the pool is asked again; one that raises NoAgentFree gives up.
+    throttles `throttled_tries` agents while the host answers others is a failed call. Every failure is an agent's
+    fault, unless `blame` says otherwise of a call with a subject. After a `wait` that ends early the pool is asked
+    again; one that raises NoAgentFree gives up.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Fetcher:
         network_tries: int,
         throttled_tries: int,
         longest_backoff_seconds: float,
+        blame: Blame | None = None,
         patience: float = math.inf,
         token_patience: float = math.inf,
         wait: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -96,6 +101,7 @@ class Fetcher:
         self._patience = patience
         self._token_patience = token_patience
         self._wait = wait
+        self._blame = blame
         self._network_tries = network_tries
         self._throttled_tries = throttled_tries
         # Kept while their tasks wait elsewhere for a pause to end: counted anew each time, none would ever be enough.
@@ -109,7 +115,9 @@ class Fetcher:
         read: Callable[[bytes], T],
         calls: RequestCounter,
         booking: Booking | None = None,
+        *,
         control: Callable[[], str] | None = None,
+        subject: Subject | None = None,
     ) -> Fetched[T]:
         """The body behind a URL, read; a host that throttles or a lost session costs no try, a broken network does.
 
@@ -132,7 +140,7 @@ class Fetcher:
                 raise
             booking = None
             try:
-                fetched = await self._attempt(agent, url, read, calls)
+                fetched = await self._attempt(agent, url, read, calls, subject)
             except Throttled as error:
                 verdict = await self._pool.throttled(agent, error.retry_after)
                 if verdict is not None and self._is_refused(url, verdict):
@@ -201,25 +209,45 @@ class Fetcher:
         await self._pool.settle(booking, Outcome.NOT_SENT)
         return await self._agent()
 
-    async def _attempt(self, agent: Booking, url: str, read: Callable[[bytes], T], calls: RequestCounter) -> Fetched[T]:
+    async def _attempt(
+        self,
+        agent: Booking,
+        url: str,
+        read: Callable[[bytes], T],
+        calls: RequestCounter,
+        subject: Subject | None = None,
+    ) -> Fetched[T]:
         calls.requests += 1
         try:
             answer = await self._client.call(url, agent.session.headers(agent.user_agent))
             value = read(answer.body)
+        except ForbiddenHost:
+            calls.requests -= 1
+            await self._pool.settle(agent, Outcome.NOT_SENT)
+            raise
         except Throttled:
             # Whoever called tells the pool, and hears what it makes of that.
             calls.throttled += 1
             raise
         except FetchError as error:
-            await self._pool.settle(agent, _outcome(error))
+            await self._settle(agent, _outcome(error), subject)
             raise
         except BaseException as error:
             # Our own end is no fault of the agent, but what was under way may still be counted.
             outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
             await asyncio.shield(self._pool.settle(agent, outcome))
             raise
-        await self._pool.settle(agent, Outcome.SUCCESS)
+        await self._settle(agent, Outcome.SUCCESS, subject)
         return Fetched(answer.body, value)
+
+    async def _settle(self, agent: Booking, outcome: Outcome, subject: Subject | None) -> None:
+        blamed = True
+        if self._blame is not None and subject is not None:
+            if outcome is Outcome.SUCCESS:
+                self._blame.answered(subject)
+            else:
+                blamed = self._blame.falls_on(agent.agent_id, subject)
+        await self._pool.settle(agent, outcome, blamed=blamed)
 
 
 def _outcome(error: FetchError) -> Outcome:
@@ -229,5 +257,6 @@ def _outcome(error: FetchError) -> Outcome:
         return Outcome.SERVER_ERROR
     if isinstance(error, NetworkFailure) and error.may_still_arrive:
         return Outcome.LOST
-    # That a product does not exist is a good answer: nothing is wrong with the agent that brought it.
-    return Outcome.SUCCESS if isinstance(error, NotFoundAnswer) else Outcome.FAILED
+    # That a product does not exist, or JSON that we do not understand, is an answer: the agent that brought it is well.
+    answered = isinstance(error, NotFoundAnswer) or (isinstance(error, MalformedBody) and error.document is not None)
+    return Outcome.SUCCESS if answered else Outcome.FAILED

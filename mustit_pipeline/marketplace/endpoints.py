@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import ItemNo, RequestUrl, SellerId
@@ -50,6 +50,11 @@ class Endpoints:
     def session(self) -> str:
         """The page whose cookies carry a session token."""
         return self.base_url + "/"
+
+    def present(self, url: str) -> str:
+        """The same call at the server that is configured now: a planned one outlives a change of the address."""
+        planned, server = urlsplit(url), urlsplit(self.base_url)
+        return planned._replace(scheme=server.scheme, netloc=server.netloc).geturl()
 
     def page_numbers(self, count: int) -> range:
         """The pages that hold so many products."""

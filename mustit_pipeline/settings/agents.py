@@ -25,6 +25,9 @@ class AgentSettings(BaseSettings):
     health_recovered: int = Field(
         70, ge=0, le=100, description="Health of an agent that is back; at least HEALTH_FLOOR"
     )
+    blamed_agents: int = Field(
+        5, ge=1, le=10_000, description="Different agents in a row that pay for failed calls of a kind to one seller"
+    )
     token_issue_failures: int = Field(3, ge=1, le=100, description="Failed token issues in a row that block an agent")
     storm_agents: int = Field(5, ge=1, le=10_000, description="So many throttled agents at once mean the host itself")
     storm_share: float = Field(0.5, gt=0, le=1, description="If they are at least this share of the last answers")

@@ -34,6 +34,14 @@ def test_the_count_call_asks_for_one_product_of_the_first_page() -> None:
     assert url.value.endswith("?sellerId=dmont&pageNo=1&pageSize=1&order=LATEST")
 
 
+@pytest.mark.parametrize("planned_at", ["http://127.0.0.1:4711", "https://m.example", "https://old.example:8443"])
+def test_a_planned_url_is_asked_for_at_the_present_server_and_is_otherwise_untouched(planned_at: str) -> None:
+    there = Endpoints(planned_at, LISTING_PATH, first_page_no=1, page_size=50)
+    asked = ENDPOINTS.present(there.listing(SellerId("a/b?c#d 50%"), 3).value)
+    assert asked == f"https://m.example{LISTING_PATH}?sellerId=a%2Fb%3Fc%23d%2050%25&pageNo=3&pageSize=50&order=LATEST"
+    assert ENDPOINTS.present(there.detail(ItemNo(7)).value) == ENDPOINTS.detail(ItemNo(7)).value
+
+
 @pytest.mark.parametrize(
     ("seller", "encoded"),
     [

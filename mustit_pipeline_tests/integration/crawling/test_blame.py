@@ -1,0 +1,83 @@
+"""A seller whose pages fail costs the pool a little health and another seller nothing; an agent that fails rests."""
+
+import pytest
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.domain.states import AgentStatus, ExecutionStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.agents.servers import empty_pool
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
+from mustit_pipeline_tests.integration.crawls import crawl, register
+
+HEALTH_LOST = "SELECT 100 * count(*) - sum(health) FROM user_agents"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "harmed"),
+    [
+        # JSON is an answer, whatever its shape.
+        ("wrong_shape", "EXTERNAL_MALFORMED_BODY", False),
+        ("html", "EXTERNAL_MALFORMED_BODY", True),
+        ("5xx", "EXTERNAL_SERVER_ERROR", True),
+        ("token_refused", "EXTERNAL_UNAUTHORIZED", True),
+    ],
+)
+def test_a_seller_whose_products_always_fail_suspends_nobody_and_another_seller_is_crawled(
+    kind: str,
+    code: str,
+    harmed: bool,
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    """Each failure was an agent's fault: all of them rested for an hour, and no seller got anything."""
+    settings = make_settings(base_url=marketplace.url)
+    market.add_seller("bad", 150)
+    market.add_seller("good", 10)
+    register(database, "bad", "good")
+    opened = open_or_join(database, SellerId("bad"), triggered_by="test", now=utc_now())
+    bad = Crawl(database, settings, opened.stored)
+    bad.sweep(60)
+    for endpoint in ("detail", "options"):
+        market.fault(kind, endpoint, sellerId="bad")
+
+    bad.fetch_products(PRODUCT_TYPES, 60)
+
+    rows = check_outcomes(database, bad.stored.execution.id)
+    assert [row.error_code for row in rows.values() if row.status == "FAILED"] == [code] * 300
+    with database.reading() as connection:
+        pool = roster.pool_status(connection, settings, utc_now())
+    assert (pool.available, pool.circuit) == (pool.total, "closed")
+    assert (number(database, HEALTH_LOST) > 0) is harmed
+    good = crawl(database, settings, "good").stored
+    assert (good.execution.status, good.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
+
+
+def test_an_agent_that_fails_while_others_are_answered_rests_by_the_usual_numbers(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url)
+    market.add_seller("s", 300)
+    register(database, "s")
+    empty_pool(database, 6)
+    market.fault("5xx", "api", agents=["agent-000"])
+
+    stored = crawl(database, settings, "s").stored
+
+    assert stored.execution.status is ExecutionStatus.COMPLETED
+    with database.reading() as connection:
+        agents = {agent.user_agent: agent for agent in roster.list_agents(connection)}
+    bad = agents.pop("agent-000")
+    assert (bad.status, bad.health) == (AgentStatus.SUSPENDED, 20)
+    assert {(agent.status, agent.health) for agent in agents.values()} == {(AgentStatus.AVAILABLE, 100)}
+    # From 100 to below 30 by tens, whatever it was asked for.
+    assert [fault["used"] for fault in market.faults()] == [8]
