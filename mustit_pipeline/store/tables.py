@@ -169,7 +169,7 @@ crawler_tasks = Table(
     timestamp("started_at", nullable=True),
     timestamp("completed_at", nullable=True),
     PrimaryKeyConstraint("task_month", "task_id"),
-    UniqueConstraint("task_month", "execution_id", "task_key"),
+    UniqueConstraint("execution_id", "task_key", "task_month"),
     one_of("status", TaskStatus),
     one_of("task_type", TaskType),
     CheckConstraint("(status = 'IN_PROGRESS') = (lease_owner IS NOT NULL)", name="lease_while_in_progress"),
