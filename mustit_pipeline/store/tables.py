@@ -95,6 +95,7 @@ crawling_schedules = Table(
     Column("status", Text, nullable=False),
     timestamp("next_due_at"),
     timestamp("last_triggered_at", nullable=True),
+    Column("failed_plans", Integer, nullable=False, server_default="0"),
     timestamp("created_at", default=True),
     timestamp("updated_at", default=True),
     one_of("status", ScheduleStatus),
