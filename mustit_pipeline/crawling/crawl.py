@@ -15,7 +15,7 @@ from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.executions import complete_if_done, find, give_up
+from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.queue import ExecutionQueue
@@ -121,15 +121,15 @@ class Crawl:
         await asyncio.sleep(min(seconds, left, LONGEST_SLEEP_SECONDS))
 
     async def _plan(self, client: MarketplaceClient, fetcher: Fetcher, calls: RequestCounter) -> None:
-        """Ask how many products there are and plan the pages; without an answer the execution fails."""
+        """Ask how many products there are and plan the pages; without an answer, or another's plan, it fails."""
         seller_id = self.stored.execution.seller_id
         drift: list[Deviation] = []
         try:
             count = await self._count(client.endpoints.count(seller_id).value, fetcher, calls, drift)
         except BaseException as error:
             self._count_requests(calls)
-            if isinstance(error, FetchError):
-                give_up(self.database, self.stored.execution.id, error.code, error.english, utc_now(), seen=drift)
+            if isinstance(error, FetchError) and not self._fail(error, drift):
+                return
             raise
         pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
         await asyncio.to_thread(self._start, calls, count, pages)
@@ -165,7 +165,19 @@ class Crawl:
                 executions.save(connection, stored.execution)
             executions.raise_listed(connection, stored.execution.id.value, count)
             seller.count_products(count, now)
+            schedule.plan_settled()
             sellers.save(connection, seller, schedule)
+
+    def _fail(self, error: FetchError, drift: Sequence[Deviation]) -> bool:
+        return fail_plan(
+            self.database,
+            self.stored.execution.id,
+            error,
+            utc_now(),
+            base=self.settings.plan_backoff_seconds,
+            longest=self.settings.plan_longest_backoff_seconds,
+            seen=drift,
+        )
 
     def _count_requests(self, calls: RequestCounter) -> None:
         with self.database.transaction() as connection:

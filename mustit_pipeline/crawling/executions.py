@@ -12,6 +12,7 @@ from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.failures import FetchError
 from mustit_pipeline.store import drift, executions, raw, sellers, task_months, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.drift import Sighting
@@ -136,23 +137,46 @@ def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime
     executions.save(connection, stored.execution)
 
 
-def give_up(
-    database: Database,
-    execution_id: ExecutionId,
-    code: str,
-    reason: str,
-    now: datetime,
-    *,
-    seen: Sequence[Deviation] = (),
-) -> None:
-    """No plan could be made: fail the execution with its reason and the drift behind it; it can be resumed."""
+def give_up(database: Database, execution_id: ExecutionId, code: str, reason: str, now: datetime) -> None:
+    """Fail an execution that gets no further, with its reason; it can be resumed."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
         if stored.execution.is_open:
             stored.execution.fail(reason, now, code=code)
             executions.save(connection, stored.execution)
+
+
+def fail_plan(
+    database: Database,
+    execution_id: ExecutionId,
+    error: FetchError,
+    now: datetime,
+    *,
+    base: float,
+    longest: float,
+    seen: Sequence[Deviation] = (),
+) -> bool:
+    """Fail an execution without a plan; where trying again may help, its seller is due again after a back-off.
+
+    The drift behind it is recorded. False where somebody else has made a plan meanwhile: that one goes on.
+    """
+    with database.transaction() as connection:
+        seller_id = executions.get(connection, execution_id).execution.seller_id
+        seller, schedule = sellers.get(connection, seller_id, lock=True)
+        stored = executions.get(connection, execution_id, lock=True)
+        if stored.is_planned:
+            return False
+        if stored.execution.is_open:
+            stored.execution.fail(error.english, now, code=error.code)
+            executions.save(connection, stored.execution)
+            if error.transient:
+                schedule.plan_failed(now, base=base, longest=longest)
+            else:
+                schedule.plan_settled()
+            sellers.save(connection, seller, schedule)
             home = stored.home
             drift.record(connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen])
+    return True
 
 
 def complete_if_done(database: Database, execution_id: ExecutionId, now: datetime) -> StoredExecution:

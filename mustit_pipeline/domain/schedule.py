@@ -3,9 +3,10 @@
 import hashlib
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mustit_pipeline.domain.aggregate import Aggregate
+from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import SCHEDULE, ScheduleEventType, ScheduleStatus
 from mustit_pipeline.domain.values import CrawlingInterval, ScheduleId, SellerId
 
@@ -44,6 +45,8 @@ class CrawlingSchedule(Aggregate):
     next_due_at: datetime
     last_triggered_at: datetime | None = None
     status: ScheduleStatus = ScheduleStatus.ACTIVE
+    # Crawls in a row that came to no plan, and are tried again before the interval is over.
+    failed_plans: int = 0
     _events: list[ScheduleEvent] = field(default_factory=list[ScheduleEvent], init=False, repr=False)
 
     @classmethod
@@ -66,9 +69,11 @@ class CrawlingSchedule(Aggregate):
         return self.interval.expression
 
     def change_interval(self, interval: CrawlingInterval, at: datetime) -> None:
-        """Count the new interval from the last crawl; before the first crawl nothing moves."""
+        """Count the new interval from the last crawl; a first crawl, and one that is tried again, move no further."""
         status = SCHEDULE.move(self.status, "change_interval")
         due = self.next_due_at if self.last_triggered_at is None else self.last_triggered_at + interval.timedelta
+        if self.failed_plans:
+            due = min(due, self.next_due_at)
         self._set(status=status, interval=interval, next_due_at=due)
         self._emit(ScheduleEventType.SCHEDULE_UPDATED, at)
 
@@ -95,6 +100,18 @@ class CrawlingSchedule(Aggregate):
     def triggered(self, at: datetime) -> None:
         """A crawl started: the interval begins again now, so that missed times are caught up once."""
         self._set(last_triggered_at=at, next_due_at=at + self.interval.timedelta)
+
+    def plan_failed(self, at: datetime, *, base: float, longest: float) -> None:
+        """A crawl came to no plan for now: it is due again after a pause that doubles, and is no interval longer."""
+        pause = timedelta(seconds=backoff_seconds(self.failed_plans + 1, base, longest, 0.0))
+        self._set(failed_plans=self.failed_plans + 1, next_due_at=at + min(pause, self.interval.timedelta))
+
+    def plan_settled(self) -> None:
+        """There is a plan, or trying again would bring none: the interval counts again, from the last crawl."""
+        if not self.failed_plans:
+            return
+        due = self.next_due_at if self.last_triggered_at is None else self.last_triggered_at + self.interval.timedelta
+        self._set(failed_plans=0, next_due_at=max(due, self.next_due_at))
 
     def pull_events(self) -> tuple[ScheduleEvent, ...]:
         """What happened since the last call; each event is handed out once."""

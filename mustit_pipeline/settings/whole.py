@@ -139,6 +139,12 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         60, gt=0, description="Pause after a crawl's second crash in a row; doubled then"
     )
     slice_longest_backoff_seconds: float = Field(600, gt=0, description="Longest pause before such a crawl goes on")
+    plan_backoff_seconds: float = Field(
+        60, gt=0, description="Until a seller is due again whose count call failed for now; doubled each time"
+    )
+    plan_longest_backoff_seconds: float = Field(
+        3600, gt=0, description="Longest such pause; never longer than the seller's interval"
+    )
     deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
     deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
     drift_block: Annotated[str, AfterValidator(FieldPaths.checked)] = Field(

@@ -16,6 +16,7 @@ from mustit_pipeline.domain.states import (
     TruthVerdict,
 )
 from mustit_pipeline.store.outbox_states import FIRST_CHANGED_AT
+from mustit_pipeline.store.sellers import INTERVAL
 
 # Versions of a seller that are looked into: enough to see a field vanish, few enough for any number of sellers.
 VERSIONS_OF_A_SELLER = 20
@@ -95,16 +96,25 @@ _OUTCOMES = text(f"""
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE status = '{ExecutionStatus.COMPLETED.value}') AS won,
-               count(*) FILTER (WHERE status = '{ExecutionStatus.FAILED.value}') AS lost,
+               count(*) FILTER (WHERE status = '{ExecutionStatus.FAILED.value}' AND NOT tried_again) AS lost,
                sum(completed_tasks) AS completed, sum(failed_tasks) AS failed
         FROM (
-            SELECT status, completed_tasks, failed_tasks FROM crawling_schedule_executions
-            WHERE seller_id = s.seller_id AND started_at >= :since AND status <> '{ExecutionStatus.CANCELLED.value}'
-            UNION ALL
-            -- One that could not even be planned has never started.
-            SELECT status, completed_tasks, failed_tasks FROM crawling_schedule_executions
-            WHERE seller_id = s.seller_id AND started_at IS NULL AND status = '{ExecutionStatus.FAILED.value}'
-              AND ended_at >= :since
+            SELECT status, completed_tasks, failed_tasks,
+                   -- One that could not even be planned counts by the next try before its interval is over.
+                   started_at IS NULL AND coalesce(
+                       lead(created_at) OVER w BETWEEN ended_at AND created_at + {INTERVAL}, false) AS tried_again
+            FROM (
+                SELECT status, completed_tasks, failed_tasks, created_at, started_at, ended_at
+                FROM crawling_schedule_executions
+                WHERE seller_id = s.seller_id AND started_at >= :since AND status <> '{ExecutionStatus.CANCELLED.value}'
+                UNION ALL
+                -- It has never started.
+                SELECT status, completed_tasks, failed_tasks, created_at, started_at, ended_at
+                FROM crawling_schedule_executions
+                WHERE seller_id = s.seller_id AND started_at IS NULL AND status = '{ExecutionStatus.FAILED.value}'
+                  AND ended_at >= :since
+            ) AS tries
+            WINDOW w AS (ORDER BY created_at)
         ) AS one
     ) AS e
 """)

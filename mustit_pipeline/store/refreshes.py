@@ -9,9 +9,8 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store.sellers import INTERVAL
 
-_INTERVAL = """CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
-                                    ELSE make_interval(hours => s.interval_amount) END"""
 _OPEN = ", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))
 _REFRESHES = "product_limit IS NULL AND (full_refetch OR :everything)"
 _FAILED = f"status = '{ExecutionStatus.FAILED.value}'"
@@ -52,7 +51,7 @@ _STALE = text(f"""
     ) AS failed
     WHERE s.status = 'ACTIVE' AND c.status = 'ACTIVE' AND r.refreshed_at <= :now - CAST(:age AS interval)
       AND (failed.at IS NULL
-           OR failed.at <= :now - least(CAST(:age AS interval), greatest(interval '1 day', {_INTERVAL})))
+           OR failed.at <= :now - least(CAST(:age AS interval), greatest(interval '1 day', {INTERVAL})))
       AND s.seller_id <> ALL(CAST(:busy AS text[]))
       AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                       WHERE e.seller_id = s.seller_id AND e.status IN ({_OPEN}))

@@ -26,12 +26,17 @@ class SellerOverview:
     complete_products: int
 
 
+# The interval of a row of `sellers s`.
+INTERVAL = """CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
+                                   ELSE make_interval(hours => s.interval_amount) END"""
+
 _JOINED = select(
     sellers,
     crawling_schedules.c.schedule_id,
     crawling_schedules.c.status.label("schedule_status"),
     crawling_schedules.c.next_due_at,
     crawling_schedules.c.last_triggered_at,
+    crawling_schedules.c.failed_plans,
 ).join(crawling_schedules, crawling_schedules.c.seller_id == sellers.c.seller_id)
 
 _OVERVIEW = text("""
@@ -151,6 +156,7 @@ def _schedule_values(schedule: CrawlingSchedule) -> dict[str, object]:
         "status": schedule.status.value,
         "next_due_at": schedule.next_due_at,
         "last_triggered_at": schedule.last_triggered_at,
+        "failed_plans": schedule.failed_plans,
     }
 
 
@@ -174,4 +180,5 @@ def _schedule(row: Row[tuple[object, ...]]) -> CrawlingSchedule:
         next_due_at=row.next_due_at,
         last_triggered_at=row.last_triggered_at,
         status=ScheduleStatus(row.schedule_status),
+        failed_plans=row.failed_plans,
     )

@@ -25,8 +25,9 @@ _OPEN = """
 """
 _DUE = f"""
     FROM crawling_schedules c JOIN sellers s USING (seller_id)
-    WHERE (:by_interval OR c.last_triggered_at IS NULL) AND c.status = 'ACTIVE' AND s.status = 'ACTIVE'
-      AND c.next_due_at <= now() AND c.seller_id <> ALL(CAST(:busy AS text[]))
+    WHERE (:by_interval OR c.last_triggered_at IS NULL OR c.failed_plans > 0)
+      AND c.status = 'ACTIVE' AND s.status = 'ACTIVE' AND c.next_due_at <= now()
+      AND c.seller_id <> ALL(CAST(:busy AS text[]))
       AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                       WHERE e.seller_id = c.seller_id
                         AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
@@ -47,7 +48,10 @@ _COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
 def next_turns(
     connection: Connection, limit: int, *, busy: Collection[str], slice_seconds: float, by_interval: bool = True
 ) -> list[Turn]:
-    """Those who have waited longest, without the busy ones; open and first crawls where others know who is due."""
+    """Those who have waited longest, without the busy ones.
+
+    Where others know who is due, these are open crawls, first ones, and those that came to no plan.
+    """
     values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds, "by_interval": by_interval}
     return [Turn(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
 

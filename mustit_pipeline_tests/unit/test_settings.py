@@ -118,6 +118,8 @@ WRONG = [
     ("slice_max_crashes", "0", "greater than or equal to 1"),
     ("slice_backoff_seconds", "0", "greater than 0"),
     ("slice_longest_backoff_seconds", "0", "greater than 0"),
+    ("plan_backoff_seconds", "0", "greater than 0"),
+    ("plan_longest_backoff_seconds", "0", "greater than 0"),
     ("deletion_hold_share", "1.1", "less than or equal to 1"),
     ("deletion_sweeps", "0", "greater than or equal to 1"),
     ("drift_block", "detail.Product Info", "takes paths of fields"),

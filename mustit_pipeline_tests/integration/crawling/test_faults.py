@@ -1,6 +1,10 @@
 """The worker against a marketplace that misbehaves in every way the simulator knows."""
 
+import asyncio
+from datetime import timedelta
+
 import pytest
+from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
@@ -9,8 +13,9 @@ from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
-from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.failures import FetchError
+from mustit_pipeline.scheduling import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import executions
@@ -18,6 +23,8 @@ from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
 from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.marketplace.server import Exchange, response
+from mustit_pipeline_tests.integration.marketplace.server import marketplace as serving
 
 PASSING = [
     *(
@@ -191,6 +198,72 @@ def test_throttled_calls_cost_neither_retries_nor_releases(
     rows = check_outcomes(database, stored.execution.id)
     assert {(row.status, row.retry_count, row.release_count) for row in rows.values()} == {("COMPLETED", 0, 0)}
     assert stored.throttled == 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "soon"),
+    [("5xx", {}, True), ("reset", {}, True), ("html", {}, True), ("status", {"status": 404}, False)],
+)
+def test_a_seller_whose_count_call_fails_for_now_is_tried_again_soon_and_then_after_its_interval(
+    kind: str,
+    more: dict[str, int],
+    soon: bool,
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    """Two seconds without an answer cost a seller its whole interval."""
+    market.add_seller("s", 3)
+    registry.register(database, SellerId("s"), "s", CrawlingInterval.days(30), utc_now())
+    market.fault(kind, "listing", **more)
+    settings = make_settings(base_url=marketplace.url, plan_backoff_seconds=60)
+    for tries in (1, 2):
+        with pytest.raises(FetchError):
+            crawl(database, settings, "s")
+        pause = timedelta(minutes=tries) if soon else timedelta(days=30)
+        assert abs(due_in(database) - pause) < timedelta(seconds=30)
+
+    market.clear_faults()
+    assert crawl(database, settings, "s").stored.execution.status is ExecutionStatus.COMPLETED
+    assert due_in(database) > timedelta(days=29)
+    market.fault(kind, "listing", **more)
+    with pytest.raises(FetchError):
+        crawl(database, settings, "s")
+    assert (due_in(database) < timedelta(minutes=1)) is soon
+
+
+def due_in(database: Database) -> timedelta:
+    """How long the only seller waits for its next crawl."""
+    with database.reading() as connection:
+        return connection.execute(text("SELECT next_due_at - now() FROM crawling_schedules")).scalar_one()
+
+
+def test_a_count_call_that_fails_harms_no_crawl_that_another_run_has_planned_meanwhile(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """The second of two planners failed what the first one was working on."""
+    market.add_seller("s", 3)
+    register(database, "s")
+    stored = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now()).stored
+    first = Crawl(database, make_settings(base_url=marketplace.url), stored)
+
+    async def overtaken(exchange: Exchange) -> None:
+        if exchange.request.target == "/":
+            await exchange.send(response(b"", "Set-Cookie: token=t"))
+        else:
+            await asyncio.to_thread(first.sweep, 30)
+            await exchange.send(response(b"", status="404 Not Found"))
+
+    async def plan_late() -> None:
+        async with serving(overtaken) as elsewhere:
+            late = make_settings(base_url=f"http://127.0.0.1:{elsewhere.port}", task_max_retries=0)
+            await asyncio.to_thread(Crawl(database, late, stored).sweep, 30)
+
+    asyncio.run(plan_late())
+    assert first.now().execution.status is ExecutionStatus.RUNNING
+    assert crawl(database, first.settings, "s").stored.execution.status is ExecutionStatus.COMPLETED
+    assert due_in(database) > timedelta(hours=23)
 
 
 def test_a_crawl_whose_count_call_fails_has_its_reason_and_is_resumed_from_there(

@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
+from mustit_pipeline.failures import NetworkFailure, NetworkReason
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.scheduling.due import DueSlice, next_slices
 from mustit_pipeline.store.database import Database
@@ -96,6 +98,33 @@ def test_a_paused_crawl_is_neither_continued_nor_replaced(database: Database) ->
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 hour'"))
     crawls.pause(database, stored.execution.id)
     assert chosen(database) == []
+
+
+def come_to_no_plan(database: Database, *sellers: str, base: float = 3600) -> None:
+    for seller in sellers:
+        opened = open_or_join(database, SellerId(seller), triggered_by="test", now=utc_now())
+        failed = NetworkFailure("/", NetworkReason.CONNECT)
+        crawls.fail_plan(database, opened.stored.execution.id, failed, utc_now(), base=base, longest=3600)
+
+
+def test_sellers_that_come_to_no_plan_keep_nobody_from_a_slot(database: Database) -> None:
+    registered(database, broken=9, wrong=8, late=1)
+    come_to_no_plan(database, "broken", "wrong", base=0.001)
+    assert chosen(database, free=2) == ["late", "broken"]
+    come_to_no_plan(database, "broken", "wrong")
+    assert chosen(database, free=3, busy=("late",)) == []
+
+
+@pytest.mark.parametrize("by_interval", [True, False])
+def test_a_crawl_that_came_to_no_plan_is_tried_again_once_whoever_says_who_is_due(
+    database: Database, by_interval: bool
+) -> None:
+    registered(database, a=1)
+    come_to_no_plan(database, "a", base=0.001)
+    again = next_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval)
+    assert [entry.seller_id for entry in again] == ["a"]
+    crawls.cancel(database, ExecutionId(again[0].execution_id), utc_now())
+    assert next_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval) == []
 
 
 def test_a_crawl_started_by_hand_restarts_the_interval(database: Database) -> None:

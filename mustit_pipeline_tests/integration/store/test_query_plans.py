@@ -165,6 +165,38 @@ def test_tasks_are_written_back_by_their_key_however_many_leases_have_just_ended
             assert used <= {f"crawler_tasks_{MONTH:%Y_%m}_pkey"}, plan
 
 
+_ONE_LARGE_CRAWL = f"""
+    INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no, request_url,
+                               status, priority)
+    SELECT DATE '{MONTH}', gen_random_uuid(), :execution, '{SELLER}', 'PRODUCT_OPTION', 'PRODUCT_OPTION:' || n, n, '/',
+           CASE WHEN n % 4 = 0 THEN 'PUBLISHED' ELSE 'COMPLETED' END, 20
+    FROM generate_series(1, 40000) n
+"""
+
+
+def test_tasks_are_written_back_by_their_key_while_nothing_is_known_of_their_month(database: Database) -> None:
+    """A month's first large crawl is over before anybody has counted its tasks for the planner."""
+    standing = ground(database)
+    with database.transaction() as connection:
+        connection.execute(text(_ONE_LARGE_CRAWL), {"execution": standing.home.execution_id})
+        connection.execute(text("UPDATE crawling_schedule_executions SET total_tasks = 40000"))
+    for limit in (1, 40, 200):
+        with database.transaction() as connection:
+            held = leases.claim(
+                connection, standing.home, TYPES, owner="me", limit=limit, lease_seconds=30, max_retries=2
+            )
+        for lease in held:
+            lease.task.complete(utc_now())
+        half = limit // 2
+        writes: dict[str, Callable[[Connection], object]] = {
+            "heartbeat": lambda c, held=held: leases.heartbeat(c, held, 30),
+            "hand back": lambda c, held=held[:half]: leases.hand_back(c, held),
+            "save": lambda c, held=held[half:]: leases.save(c, [(lease, 0.0) for lease in held]),
+        }
+        for name, write in writes.items():
+            assert sum(map(touched, plans(database, write, run=True))) < 20 * (limit + 1), (name, limit)
+
+
 def indexes(plan: dict[str, Any]) -> Iterator[str]:
     """Every index that the plan goes by."""
     if "Index Name" in plan:

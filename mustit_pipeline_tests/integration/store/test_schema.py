@@ -4,6 +4,8 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,14 +24,16 @@ import mustit_pipeline.store.agent_tables
 import mustit_pipeline.store.catalog_tables
 import mustit_pipeline.store.trigger_tables
 import mustit_pipeline.store.watch_tables  # noqa: F401  (all complete the metadata)
-from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus
-from mustit_pipeline.store import schema
+from mustit_pipeline.crawling.planning import plan_products
+from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus, TaskType
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.store import schema, task_months, tasks
 from mustit_pipeline.store.database import Database, make_engine, open_database
 from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline.store.tables import metadata
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.store.rows import add_execution, add_outbox, add_task, ground
+from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_outbox, add_task, ground
 from mustit_pipeline_tests.integration.store.upgrading import migrate
 
 
@@ -87,6 +91,33 @@ def test_two_processes_that_upgrade_at_once_both_succeed(empty_url: str, empty: 
     assert said == sorted(["None", schema.expected_revision()])
     with empty.reading() as connection:
         schema.require_current(connection)
+
+
+def test_tasks_of_before_stay_one_per_call_whichever_month_they_lie_in(
+    database_url: str, database: Database, make_settings: MakeSettings
+) -> None:
+    """Partitions come in three ways: made ahead, filled from the default one, and the default one itself."""
+    moved, left = date(2026, 12, 1), date(2027, 1, 1)
+    standing = ground(database)
+    homes = [replace(standing.home, task_month=month) for month in (MONTH, moved, left)]
+    with database.transaction() as connection:
+        migrate(connection, "0008", down=True)
+        for home in homes:
+            add_task(connection, home, TaskStatus.PUBLISHED, 7)
+        task_months.move_from_default(connection, moved)
+    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.store.upgrading", database_url]
+    both = [subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = sorted(process.communicate(timeout=60)[0].strip() for process in both)
+    assert said == ["0008", schema.expected_revision()]
+
+    endpoints = Endpoints.from_settings(make_settings())
+    with database.transaction() as connection:
+        known, new = (plan_products(endpoints, {item: 1}, [TaskType.PRODUCT_OPTION]) for item in (7, 8))
+        assert [tasks.add(connection, home, known) for home in homes] == [0, 0, 0]
+        assert [tasks.add(connection, home, new) for home in homes] == [1, 1, 1]
+    by_month = text("SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%(task_month, execution_id%'")
+    with database.reading() as connection:
+        assert connection.execute(by_month).scalar_one() == 0
 
 
 def test_a_missing_or_older_schema_is_refused_with_the_command_that_helps(

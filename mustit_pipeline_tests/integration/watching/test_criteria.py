@@ -10,7 +10,7 @@ from mustit_pipeline.watching.criteria import CRITERIA
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.watching.standing import DAY, HOUR, NOW, Standing
 
-SECOND = timedelta(seconds=1)
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -55,6 +55,22 @@ def test_19_of_20_crawls_must_succeed_though_those_without_a_plan_have_no_tasks(
     assert (found.passed, found.metadata["success_percent"]) == (passed, 100 - 5 * failed)
     assert (found.metadata["crawls"], found.metadata["failed_crawls"]) == (20, failed)
     assert found.summary == f"100 % of {10 * (20 - failed)} tasks and {100 - 5 * failed} % of 20 crawls succeeded"
+
+
+@pytest.mark.parametrize(("unit", "failed"), [("DAYS", 0), ("HOURS", 5)])
+def test_a_crawl_that_came_to_no_plan_counts_by_its_next_try_unless_that_is_an_interval_later(
+    standing: Standing, unit: str, failed: int
+) -> None:
+    """An outage of hours is one crawl that was late, however often it was tried; of an hourly seller it is many."""
+    standing.write("UPDATE sellers SET interval_amount = 1, interval_unit = :unit", unit=unit)
+    unplanned = {"status": "FAILED", "started_at": None, "total_tasks": 0, "completed_tasks": 0}
+    for ago in range(2, 7):
+        standing.crawl("dmont", ago * (HOUR + MINUTE), **unplanned)
+    standing.crawl("dmont", HOUR)
+
+    found = standing.judge("crawl_success")
+
+    assert (found.metadata["crawls"], found.metadata["failed_crawls"]) == (1 + failed, failed)
 
 
 def test_no_seller_that_could_be_planned_is_no_success(standing: Standing) -> None:

@@ -1,7 +1,7 @@
 """Schedules: when a crawl is due, and what the outside scheduler is told."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -88,6 +88,51 @@ def test_missed_times_are_caught_up_once() -> None:
     late.triggered(after_outage)
     assert late.next_due_at == after_outage + timedelta(hours=6)
     assert late.last_triggered_at == after_outage
+
+
+def plan_fails(tried: CrawlingSchedule, at: datetime) -> timedelta:
+    """A crawl that comes to no plan; returns the pause until the next one."""
+    tried.triggered(at)
+    tried.plan_failed(at, base=60, longest=3600)
+    return tried.next_due_at - at
+
+
+def test_a_crawl_without_a_plan_is_due_again_after_ever_longer_pauses_until_there_is_a_plan() -> None:
+    tried = schedule(interval=CrawlingInterval.days(30))
+    pauses = [plan_fails(tried, LATER) // timedelta(minutes=1) for _ in range(8)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    tried.triggered(LATER)
+    tried.plan_settled()
+    assert tried.next_due_at == LATER + timedelta(days=30)
+    assert plan_fails(tried, LATER) == timedelta(minutes=1)
+
+
+def test_a_crawl_without_a_plan_waits_no_longer_than_its_interval() -> None:
+    tried = schedule(interval=CrawlingInterval.hours(1))
+    tried.triggered(T0)
+    tried.plan_failed(LATER, base=7200, longest=9999)
+    assert tried.next_due_at == LATER + timedelta(hours=1)
+
+
+def test_a_plan_made_after_all_restarts_nothing_but_ends_the_haste() -> None:
+    """Somebody resumed the crawl that had failed: it needs no second one a minute later."""
+    resumed = schedule()
+    plan_fails(resumed, T0)
+    resumed.plan_settled()
+    assert resumed.next_due_at == T0 + timedelta(days=1)
+
+
+def test_a_plan_where_none_had_failed_moves_nothing() -> None:
+    planned = schedule(next_due_at=T0)
+    planned.plan_settled()
+    assert planned.next_due_at == T0
+
+
+def test_a_longer_interval_does_not_delay_a_crawl_that_is_tried_again() -> None:
+    tried = schedule()
+    pause = plan_fails(tried, T0)
+    tried.change_interval(CrawlingInterval.days(30), T0)
+    assert tried.next_due_at == T0 + pause
 
 
 def test_a_new_interval_counts_from_the_last_crawl() -> None:
