@@ -1,11 +1,9 @@
 """Permanent failures are repeated by nobody, transient ones are: Dagster's three ways of repeating, for real."""
 
 from collections.abc import Callable, Generator
-from uuid import uuid4
 
 import dagster as dg
 import pytest
-from psycopg import sql
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import ProgrammingError
 
@@ -34,7 +32,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerC
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
-from mustit_pipeline_tests.conftest import JWT_SECRET, MakeSettings, TestServers
+from mustit_pipeline_tests.conftest import JWT_SECRET, MakeSettings
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
@@ -142,20 +140,14 @@ def test_a_step_that_failed_for_good_is_not_repeated_whatever_its_policy(
 
 @pytest.fixture
 def configured(
-    make_settings: MakeSettings, test_servers: TestServers, monkeypatch: pytest.MonkeyPatch
+    make_settings: MakeSettings, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[dg.DagsterInstance]:
     """An instance as dagster.yaml makes it, with a database of its own."""
-    name = f"dagster_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    url = make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    for variable, value in dagster_environment(make_settings(dagster_database_url=url)).items():
+    for variable, value in dagster_environment(make_settings(dagster_database_url=empty_database_url)).items():
         monkeypatch.setenv(variable, value)
     with dg.DagsterInstance.get() as made:
         yield made
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 class Doomed(dg.Config):

@@ -2,19 +2,17 @@
 
 from collections.abc import Generator
 from datetime import timedelta
-from uuid import uuid4
 
 import dagster as dg
 import pytest
-from psycopg import sql
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 
 from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import run_logs
-from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.conftest import MakeSettings
 
 NAMES = ("DAGSTER_HOME", "DAGSTER_STORAGE_URL", "DAGSTER_DISABLE_TELEMETRY", "MUSTIT_HOME", "MUSTIT_RUNS_AT_ONCE")
 
@@ -57,20 +55,12 @@ def failing_with_an_asset() -> None:
 
 
 @pytest.fixture
-def settings(
-    make_settings: MakeSettings, test_servers: TestServers, monkeypatch: pytest.MonkeyPatch
-) -> Generator[Settings]:
+def settings(make_settings: MakeSettings, empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings whose Dagster has a database of its own."""
     for name in NAMES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    name = f"dagster_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    url = make_url(test_servers.servers.database_url).set(database=name)
-    yield make_settings(dagster_database_url=url.render_as_string(hide_password=False), run_log_retention_days=30)
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    return make_settings(dagster_database_url=empty_database_url, run_log_retention_days=30)
 
 
 @pytest.fixture
