@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -110,6 +111,17 @@ def database_url(
     name = test_databases.take(untouched=request.node.get_closest_marker("untouched_database") is not None)
     yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
     test_databases.give_back(name)
+
+
+@pytest.fixture
+def empty_database_url(test_servers: TestServers) -> Generator[str]:
+    """The address of a database with nothing in it, not even a schema: of ours, or for Dagster's own."""
+    name = f"empty_{uuid4().hex}"
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
+    with test_servers.admin() as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def free_port() -> int:

@@ -5,20 +5,17 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import dagster as dg
 import pytest
-from psycopg import sql
 from pyarrow import parquet
-from sqlalchemy import make_url
 
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, TestServers, dagster_beside
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws
 
@@ -59,17 +56,6 @@ Tick = Callable[[dg.SensorDefinition], TickOutcome]
 def instance() -> Generator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as ephemeral:
         yield ephemeral
-
-
-@pytest.fixture
-def own_dagster_url(test_servers: TestServers) -> Generator[str]:
-    """The address of a database for Dagster that is nobody else's, and still empty."""
-    name = f"dagster_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -140,11 +140,11 @@ def test_a_step_that_failed_for_good_is_not_repeated_whatever_its_policy(
 
 @pytest.fixture
 def configured(
-    make_settings: MakeSettings, own_dagster_url: str, monkeypatch: pytest.MonkeyPatch
+    make_settings: MakeSettings, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[dg.DagsterInstance]:
     """An instance as dagster.yaml makes it, with a database of its own."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    for variable, value in dagster_environment(make_settings(dagster_database_url=own_dagster_url)).items():
+    for variable, value in dagster_environment(make_settings(dagster_database_url=empty_database_url)).items():
         monkeypatch.setenv(variable, value)
     with dg.DagsterInstance.get() as made:
         yield made

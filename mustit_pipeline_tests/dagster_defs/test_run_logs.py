@@ -55,12 +55,12 @@ def failing_with_an_asset() -> None:
 
 
 @pytest.fixture
-def settings(make_settings: MakeSettings, own_dagster_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(make_settings: MakeSettings, empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings whose Dagster has a database of its own."""
     for name in NAMES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    return make_settings(dagster_database_url=own_dagster_url, run_log_retention_days=30)
+    return make_settings(dagster_database_url=empty_database_url, run_log_retention_days=30)
 
 
 @pytest.fixture

@@ -71,12 +71,12 @@ def test_a_lost_run_is_noticed_within_two_minutes_and_never_resumed(
 def test_the_times_of_runs_are_right_whatever_the_zone_of_the_database(
     make_settings: MakeSettings,
     test_servers: TestServers,
-    own_dagster_url: str,
+    empty_database_url: str,
     monkeypatch: pytest.MonkeyPatch,
     options: str | None,
 ) -> None:
     """A run made in Seoul seemed to come from nine hours ahead: nobody ended it if it never started."""
-    url = make_url(own_dagster_url)
+    url = make_url(empty_database_url)
     with test_servers.admin() as connection:
         name = sql.Identifier(str(url.database))
         connection.execute(sql.SQL("ALTER DATABASE {} SET timezone = 'Asia/Seoul'").format(name))
@@ -93,10 +93,10 @@ def test_the_times_of_runs_are_right_whatever_the_zone_of_the_database(
 
 
 def test_a_run_that_hangs_is_ended_by_the_daemon_whoever_started_it(
-    make_settings: MakeSettings, own_dagster_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_settings: MakeSettings, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice has its length and an hour, in runs that the UI or a backfill makes of assets too."""
-    settings = make_settings(crawl_slice_seconds=1800, dagster_database_url=own_dagster_url)
+    settings = make_settings(crawl_slice_seconds=1800, dagster_database_url=empty_database_url)
     with opened(settings, monkeypatch) as instance:
         relay = dict(defs.resolve_job_def("relay_product_outbox").run_tags)
         hanging = [

@@ -1,14 +1,9 @@
 """`mustit doctor` names what is wrong and how to mend it."""
 
 import base64
-from collections.abc import Generator
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
-import pytest
-from psycopg.sql import SQL, Identifier
-from sqlalchemy import URL, make_url, text
+from sqlalchemy import make_url, text
 
 from mustit_pipeline.simulator.process import start_product_server
 from mustit_pipeline.store.database import make_engine
@@ -33,17 +28,6 @@ def _problems(answer: Answer) -> dict[str, str]:
     wrong = [finding for finding in answer.document if finding["health"] == "problem"]
     assert all(finding["remedy"] for finding in wrong)
     return {finding["subject"]: f"{finding['detail']} {finding['remedy']}" for finding in wrong}
-
-
-@pytest.fixture
-def empty_database(world: World) -> Generator[str]:
-    """A database that nobody has upgraded."""
-    name = f"empty_{uuid4().hex}"
-    url: URL = world.database.engine.url
-    with psycopg.connect(host=str(url.query["host"]), user="postgres", dbname="postgres", autocommit=True) as admin:
-        admin.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-        yield url.set(database=name).render_as_string(hide_password=False)
-        admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
 def test_a_daemon_that_does_not_run_and_unreachable_ends_are_named(world: World) -> None:
@@ -100,9 +84,11 @@ def test_an_unreachable_database_is_named_and_its_password_is_not(world: World) 
     assert "geheim" not in found.out + found.err
 
 
-def test_a_database_without_schema_and_a_missing_dagster_database_are_named(world: World, empty_database: str) -> None:
+def test_a_database_without_schema_and_a_missing_dagster_database_are_named(
+    world: World, empty_database_url: str
+) -> None:
     environment = {
-        "MUSTIT_DATABASE_URL": empty_database,
+        "MUSTIT_DATABASE_URL": empty_database_url,
         "MUSTIT_DAGSTER_DATABASE_URL": "postgresql://mustit@127.0.0.1:9/dagster",
         "MUSTIT_TOKEN_KEY": OTHER_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
@@ -117,14 +103,14 @@ def test_a_database_without_schema_and_a_missing_dagster_database_are_named(worl
     assert (listed.code, listed.document["errorCode"]) == (1, "SchemaMismatch")
 
 
-def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, empty_database: str) -> None:
+def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, empty_database_url: str) -> None:
     environment = {
-        "MUSTIT_DATABASE_URL": empty_database,
-        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database),
+        "MUSTIT_DATABASE_URL": empty_database_url,
+        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database_url),
         "MUSTIT_TOKEN_KEY": OTHER_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
     }
-    engine = make_engine(make_url(empty_database))
+    engine = make_engine(make_url(empty_database_url))
     with engine.begin() as connection:
         migrate(connection, "0001")
     engine.dispose()
@@ -159,15 +145,15 @@ def test_a_key_that_fits_in_no_header_is_named_and_never_shown(world: World, tok
     assert "s3cret" not in found.out + found.err
 
 
-def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_database: str) -> None:
+def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_database_url: str) -> None:
     environment = {
-        "MUSTIT_DATABASE_URL": empty_database,
-        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database),
+        "MUSTIT_DATABASE_URL": empty_database_url,
+        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database_url),
         "MUSTIT_TOKEN_KEY": OTHER_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
     }
     assert world.mustit("db", "upgrade", **environment).code == 0
-    engine = make_engine(make_url(empty_database))
+    engine = make_engine(make_url(empty_database_url))
     with engine.begin() as connection:
         connection.execute(text("TRUNCATE user_agents CASCADE"))
     engine.dispose()

@@ -1,19 +1,17 @@
 """`mustit maintain`, first as a dry run, then for real, then with nothing left to do."""
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from psycopg import sql
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mustit_pipeline.cli.app import app
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, TestServers
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
 from mustit_pipeline_tests.integration.crawls import register
 
 Maintain = Callable[..., str]
@@ -32,18 +30,12 @@ COUNTS = {
 
 
 @pytest.fixture
-def maintain(
-    database_url: str, test_servers: TestServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Generator[Maintain]:
+def maintain(database_url: str, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maintain:
     """The command in this process, on the test's own two databases."""
-    name = f"dagster_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    dagster_url = make_url(test_servers.servers.database_url).set(database=name)
     for variable, value in {
         "MUSTIT_HOME": str(tmp_path / "home"),
         "MUSTIT_DATABASE_URL": database_url,
-        "MUSTIT_DAGSTER_DATABASE_URL": dagster_url.render_as_string(hide_password=False),
+        "MUSTIT_DAGSTER_DATABASE_URL": empty_database_url,
         "MUSTIT_TOKEN_KEY": TOKEN_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
         "MUSTIT_RUNS_AT_ONCE": "6",
@@ -59,9 +51,7 @@ def maintain(
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    yield run
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    return run
 
 
 def test_maintain_says_what_it_would_do_then_what_it_did_and_then_that_nothing_was_due(

@@ -1,20 +1,18 @@
 """`mustit recover`, with something and with nothing to do."""
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from psycopg import sql
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mustit_pipeline.cli.app import app
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, TestServers
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
 from mustit_pipeline_tests.integration.store.rows import add_outbox, add_task, ground
 
 Recover = Callable[..., str]
@@ -29,23 +27,12 @@ NOTHING = {
 
 
 @pytest.fixture
-def dagster_database_url(test_servers: TestServers) -> Generator[str]:
-    """An empty database of Dagster's own: both keep the version of their schema under the same name."""
-    name = f"dagster_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def recover(database_url: str, dagster_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recover:
+def recover(database_url: str, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recover:
     """The command in this process, on the test's own database; what it puts into the environment goes with the test."""
     for name, value in {
         "MUSTIT_HOME": str(tmp_path / "home"),
         "MUSTIT_DATABASE_URL": database_url,
-        "MUSTIT_DAGSTER_DATABASE_URL": dagster_database_url,
+        "MUSTIT_DAGSTER_DATABASE_URL": empty_database_url,
         "MUSTIT_TOKEN_KEY": TOKEN_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
         "DAGSTER_HOME": str(tmp_path / "dagster"),

@@ -217,7 +217,7 @@ def test_a_count_that_can_no_longer_be_read_is_recorded_with_the_crawl_that_fail
     assert (found.deviation.path, found.deviation.kind, found.deviation.observed) == ("listing.count", kind, observed)
     assert (found.seller_id, found.count) == (SELLER, 2)
     with database.reading() as connection:
-        [failed] = executions.newest(connection, SellerId(SELLER), 1)
+        [failed] = executions.newest(connection, SellerId(SELLER), 1).rows
     assert (failed.execution.status, failed.drift) == (ExecutionStatus.FAILED, ("listing.count",))
 
 

@@ -8,14 +8,12 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from psycopg import sql
 from sqlalchemy import CheckConstraint, Constraint, inspect, make_url, text
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import IntegrityError
@@ -31,26 +29,15 @@ from mustit_pipeline.store import schema, task_months, tasks
 from mustit_pipeline.store.database import Database, make_engine, open_database
 from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline.store.tables import metadata
-from mustit_pipeline_tests.conftest import MakeSettings, TestServers
+from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_outbox, add_task, ground
 from mustit_pipeline_tests.integration.store.upgrading import migrate
 
 
 @pytest.fixture
-def empty_url(test_servers: TestServers) -> Generator[str]:
-    """The address of a database with nothing in it."""
-    name = f"empty_{uuid4().hex}"
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield make_url(test_servers.servers.database_url).set(database=name).render_as_string(hide_password=False)
-    with test_servers.admin() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def empty(empty_url: str) -> Generator[Database]:
-    opened = Database(make_engine(make_url(empty_url)))
+def empty(empty_database_url: str) -> Generator[Database]:
+    opened = Database(make_engine(make_url(empty_database_url)))
     yield opened
     opened.close()
 
@@ -83,8 +70,8 @@ def test_schedule_changes_of_before_are_numbered_as_they_were_made(database: Dat
         assert (numbers, connection.execute(newest).scalar_one()) == ([1, 2, 3, 4], 4)
 
 
-def test_two_processes_that_upgrade_at_once_both_succeed(empty_url: str, empty: Database) -> None:
-    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.store.upgrading", empty_url]
+def test_two_processes_that_upgrade_at_once_both_succeed(empty_database_url: str, empty: Database) -> None:
+    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.store.upgrading", empty_database_url]
     both = [subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = sorted(process.communicate(timeout=60)[0].strip() for process in both)
     assert [process.returncode for process in both] == [0, 0]
@@ -121,9 +108,9 @@ def test_tasks_of_before_stay_one_per_call_whichever_month_they_lie_in(
 
 
 def test_a_missing_or_older_schema_is_refused_with_the_command_that_helps(
-    empty: Database, empty_url: str, make_settings: MakeSettings
+    empty: Database, empty_database_url: str, make_settings: MakeSettings
 ) -> None:
-    settings = make_settings(database_url=empty_url)
+    settings = make_settings(database_url=empty_database_url)
     with pytest.raises(SchemaMismatch, match=r"no schema yet.*`mustit db upgrade`"):
         open_database(settings)
     with empty.transaction() as connection:
