@@ -1,8 +1,10 @@
 """`mustit doctor` names what is wrong and how to mend it."""
 
 import base64
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
 from sqlalchemy import make_url, text
 
 from mustit_pipeline.simulator.process import start_product_server
