@@ -10,11 +10,15 @@ import dagster as dg
 import pytest
 from pyarrow import parquet
 
+from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws
@@ -143,6 +147,31 @@ def add_run(instance: dg.DagsterInstance) -> AddRun:
         return run
 
     return add
+
+
+def run_job(
+    instance: dg.DagsterInstance, job: str, seller_id: str | None = None, **options: Any
+) -> dg.ExecuteInProcessResult:
+    """A job of ours in this process, of one seller where it has partitions; that it failed is something to look at."""
+    return defs.resolve_job_def(job).execute_in_process(
+        instance=instance, partition_key=seller_id, **{"raise_on_error": False, **options}
+    )
+
+
+def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str]:
+    """The one step that failed, and why in words for people."""
+    [event] = [event for event in result.all_events if event.is_step_failure]
+    told = event.step_failure_data.user_failure_data
+    assert told is not None
+    return str(event.step_key), str(told.description)
+
+
+def latest(database: Database, seller_id: str) -> StoredExecution:
+    """The newest execution of a seller."""
+    with database.reading() as connection:
+        found = executions.find_latest(connection, SellerId(seller_id))
+    assert found is not None
+    return found
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:

@@ -16,7 +16,7 @@ from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, run_job
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
 
@@ -192,7 +192,7 @@ def test_a_failed_backfill_of_a_seller_is_over_with_its_next_good_crawl(
     assert look().startswith("1 alerts opened, 0 ended")
     crawlable.clear_faults(fault)
 
-    crawled = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
+    crawled = run_job(instance, "crawl_seller", SELLER)
 
     assert crawled.success
     assert look().startswith("0 alerts opened, 1 ended")
@@ -244,7 +244,7 @@ def test_alerts_of_a_seller_who_is_not_crawled_any_more_end(
 
 
 def check(instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
-    result = defs.resolve_job_def("check_criteria").execute_in_process(instance=instance)
+    result = run_job(instance, "check_criteria", raise_on_error=True)
     return {one.check_name: one for one in result.get_asset_check_evaluations()}
 
 
@@ -252,7 +252,7 @@ def test_the_hourly_checks_run_without_a_partition_and_failing_ones_become_alert
     database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, stock: Stock
 ) -> None:
     stock(SELLER, 4, truth_sample=50)
-    crawled = defs.resolve_job_def("crawl_seller").execute_in_process(instance=instance, partition_key=SELLER)
+    crawled = run_job(instance, "crawl_seller", SELLER)
     assert crawled.success
 
     first = check(instance)
@@ -285,12 +285,11 @@ def test_unbelievable_changes_turn_the_run_red_and_are_told(
     database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, stock: Stock
 ) -> None:
     market = stock(SELLER, 4, suspicious_least=2)
-    crawl = defs.resolve_job_def("crawl_seller")
-    assert crawl.execute_in_process(instance=instance, partition_key=SELLER).success
+    assert run_job(instance, "crawl_seller", SELLER).success
     for product in market.products(SELLER):
         market.set_fields(SELLER, product["itemNo"], sellingPrice=product["sellingPrice"] * 10)
 
-    result = crawl.execute_in_process(instance=instance, partition_key=SELLER, raise_on_error=False)
+    result = run_job(instance, "crawl_seller", SELLER)
 
     assert not result.success
     [failed] = [one for one in result.get_asset_check_evaluations() if not one.passed]

@@ -18,10 +18,17 @@ from mustit_pipeline.scheduling import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, Tick, keys, materialized
+from mustit_pipeline_tests.dagster_defs.conftest import (
+    SetEnvironment,
+    Stock,
+    Tick,
+    failure,
+    keys,
+    latest,
+    materialized,
+    run_job,
+)
 from mustit_pipeline_tests.integration.crawls import register
 
 Status = dg.DagsterRunStatus
@@ -42,9 +49,7 @@ def run(
 ) -> dg.ExecuteInProcessResult:
     """One run of a backfill, with the mode that was said for some of its steps."""
     config = {} if mode is None else {"ops": {step: {"config": {"mode": mode.name}} for step in steps}}
-    return defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance, partition_key=seller, raise_on_error=False, run_config=config, **options
-    )
+    return run_job(instance, "crawl_seller", seller, run_config=config, **options)
 
 
 def written(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
@@ -54,15 +59,8 @@ def written(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
 
 
 def reason(result: dg.ExecuteInProcessResult) -> str:
-    [event] = [event for event in result.all_events if event.is_step_failure]
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
-    assert event.step_failure_data.user_failure_data is not None
-    return str(event.step_failure_data.user_failure_data.description)
-
-
-def latest(database: Database, seller: str = SELLER) -> StoredExecution | None:
-    with database.reading() as connection:
-        return executions.find_latest(connection, SellerId(seller))
+    return failure(result)[1]
 
 
 def read_differently(database: Database) -> None:
@@ -78,7 +76,7 @@ def test_a_replay_that_was_said_for_one_asset_sends_no_request_for_any(
     database: Database, instance: dg.DagsterInstance, market: MarketplaceControl, said_for: str
 ) -> None:
     assert run(instance).success
-    before = latest(database)
+    before = latest(database, SELLER)
     read_differently(database)
     market.reset_audit()
 
@@ -90,9 +88,7 @@ def test_a_replay_that_was_said_for_one_asset_sends_no_request_for_any(
     assert list(shown) == CRAWLED
     assert {(one["replayed"], one.get("requests", 0)) for one in shown.values()} == {(True, 0)}
     assert shown["product_change_sets"]["changed_product_info"] == PRODUCTS
-    after = latest(database)
-    assert before is not None
-    assert after is not None
+    after = latest(database, SELLER)
     assert (after.execution.id, after.requests) == (before.execution.id, before.requests)
 
 
@@ -107,8 +103,7 @@ def test_a_refetch_asks_for_every_product_and_says_so_with_its_execution(
 
     assert result.success
     assert {one["replayed"] for one in written(result).values()} == {False}
-    stored = latest(database)
-    assert stored is not None
+    stored = latest(database, SELLER)
     assert (stored.full_refetch, stored.execution.total_tasks) == (True, 1 + 2 * PRODUCTS)
     assert sum(market.requested_urls().values()) >= 2 + 2 * PRODUCTS
 
@@ -119,8 +114,7 @@ def test_a_seller_that_is_being_crawled_joins_that_crawl(database: Database, ins
 
     assert run(instance, Mode.REFETCH, "minishop_listings", "products").success
 
-    stored = latest(database)
-    assert stored is not None
+    stored = latest(database, SELLER)
     assert (stored.execution.id, stored.execution.status) == (opened.execution.id, ExecutionStatus.COMPLETED)
     assert stored.full_refetch is False
 
@@ -131,8 +125,7 @@ def test_a_slice_that_ends_before_its_crawl_is_continued_by_the_sensor(
 ) -> None:
     set_environment(crawl_slice_seconds=0.001)
     assert run(instance, Mode.REFETCH, "minishop_listings", "products", tags={"dagster/backfill": "abc"}).success
-    stored = latest(database)
-    assert stored is not None
+    stored = latest(database, SELLER)
     assert stored.execution.is_open
 
     [request] = tick(due_crawls).run_requests

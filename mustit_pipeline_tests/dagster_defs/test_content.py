@@ -3,13 +3,10 @@
 import dagster as dg
 import pytest
 
-from mustit_pipeline.definitions import defs
-from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, materialized
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, latest, materialized, run_job
 
 SELLER = "dmont"
 PRODUCTS = 4
@@ -76,8 +73,7 @@ def crawled(instance: dg.DagsterInstance, stock: Stock) -> dict[str, dg.AssetMat
 
 
 def run(instance: dg.DagsterInstance, *, raise_on_error: bool = True) -> dict[str, dg.AssetMaterialization]:
-    job = defs.resolve_job_def("crawl_seller")
-    return materialized(job.execute_in_process(instance=instance, partition_key=SELLER, raise_on_error=raise_on_error))
+    return materialized(run_job(instance, "crawl_seller", SELLER, raise_on_error=raise_on_error))
 
 
 def numbers(one: dg.AssetMaterialization, *names: str) -> dict[str, object]:
@@ -85,8 +81,8 @@ def numbers(one: dg.AssetMaterialization, *names: str) -> dict[str, object]:
 
 
 def relayed(instance: dg.DagsterInstance) -> dg.AssetMaterialization:
-    job = defs.resolve_job_def("relay_product_outbox")
-    [event] = job.execute_in_process(instance=instance).get_asset_materialization_events()
+    done = run_job(instance, "relay_product_outbox", raise_on_error=True)
+    [event] = done.get_asset_materialization_events()
     return event.materialization
 
 
@@ -166,10 +162,7 @@ def test_every_call_is_counted_once_and_by_the_asset_that_made_it(
     assert counted["minishop_listings"] == {"requests": 2, "completed": 1, "remaining": 0}
     assert counted["product_details"] == {"requests": PRODUCTS, "completed": PRODUCTS, "remaining": 0}
     assert counted["product_options"] == {"requests": PRODUCTS, "completed": PRODUCTS, "remaining": 0}
-    with database.reading() as connection:
-        stored = executions.find_latest(connection, SellerId(SELLER))
-    assert stored is not None
-    assert sum(int(str(one["requests"])) for one in counted.values()) == stored.requests
+    assert sum(int(str(one["requests"])) for one in counted.values()) == latest(database, SELLER).requests
 
 
 def test_what_came_went_and_is_gone_is_counted(

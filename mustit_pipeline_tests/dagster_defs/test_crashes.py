@@ -9,7 +9,6 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import find
-from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.slices import EXECUTION_TAG, WORKED_THROUGH_TAG
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -17,7 +16,7 @@ from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys, run_job
 from mustit_pipeline_tests.integration.crawls import register
 
 Crash = Callable[..., None]
@@ -139,9 +138,7 @@ def test_a_real_run_says_whether_it_crashed_or_only_had_failed_tasks(
 
     def slice_run() -> dg.DagsterRun:
         [request] = tick(due_crawls).run_requests
-        result = defs.resolve_job_def("crawl_seller").execute_in_process(
-            instance=instance, partition_key="dmont", tags=dict(request.tags), raise_on_error=False
-        )
+        result = run_job(instance, "crawl_seller", "dmont", tags=dict(request.tags))
         found = instance.get_run_by_id(result.run_id)
         assert found is not None
         return found
@@ -171,9 +168,7 @@ def test_the_reason_names_the_last_error_and_its_run_but_not_the_errors_text(
     [request] = tick(due_crawls).run_requests
     with database.transaction() as connection:
         connection.execute(text("ALTER TABLE product_raw_data RENAME TO elsewhere"))
-    result = defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance, partition_key="dmont", tags=dict(request.tags), raise_on_error=False
-    )
+    result = run_job(instance, "crawl_seller", "dmont", tags=dict(request.tags))
 
     tick(due_crawls)
 

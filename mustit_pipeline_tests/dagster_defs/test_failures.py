@@ -9,7 +9,6 @@ from sqlalchemy.exc import ProgrammingError
 
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.crawling.executions import find
-from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.failures import (
     FAILED_FOR_GOOD_TAG,
     RETRY_TRANSIENT,
@@ -33,7 +32,7 @@ from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable
 from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline_tests.conftest import JWT_SECRET, MakeSettings
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, failure, keys, run_job
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
 BROKEN_RULE = InvariantViolated("INVARIANT_TEST", korean="규칙 위반", english="a rule is broken")
@@ -118,7 +117,7 @@ def test_a_step_whose_database_connection_dies_is_repeated_and_then_succeeds(
             text("CREATE TRIGGER die BEFORE UPDATE ON product_outbox FOR EACH ROW EXECUTE FUNCTION die_once()")
         )
 
-    result = defs.resolve_job_def("relay_product_outbox").execute_in_process(instance=instance, raise_on_error=False)
+    result = run_job(instance, "relay_product_outbox")
 
     assert result.success
     [again] = [event for event in result.all_events if event.is_step_up_for_retry]
@@ -131,10 +130,9 @@ def test_a_step_that_failed_for_good_is_not_repeated_whatever_its_policy(
 ) -> None:
     assert relay_waiting_events.retry_policy is RETRY_TRANSIENT
 
-    result = defs.resolve_job_def("relay_product_outbox").execute_in_process(instance=instance, raise_on_error=False)
+    result = run_job(instance, "relay_product_outbox")
 
-    [failed] = [event for event in result.all_events if event.is_step_failure]
-    assert failed.step_key == "relay_waiting_events"
+    assert failure(result)[0] == "relay_waiting_events"
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 
@@ -290,12 +288,6 @@ def broken(
     return take
 
 
-def failed_step(result: dg.ExecuteInProcessResult) -> tuple[str, str]:
-    [event] = [event for event in result.all_events if event.is_step_failure]
-    assert event.step_failure_data.user_failure_data is not None
-    return str(event.step_key), str(event.step_failure_data.user_failure_data.description)
-
-
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_run_whose_environment_is_broken_says_so_in_its_first_step(
     instance: dg.DagsterInstance, sliced: dg.DagsterRun, broken: Break, what: str
@@ -303,12 +295,10 @@ def test_a_run_whose_environment_is_broken_says_so_in_its_first_step(
     """It used to end before any step, and whoever looked at it was told that its process had ended."""
     broken(what)
 
-    result = defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance, partition_key="dmont", tags=sliced.tags, raise_on_error=False
-    )
+    result = run_job(instance, "crawl_seller", "dmont", tags=sliced.tags)
 
     said, for_good = BROKEN[what]
-    step, reason = failed_step(result)
+    step, reason = failure(result)
     assert step == "minishop_listings"
     assert said in reason
     assert "hunter2" not in reason
@@ -327,9 +317,7 @@ def test_a_crawl_is_given_up_at_once_where_its_workers_environment_is_broken(
 ) -> None:
     instance.delete_run(sliced.run_id)
     broken("settings")
-    failed = defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance, partition_key="dmont", tags=sliced.tags, raise_on_error=False
-    )
+    failed = run_job(instance, "crawl_seller", "dmont", tags=sliced.tags)
     set_environment(jwt_secret=JWT_SECRET)
 
     outcome = tick(due_crawls)
@@ -357,7 +345,7 @@ def test_a_step_without_its_environment_is_repeated_only_where_that_may_heal_it(
     broken(what)
     result = working.execute_in_process(instance=instance, raise_on_error=False)
 
-    assert BROKEN[what][0] in failed_step(result)[1]
+    assert BROKEN[what][0] in failure(result)[1]
     assert len([event for event in result.all_events if event.is_step_up_for_retry]) == repeated
 
 
@@ -376,9 +364,7 @@ def test_a_seller_that_cannot_be_crawled_hurts_no_other(
     market.fault("status", "listing", sellerId="bad", status=400)
 
     results = {
-        str(request.partition_key): defs.resolve_job_def("crawl_seller").execute_in_process(
-            instance=instance, partition_key=request.partition_key, tags=request.tags, raise_on_error=False
-        )
+        str(request.partition_key): run_job(instance, "crawl_seller", request.partition_key, tags=request.tags)
         for request in tick(due_crawls).run_requests
     }
 

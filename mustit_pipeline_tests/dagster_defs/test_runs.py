@@ -1,7 +1,6 @@
 """The jobs, run for real in this process against simulated servers."""
 
 from collections import Counter
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -11,18 +10,15 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.presence import absent
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, materialized
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, failure, latest, materialized, run_job
 from mustit_pipeline_tests.integration.crawls import differences
 
 SELLER = "한글 & a/b 50%"
@@ -37,36 +33,16 @@ def ready(stock: Stock) -> None:
     stock(SELLER, PRODUCTS)
 
 
-def run(instance: dg.DagsterInstance, job: str = "crawl_seller", **options: Any) -> dg.ExecuteInProcessResult:
-    if job == "crawl_seller":
-        options["partition_key"] = SELLER
-    return defs.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False, **options)
-
-
-def latest(database: Database) -> StoredExecution:
-    with database.reading() as connection:
-        found = executions.find_latest(connection, SellerId(SELLER))
-    assert found is not None
-    return found
-
-
-def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str]:
-    [event] = [event for event in result.all_events if event.is_step_failure]
-    data = event.step_failure_data
-    assert data.user_failure_data is not None
-    return str(event.step_key), str(data.user_failure_data.description)
-
-
 def test_one_run_materializes_all_four_assets_of_the_seller_with_numbers_to_plot(
     database: Database, instance: dg.DagsterInstance
 ) -> None:
-    result = run(instance)
+    result = run_job(instance, "crawl_seller", SELLER)
 
     assert result.success
     found = materialized(result)
     assert sorted(found) == sorted(CRAWLED)
     assert {one.partition for one in found.values()} == {SELLER}
-    execution_id = str(latest(database).execution.id)
+    execution_id = str(latest(database, SELLER).execution.id)
     assert [one.metadata["execution_id"].value for one in found.values()] == [execution_id] * len(CRAWLED)
     assert found["minishop_listings"].metadata["dagster/partition_row_count"].value == PRODUCTS
     assert found["minishop_listings"].metadata["sweep"].value == "COMPLETE"
@@ -80,23 +56,23 @@ def test_a_failed_task_turns_the_run_red_after_the_change_sets_are_written(
 ) -> None:
     market.fault("status", "options", itemNo=market.products(SELLER)[0]["itemNo"], status=404)
 
-    result = run(instance)
+    result = run_job(instance, "crawl_seller", SELLER)
 
     assert not result.success
     assert materialized(result)["product_change_sets"].metadata["created"].value == PRODUCTS - 1
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert {name for name, check in checks.items() if not check.passed} == {"no_failed_tasks"}
     assert checks["no_failed_tasks"].metadata["failed"].value == 1
-    assert latest(database).execution.status is ExecutionStatus.COMPLETED
+    assert latest(database, SELLER).execution.status is ExecutionStatus.COMPLETED
 
 
 def test_deletions_that_look_wrong_are_held_and_the_check_says_so(
     instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
-    assert all(check.passed for check in run(instance).get_asset_check_evaluations())
+    assert all(check.passed for check in run_job(instance, "crawl_seller", SELLER).get_asset_check_evaluations())
     market.remove(SELLER, [product["itemNo"] for product in market.products(SELLER)][: PRODUCTS // 2])
 
-    result = run(instance)
+    result = run_job(instance, "crawl_seller", SELLER)
 
     assert result.success
     [warned] = [check for check in result.get_asset_check_evaluations() if not check.passed]
@@ -113,9 +89,9 @@ def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(
         for agent in roster.list_agents(connection):
             roster.block(connection, agent.agent_id)
 
-    assert run(instance).success
+    assert run_job(instance, "crawl_seller", SELLER).success
 
-    stored = latest(database)
+    stored = latest(database, SELLER)
     assert (stored.execution.status, stored.is_planned) == (ExecutionStatus.PENDING, False)
 
     with database.transaction() as connection:
@@ -124,8 +100,8 @@ def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(
         connection.execute(text("UPDATE pool_state SET breaker_open_until = NULL"))
     set_environment(crawl_slice_seconds=60)
 
-    assert run(instance).success
-    ended = latest(database)
+    assert run_job(instance, "crawl_seller", SELLER).success
+    ended = latest(database, SELLER)
     assert (ended.execution.id, ended.execution.status) == (stored.execution.id, ExecutionStatus.COMPLETED)
     assert ended.execution.total_tasks == 1 + 2 * PRODUCTS
 
@@ -133,30 +109,30 @@ def test_a_slice_in_which_no_agent_was_free_leaves_the_plan_to_the_next_one(
 def test_options_selected_alone_are_refetched_alone_for_known_products(
     database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
-    assert run(instance).success
+    assert run_job(instance, "crawl_seller", SELLER).success
     market.reset_audit()
 
-    result = run(instance, asset_selection=[dg.AssetKey("product_options")])
+    result = run_job(instance, "crawl_seller", SELLER, asset_selection=[dg.AssetKey("product_options")])
 
     assert result.success
     assert list(materialized(result)) == ["product_options"]
     asked = Counter(url.rsplit("/", 1)[-1] for url in market.requested_urls() if url != "/")
     assert asked == {"options": PRODUCTS}
-    assert latest(database).listed_count is None, "that is how others know that it was no whole crawl"
+    assert latest(database, SELLER).listed_count is None, "that is how others know that it was no whole crawl"
 
 
 def test_a_run_works_on_the_execution_it_was_started_for_and_opens_no_other(
     database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
     """A slice that was requested before somebody else completed the crawl must not begin a new one."""
-    assert run(instance).success
-    done = latest(database).execution.id
+    assert run_job(instance, "crawl_seller", SELLER).success
+    done = latest(database, SELLER).execution.id
     market.reset_audit()
 
-    result = run(instance, tags={"mustit/execution": str(done)})
+    result = run_job(instance, "crawl_seller", SELLER, tags={"mustit/execution": str(done)})
 
     assert result.success
-    assert latest(database).execution.id == done
+    assert latest(database, SELLER).execution.id == done
     assert market.requested_urls() == {}
 
 
@@ -166,22 +142,22 @@ def test_a_cancelled_crawl_ends_its_run_and_nothing_is_opened_in_its_place(
     opened = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
     crawls.cancel(database, opened.execution.id, utc_now())
 
-    result = run(instance, tags={"mustit/execution": str(opened.execution.id)})
+    result = run_job(instance, "crawl_seller", SELLER, tags={"mustit/execution": str(opened.execution.id)})
 
     step, reason = failure(result)
     assert step == "minishop_listings"
     assert "CANCELLED" in reason
-    assert latest(database).execution.id == opened.execution.id
+    assert latest(database, SELLER).execution.id == opened.execution.id
 
 
 def test_the_steps_of_a_run_stay_with_the_execution_that_its_first_step_opened(
     database: Database, instance: dg.DagsterInstance
 ) -> None:
-    result = run(instance)
+    result = run_job(instance, "crawl_seller", SELLER)
 
     stored = instance.get_run_by_id(result.run_id)
     assert stored is not None
-    assert stored.tags["mustit/execution"] == str(latest(database).execution.id)
+    assert stored.tags["mustit/execution"] == str(latest(database, SELLER).execution.id)
 
 
 def test_a_run_is_seen_alive_for_as_long_as_it_works(database: Database, instance: dg.DagsterInstance) -> None:
@@ -206,13 +182,13 @@ def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(
 ) -> None:
     market.fault("status", "listing", status=400)
 
-    result = run(instance)
+    result = run_job(instance, "crawl_seller", SELLER)
 
     [event] = [event for event in result.all_events if event.is_step_failure]
     user_failure = event.step_failure_data.user_failure_data
     assert user_failure is not None
     assert user_failure.metadata["code"].value == "EXTERNAL_UNEXPECTED_STATUS"
-    assert latest(database).execution.status is ExecutionStatus.FAILED
+    assert latest(database, SELLER).execution.status is ExecutionStatus.FAILED
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 
@@ -224,9 +200,9 @@ def test_the_relay_records_what_each_seller_got_and_repeating_it_sends_nothing(
     receiver: ProductServerControl,
 ) -> None:
     set_environment(product_server_url=product_server.url)
-    assert run(instance).success
+    assert run_job(instance, "crawl_seller", SELLER).success
 
-    sent, again = run(instance, "relay_product_outbox"), run(instance, "relay_product_outbox")
+    sent, again = run_job(instance, "relay_product_outbox"), run_job(instance, "relay_product_outbox")
 
     logged = materialized(sent)["product_server"]
     assert (logged.partition, logged.metadata["events_sent"].value) == (SELLER, PRODUCTS)
@@ -242,10 +218,10 @@ def test_an_event_that_is_refused_for_good_turns_the_relay_red_after_the_rest_wa
     receiver: ProductServerControl,
 ) -> None:
     set_environment(product_server_url=product_server.url)
-    assert run(instance).success
+    assert run_job(instance, "crawl_seller", SELLER).success
     receiver.fault("status", count=1, status=400)
 
-    result = run(instance, "relay_product_outbox")
+    result = run_job(instance, "relay_product_outbox")
 
     step, reason = failure(result)
     assert step == "refuse_failed_events"
@@ -254,6 +230,6 @@ def test_an_event_that_is_refused_for_good_turns_the_relay_red_after_the_rest_wa
 
 
 def test_a_relay_without_an_address_says_which_setting_is_missing(instance: dg.DagsterInstance) -> None:
-    _, reason = failure(run(instance, "relay_product_outbox"))
+    _, reason = failure(run_job(instance, "relay_product_outbox"))
 
     assert "MUSTIT_PRODUCT_SERVER_URL" in reason

@@ -8,7 +8,6 @@ import pytest
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.failures import PermanentFailure, TransientFailure
 from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.triggers import sqs_triggers
@@ -18,7 +17,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import free_port
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, run_job
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import Queue, SimulatedAws
 
@@ -57,9 +56,7 @@ def test_from_a_message_to_a_finished_crawl(
 
     told = tick(sqs_triggers).skip_message
     [request] = tick(due_crawls).run_requests
-    result = defs.resolve_job_def("crawl_seller").execute_in_process(
-        instance=instance, partition_key=request.partition_key, tags=dict(request.tags)
-    )
+    result = run_job(instance, "crawl_seller", request.partition_key, tags=dict(request.tags))
 
     assert told == ("3 messages: 1 crawls due, 1 joined an open crawl, 1 parked (1 UNKNOWN_SELLER)")
     assert result.success
