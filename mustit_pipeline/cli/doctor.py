@@ -130,7 +130,8 @@ def _token_key(settings: Settings, database: Database) -> Finding:
             "token key",
             Health.PROBLEM,
             f"{wrong} of {len(tokens)} stored tokens do not open with this key",
-            "Put the old key back into MUSTIT_TOKEN_KEY (new:key,old:key); otherwise new tokens are issued one by one.",
+            "Put the old value behind the new key in MUSTIT_TOKEN_KEY (name:key,old value); otherwise new tokens are "
+            "issued one by one.",
         )
     return Finding("token key", Health.OK, f"opens {len(tokens)} stored tokens")
 

@@ -5,23 +5,26 @@ import os
 import secrets
 from pathlib import Path
 
+UNNAMED = "k0"
+
 
 class TokenKey:
     """The AES-256 keys that protect tokens at rest: the first encrypts, all decrypt."""
 
     def __init__(self, text: str) -> None:
         self.keys: dict[str, bytes] = {}
-        for number, part in enumerate(text.split(",")):
+        for part in text.split(","):
             kid, colon, encoded = part.strip().rpartition(":")
             try:
                 key = base64.b64decode(encoded, validate=True)
             except ValueError as error:
                 raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
-            if len(key) != 32 or (colon and not kid):
+            if len(key) != 32 or (colon and not kid) or ":" in kid:
                 raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
-            name = kid or f"k{number}"
+            # Wherever it stands: a key that got its name by its place would lose it when another is put before it.
+            name = kid or UNNAMED
             if name in self.keys:
-                raise ValueError(f"names the key id {name!r} twice")
+                raise ValueError(f"names the key id {name!r} twice; a key without a name is {UNNAMED}")
             self.keys[name] = key
         self.current = next(iter(self.keys))
 

@@ -1,6 +1,9 @@
 """`mustit doctor` names what is wrong and how to mend it."""
 
 import base64
+import os
+import re
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World, opened_wo
 from mustit_pipeline_tests.integration.crawls import crawl
 from mustit_pipeline_tests.integration.store.upgrading import migrate
 
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 OTHER_KEY = base64.b64encode(b"x" * 32).decode()
 
 
@@ -175,6 +179,33 @@ def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> No
     found = world.mustit("doctor", "--json", MUSTIT_TOKEN_KEY=OTHER_KEY)
 
     assert "MUSTIT_TOKEN_KEY" in _problems(found)["token key"]
+
+
+def test_two_rotations_by_the_runbook_open_what_was_sealed_before_each(world: World) -> None:
+    world.register("rotated", 1)
+    environment = {"MUSTIT_HOME": str(world.mustit.home)}
+    for sealed_by, day in (("k0", "2026-11-01"), ("2026-11-01", "2026-12-01")):
+        assert world.mustit("crawl", "rotated", **environment).code == 0
+        with world.database.reading() as connection:
+            used = connection.execute(
+                text("SELECT session_key_id FROM user_agents WHERE session IS NOT NULL")
+            ).scalars()
+            assert sealed_by in set(used)
+
+        environment["MUSTIT_TOKEN_KEY"] = _rotated(environment, day)
+
+        found = world.mustit("doctor", "--json", **environment)
+        [said] = [one for one in found.document if one["subject"] == "token key"]
+        assert said["health"] == "ok", said
+
+
+def _rotated(environment: dict[str, str], day: str) -> str:
+    """The key after the runbook's own lines were typed on that day."""
+    [block] = [one for one in re.findall(r"```sh\n(.*?)```", RUNBOOKS.read_text(), re.DOTALL) if "OLD_KEY=" in one]
+    lines = [line for line in block.splitlines() if not line.startswith("mustit ")]
+    script = "\n".join([f"date() {{ echo {day}; }}", *lines, 'printf %s "$MUSTIT_TOKEN_KEY"'])
+    given = {**os.environ, **environment}
+    return subprocess.run(["sh", "-euc", script], env=given, capture_output=True, text=True, check=True).stdout
 
 
 def test_fetched_changes_that_nobody_processes_are_named_until_recover_has_run(world: World) -> None:

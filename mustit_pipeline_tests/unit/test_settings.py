@@ -68,6 +68,8 @@ WRONG = [
     ("token_key", "비밀hunter2", "32 bytes in base64"),
     ("token_key", f"{KEY},:{OTHER_KEY}", "kid:key"),
     ("token_key", f"a:{KEY},a:{OTHER_KEY}", "twice"),
+    ("token_key", f"{KEY},{OTHER_KEY}", "'k0' twice"),
+    ("token_key", f"b:{KEY},k0:a:{OTHER_KEY}", "kid:key"),
     ("jwt_secret", "hunter2", "at least 32 characters"),
     ("requests_per_hour", "0", "greater than or equal to 1"),
     ("window_seconds", "inf", "finite number"),
@@ -344,6 +346,11 @@ def test_the_first_of_several_token_keys_encrypts_and_all_decrypt() -> None:
     keys = TokenKey(f"new:{KEY}, old:{OTHER_KEY}")
     assert keys.current == "new"
     assert keys.keys == {"new": b"k" * 32, "old": b"o" * 32}
+
+
+def test_a_key_without_a_name_keeps_the_one_that_it_has_when_another_comes_before_it() -> None:
+    assert TokenKey(KEY).keys == {"k0": b"k" * 32}
+    assert TokenKey(f"new:{OTHER_KEY},{KEY}").keys == {"new": b"o" * 32, "k0": b"k" * 32}
 
 
 def test_a_token_key_is_made_once_for_its_owner_only(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
