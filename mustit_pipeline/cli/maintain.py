@@ -20,6 +20,7 @@ KINDS = {
     "scheduleChanges": "schedule changes that were told or replaced before MUSTIT_SCHEDULE_RETENTION_DAYS",
     "runs": "old Dagster runs that tell of no asset",
     "logLines": "log lines of older Dagster runs, whose materializations stay",
+    "tickLogs": "files that ticks of sensors and schedules have written to",
 }
 
 
@@ -53,6 +54,7 @@ def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
         "scheduleChanges": done.schedule_changes,
         "runs": pruned.runs,
         "logLines": pruned.lines,
+        "tickLogs": pruned.tick_logs,
     }
     if as_json:
         print_json(document)

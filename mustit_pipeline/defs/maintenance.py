@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 import dagster as dg
@@ -12,6 +13,7 @@ from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
 from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
+from mustit_pipeline.defs.tick_logs import prune_tick_logs
 from mustit_pipeline.scheduling.maintenance import Maintained, Progress, maintain
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store.database import Database
@@ -43,7 +45,8 @@ def keep_house(
         tell(f"Dagster's history: {at.runs} runs and {at.lines} log lines removed")
 
     done = maintain(database, settings, now, dry_run=dry_run, tell=bodies)
-    return done, prune_runs(instance, settings, now, dry_run=dry_run, tell=logs)
+    pruned = prune_runs(instance, settings, now, dry_run=dry_run, tell=logs)
+    return done, replace(pruned, tick_logs=prune_tick_logs(instance, settings, now, dry_run=dry_run))
 
 
 def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
@@ -62,6 +65,7 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "schedule_changes": done.schedule_changes,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
+        "tick_logs": pruned.tick_logs,
     }
 
 

@@ -18,10 +18,11 @@ VACUUM_FROM = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PrunedRuns:
-    """Runs that were deleted, and log lines that were removed from runs that stay."""
+    """Runs that were deleted, log lines that were removed from runs that stay, and files of ticks."""
 
     runs: int = 0
     lines: int = 0
+    tick_logs: int = 0
 
 
 def prune_runs(

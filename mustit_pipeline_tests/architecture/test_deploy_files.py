@@ -77,7 +77,7 @@ def as_the_chart_writes_it(values: dict[str, Any]) -> dict[str, Any]:
         "run_coordinator": daemon["runCoordinator"]["config"]["customRunCoordinator"],
         "run_monitoring": snake(daemon["runMonitoring"]),
         "run_retries": snake(daemon["runRetries"]),
-        "retention": {"sensor": snake(values["retention"]["sensor"])},
+        "retention": {kind: snake(values["retention"][kind]) for kind in ("schedule", "sensor")},
         "telemetry": values["telemetry"],
         **values["additionalInstanceConfig"],
     }
@@ -145,6 +145,14 @@ def test_kubernetes_has_the_rules_of_the_base_but_for_the_time_that_a_pod_takes_
         assert theirs.get_settings("run_monitoring") == {**ours.get_settings("run_monitoring"), **slower}
         for same in ("run_retries", "retention", "telemetry", "nux"):
             assert theirs.get_settings(same) == ours.get_settings(same)
+
+
+def test_no_tick_is_kept_for_ever(base: dict[str, Any]) -> None:
+    assert set(base["retention"]) == {"schedule", "sensor"}
+    for kept in base["retention"].values():
+        days = kept["purge_after_days"]
+        assert set(days) == {"skipped", "success", "failure", "started"}
+        assert min(days.values()) > 0
 
 
 @pytest.mark.parametrize("path", CHART, ids=lambda path: path or "top")

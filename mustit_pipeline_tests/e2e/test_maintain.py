@@ -26,6 +26,7 @@ COUNTS = {
     "scheduleChanges": 0,
     "runs": 0,
     "logLines": 0,
+    "tickLogs": 0,
 }
 
 
