@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
@@ -116,6 +116,21 @@ class AgentPool:
             await self._end_trial(trial, good=None)
             return Wait(booked.seconds, "breaker" if booked.reason == "limit" else booked.reason)
         return booked
+
+    async def renew(self, booking: Booking) -> Booking | Wait:
+        """The same booking with a new session; without one it is given back."""
+        try:
+            found = await self._desk.renew(booking.agent_id, booking.user_agent)
+        except BaseException:
+            await asyncio.shield(self.settle(booking, Outcome.NOT_SENT))
+            raise
+        if not isinstance(found, Session) or time.monotonic() > booking.send_before - 1.0:
+            await self.settle(booking, Outcome.NOT_SENT)
+            return Wait(0.0 if isinstance(found, Session) else found.seconds, "tokens")
+        self._wanted.set()
+        entry = self._open[booking.booking_id]
+        self._open[booking.booking_id] = replace(entry, token_no=self._desk.number(booking.agent_id))
+        return replace(booking, session=found)
 
     async def settle(self, booking: Booking, outcome: Outcome, *, blamed: bool = True) -> None:
         """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown.

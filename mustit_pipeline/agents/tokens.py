@@ -101,6 +101,10 @@ class TokenDesk:
         session = await asyncio.to_thread(self._load, agent_id)
         if session is not None:
             return session
+        return await self.renew(agent_id, user_agent)
+
+    async def renew(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
+        """A new session; the present one stays until there is one."""
         pause = self._pause()
         if pause > 0:
             return NoToken(pause)

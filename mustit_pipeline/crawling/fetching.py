@@ -6,10 +6,11 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling, Wait
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling
+from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.blame import Blame, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.failures import (
@@ -125,14 +126,14 @@ class Fetcher:
         """
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
-        refused = False
+        refused_at: datetime | None = None
         while True:
             try:
-                agent = await self._agent() if booking is None else await self._still_good(booking)
+                agent = await self._agent(refused_at) if booking is None else await self._still_good(booking)
                 throttled = self._refusals.get(url)
                 if throttled is not None and control is not None and not throttled.tries.can_retry():
                     await self._ask(agent, control(), calls)
-                    agent = await self._agent()
+                    agent = await self._agent(refused_at)
             except NoAgentFree:
                 # A try was spent and failed: that is how this attempt ended, so that it cannot go round for ever.
                 if broken is not None:
@@ -148,9 +149,9 @@ class Fetcher:
                     raise
             except Unauthorized:
                 self._refusals.pop(url, None)
-                if refused:
+                if refused_at is not None:
                     raise
-                refused = True
+                refused_at = utc_now()
             except NetworkFailure as error:
                 broken = error
                 tries.failed()
@@ -183,13 +184,16 @@ class Fetcher:
         except FetchError:
             return
 
-    async def _agent(self) -> Booking:
+    async def _agent(self, refused_at: datetime | None = None) -> Booking:
+        """An agent; after a refusal, one whose session is newer: all that were issued before may be forgotten."""
         loop = asyncio.get_running_loop()
         until = min(self._deadline, loop.time() + self._patience)
         without_token = 0.0
         while True:
             answer = await self._pool.acquire()
-            if not isinstance(answer, Wait):
+            if refused_at is not None and isinstance(answer, Booking) and answer.session.issued_at < refused_at:
+                answer = await self._pool.renew(answer)
+            if isinstance(answer, Booking):
                 return answer
             lacks_token = answer.reason == "tokens"
             if lacks_token and without_token + answer.seconds > self._token_patience:

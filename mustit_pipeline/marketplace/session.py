@@ -31,6 +31,11 @@ class Session:
     expires_at: datetime
     lifetime: timedelta = USUAL_LIFETIME
 
+    @property
+    def issued_at(self) -> datetime:
+        """When it was asked for."""
+        return self.expires_at - self.lifetime
+
     def headers(self, user_agent: str) -> dict[str, str]:
         """What a request of this session sends."""
         headers = {"User-Agent": user_agent, "Authorization": f"Bearer {self.token.value}"}

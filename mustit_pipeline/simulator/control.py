@@ -159,6 +159,10 @@ class MarketplaceControl(_Control):
         """The settings, after changing those given: requestsPerWindow, latencyMs, noise, …"""
         return self._call("PATCH", "settings", changed)
 
+    def forget_sessions(self) -> None:
+        """Refuse every session that was issued so far."""
+        self._call("POST", "sessions/forget", {})
+
     def requested_urls(self) -> dict[str, int]:
         """How often each address was asked for since the last reset."""
         return self._call("GET", "audit/urls")

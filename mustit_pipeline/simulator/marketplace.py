@@ -55,7 +55,7 @@ class Marketplace:
         self.settings = settings
         self.audit = Audit()
         self.faults = FaultSwitch(world.seed, FAULTS, ENDPOINTS)
-        self._tokens = Tokens(world.seed)
+        self.tokens = Tokens(world.seed)
         self._windows: defaultdict[str, AgentWindow] = defaultdict(AgentWindow)
         self._unread: set[asyncio.Task[web.StreamResponse]] = set()
         self._calls = 0
@@ -158,7 +158,7 @@ class Marketplace:
     def _answer(self, call: Call, agent: str, authorization: str, fault: Fault | None) -> Answer:
         if call.endpoint == "session":
             return self._session(agent)
-        if not self._tokens.accepts(authorization, agent, time.time()):
+        if not self.tokens.accepts(authorization, agent, time.time()):
             return error_answer(401, "the token is missing, expired or another agent's")
         self._calls += 1
         noise = Noise(self._calls, self.settings.noise)
@@ -177,7 +177,7 @@ class Marketplace:
             "expires": f"; Expires={formatdate(now + settings.token_seconds, usegmt=True)}",
             "session": "",
         }[settings.token_cookie]
-        token = self._tokens.issue(agent, now, settings.token_seconds)
+        token = self.tokens.issue(agent, now, settings.token_seconds)
         visitor = blake2b(agent.encode(), digest_size=8).hexdigest()
         cookies = (
             f"token={token}{lifetime}; Path=/; HttpOnly",

@@ -48,6 +48,9 @@ async def control_marketplace(
         case ("PATCH", "settings"):
             marketplace.settings = marketplace.settings.patched(json_fields(body))
             return marketplace.settings.as_json()
+        case ("POST", "sessions", "forget"):
+            marketplace.tokens.forget()
+            return {}
         case (_, "audit", *rest):
             return _audit(marketplace.audit, method, rest)
         case _:

@@ -33,6 +33,11 @@ class Tokens:
         known = self._known.get(token) or self._read(token)
         return known is not None and known[0] == agent and now < known[1]
 
+    def forget(self) -> None:
+        """No token that was issued so far is good any more, as after a change of the key."""
+        self._key = sha256(self._key).digest()
+        self._known.clear()
+
     def _read(self, token: str) -> tuple[str, float] | None:
         parts = token.split(".")
         if len(parts) != 3 or not hmac.compare_digest(parts[2].encode(), self._signature(parts[1]).encode()):

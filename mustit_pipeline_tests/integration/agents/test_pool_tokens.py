@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from mustit_pipeline.agents.pool import AgentPool, Outcome, Wait
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.agents.tokens import NoToken, TokenDesk
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.marketplace.client import MarketplaceClient
@@ -161,6 +161,44 @@ def test_a_refused_session_is_dropped_and_the_next_booking_has_a_new_one(databas
             await pool.settle(first, Outcome.UNAUTHORIZED)
             second = await booking_of(pool)
             assert second.session.token != first.session.token
+
+    run(scenario)
+
+
+def test_a_booking_whose_session_may_be_stale_gets_a_new_one(database: Database, tmp_path: Path) -> None:
+    empty_pool(database, 1)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database) as (pool, server):
+            first = await booking_of(pool)
+            second = await pool.renew(first)
+            assert isinstance(second, Booking)
+            assert second.booking_id == first.booking_id
+            assert second.session.token != first.session.token
+            await pool.settle(second, Outcome.UNAUTHORIZED)
+            third = await booking_of(pool)
+            assert third.session.token not in (first.session.token, second.session.token)
+            assert len(server.tokens["agent-000"]) == 3
+
+    run(scenario)
+
+
+def test_a_booking_that_gets_no_new_session_is_given_back_and_its_agent_keeps_the_old_one(
+    database: Database, tmp_path: Path
+) -> None:
+    empty_pool(database, 1)
+    market = Marketplace()
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database, marketplace=market) as (pool, _):
+            first = await booking_of(pool)
+            market.on_token = lambda _: web.Response(status=503)
+            waiting = await pool.renew(first)
+            assert isinstance(waiting, Wait)
+            assert (waiting.reason, waiting.seconds > 0) == ("tokens", True)
+            again = await booking_of(pool)
+            assert again.booking_id != first.booking_id
+            assert again.session == first.session
 
     run(scenario)
 

@@ -47,6 +47,15 @@ def test_a_token_ends_when_its_time_is_over(control: MarketplaceControl, visitor
     assert visitor.listing("x").status_code == 200
 
 
+def test_every_token_can_be_forgotten_at_once(control: MarketplaceControl, visitor: Visitor) -> None:
+    visitor.log_in()
+    assert visitor.listing("x").status_code == 200
+    control.forget_sessions()
+    assert visitor.listing("x").status_code == 401
+    visitor.log_in()
+    assert visitor.listing("x").status_code == 200
+
+
 def test_a_token_outlives_a_restart(tmp_path: Path) -> None:
     with start_marketplace(state=tmp_path, min_gap_seconds=0) as running, Visitor(running.url) as visitor:
         assert visitor.listing("x").status_code == 200
