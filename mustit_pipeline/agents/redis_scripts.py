@@ -77,7 +77,11 @@ for i = 7, #ARGV do
     local best = call('ZRANGE', p .. 'ready', 0, 0, 'WITHSCORES')
     if not best[1] then
       local first = call('ZRANGE', p .. 'waiting', 0, 0, 'WITHSCORES')
-      return {first[1] and 'wait' or 'none', first[1] and math.max(1, math.ceil(tonumber(first[2]) - now)) or 0, booked}
+      if first[1] then return {'wait', math.max(1, math.ceil(tonumber(first[2]) - now)), booked} end
+      for _, known in ipairs(call('SMEMBERS', p .. 'ids')) do
+        if call('HGET', p .. 'a:' .. known, 'on') == '1' then return {'damaged'} end
+      end
+      return {'none', 0, booked}
     end
     id = best[1]
     local a, e = p .. 'a:' .. id, p .. 'e:' .. id
@@ -141,12 +145,12 @@ if call('GET', p .. 'epoch') ~= ARGV[1] and call('GET', p .. 'seeding') ~= ARGV[
 for i = 6, #ARGV, 6 do
   local id, revision, on, health, token, no = unpack(ARGV, i, i + 5)
   local a, e = p .. 'a:' .. id, p .. 'e:' .. id
-  local h = call('HMGET', a, 'rev', 'n', 'b', 'x', 'used')
+  local h = call('HMGET', a, 'rev', 'n', 'b', 'x', 'used', 'on')
   local n = tonumber(h[2] or 0)
-  if not h[2] then
-    if call('SADD', p .. 'ids', id) == 0 then return {'damaged'} end
-    call('HSET', a, 'n', 0, 'b', '', 'x', 0, 'used', 0)
-  end
+  -- An agent's facts, its id and, while it may be used, its place in a list go together.
+  local listed = call('ZSCORE', p .. 'ready', id) or call('ZSCORE', p .. 'waiting', id)
+  if call('SADD', p .. 'ids', id) == (h[2] and 1 or 0) or (h[6] == '1' and not listed) then return {'damaged'} end
+  if not h[2] then call('HSET', a, 'n', 0, 'b', '', 'x', 0, 'used', 0) end
   if not h[1] or tonumber(revision) > tonumber(h[1]) then
     token = now + tonumber(token)
     call('HSET', a, 'rev', revision, 'on', on, 'health', health, 'token', token, 'no', no)
@@ -155,7 +159,7 @@ for i = 6, #ARGV, 6 do
       call('ZREM', p .. 'waiting', id)
     elseif call('ZSCORE', p .. 'ready', id) then
       call('ZADD', p .. 'ready', rank(tonumber(health), token, tonumber(h[5])), id)
-    elseif not call('ZSCORE', p .. 'waiting', id) then
+    elseif not listed then
       local open = h[3] and h[3] ~= '' and tonumber(h[4]) or nil
       call('ZADD', p .. 'waiting', free_at(e, n, open), id)
     end
@@ -184,7 +188,8 @@ SEED_ENDS = (
 if call('GET', p .. 'seeding') ~= ARGV[1] then return {'forgot'} end
 local id, booking, expires = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local a, e = p .. 'a:' .. id, p .. 'e:' .. id
-call('SADD', p .. 'ids', id)
+-- What an older seed has left behind is no part of this one.
+if call('SADD', p .. 'ids', id) == 1 then call('DEL', a, e) end
 local last = 0
 for i = 9, #ARGV do
   last = now + tonumber(ARGV[i])

@@ -8,7 +8,7 @@ counts as used. PostgreSQL counts from then on, until somebody seeds Redis with 
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -20,7 +20,7 @@ from mustit_pipeline.agents.journal import Journal
 from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.postgres_limiter import PostgresLimiter
 from mustit_pipeline.agents.redis_door import RedisDoor
-from mustit_pipeline.agents.redis_limiter import RedisForgot
+from mustit_pipeline.agents.redis_limiter import RedisDamaged, RedisForgot
 from mustit_pipeline.agents.redis_link import RedisLost
 from mustit_pipeline.store import agent_bookings, agent_pool
 from mustit_pipeline.store.agent_bookings import AgentLimits, CountedElsewhere
@@ -107,12 +107,9 @@ class SharedLimiter:
     async def settle(self, slot: Slot, *, throttled: bool = False) -> None:
         """The answer has arrived: the slot frees one window from now."""
         self._journal.answered(slot, throttled=throttled)
-        redis = self._door.limiter
+        epoch, redis = self._epoch, self._door.limiter
         if self._counter == "redis" and redis is not None:
-            try:
-                await redis.settle(self._epoch, slot)
-            except (RedisLost, RedisForgot):
-                log.info("an answer could not be told to Redis; its booking ends when it expires")
+            await self._tell(epoch, redis.settle(epoch, slot), "an answer: its booking ends when it expires")
         else:
             await self.sync()
 
@@ -124,26 +121,30 @@ class SharedLimiter:
         """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
         # In turn with the reports: one under way would write the booking down after it was removed.
         async with self._turn:
-            redis = self._door.limiter
+            epoch, redis = self._epoch, self._door.limiter
             if self._counter == "postgres":
-                await self._postgres.withdraw(self._epoch, slot, pause)
+                await self._postgres.withdraw(epoch, slot, pause)
                 self._journal.forget(slot)
                 return
             self._journal.withdrawn(slot)
             if self._counter == "redis" and redis is not None:
-                try:
-                    await redis.withdraw(self._epoch, slot, pause)
-                except (RedisLost, RedisForgot):
-                    log.info("a withdrawn booking could not be told to Redis; it ends when it expires")
+                withdrawing = redis.withdraw(epoch, slot, pause)
+                await self._tell(epoch, withdrawing, "a withdrawn booking: it ends when it expires")
 
     async def publish(self, agents: Sequence[AgentRow]) -> None:
         """What the choice should know from now on."""
-        redis = self._door.limiter
+        epoch, redis = self._epoch, self._door.limiter
         if self._counter == "redis" and redis is not None:
-            try:
-                await redis.publish(self._epoch, agents)
-            except (RedisLost, RedisForgot):
-                log.info("the agents could not be told to Redis; the next call finds out why")
+            await self._tell(epoch, redis.publish(epoch, agents), "the agents: the next call finds out why")
+
+    async def _tell(self, epoch: int, telling: Awaitable[None], what: str) -> None:
+        """Tell Redis something that it can do without; what is damaged would only be used on."""
+        try:
+            await telling
+        except RedisDamaged as error:
+            await self._leave_redis(epoch, str(error))
+        except (RedisLost, RedisForgot):
+            log.info("Redis could not be told something", what=what)
 
     async def sync(self) -> None:
         """Write what is due, learn who counts, and do this worker's part of a move."""

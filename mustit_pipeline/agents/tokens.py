@@ -65,6 +65,8 @@ class TokenDesk:
         self._lease = settings.total_timeout_seconds + BUSY_SECONDS + 5.0
         self._held: dict[UUID, _Held] = {}
         self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
+        self._calls: set[asyncio.Task[Session]] = set()
+        self._closing = False
         self._at_once = asyncio.Semaphore(ISSUES_AT_ONCE)
         self._failures = 0
         # Who got an answer without a token since anybody got one.
@@ -121,7 +123,10 @@ class TokenDesk:
         self._held.pop(agent_id, None)
 
     async def close(self) -> None:
-        """Let running issues end, and forget every session."""
+        """Break off the calls under way, which nobody waits for any more, and forget every session."""
+        self._closing = True
+        for call in self._calls:
+            call.cancel()
         await asyncio.gather(*self._issuing.values(), return_exceptions=True)
         self._held.clear()
 
@@ -143,8 +148,8 @@ class TokenDesk:
         async with self._at_once:
             # Whoever waited here while others failed does not ask as well.
             pause = self._pause()
-            if pause > 0:
-                return NoToken(pause)
+            if pause > 0 or self._closing:
+                return NoToken(max(pause, 0.0))
             owner, known = uuid4(), self.number(agent_id)
             token_no = await asyncio.to_thread(self._claim, agent_id, owner)
             if token_no is None:
@@ -156,7 +161,7 @@ class TokenDesk:
                 if newer is not None:
                     await asyncio.to_thread(self._give_back, agent_id, owner)
                     return newer
-                session = await issue_session(self._client, user_agent, datetime.now(UTC))
+                session = await self._call(user_agent)
                 sealed = self._vault.seal(agent_id, token_no, session)
                 stored = await asyncio.to_thread(self._store, agent_id, owner, sealed, session.expires_at)
             except FetchError as error:
@@ -173,6 +178,15 @@ class TokenDesk:
             return NoToken(BUSY_SECONDS)
         self.issued += 1
         return session
+
+    async def _call(self, user_agent: str) -> Session:
+        """The marketplace's answer, unless the desk is closed first."""
+        call = asyncio.create_task(issue_session(self._client, user_agent, datetime.now(UTC)))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        if self._closing:
+            call.cancel()
+        return await call
 
     async def _failed(self, agent_id: UUID, owner: UUID, error: FetchError) -> NoToken:
         self.trouble = error.english

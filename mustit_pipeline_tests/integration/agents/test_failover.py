@@ -1,6 +1,8 @@
 """Redis lost, flushed, slow or restarted in the middle of a crawl: the limits hold, and the work goes on."""
 
 import asyncio
+import math
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -8,11 +10,15 @@ from contextlib import suppress
 from random import Random
 from uuid import UUID
 
+import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents.limiter import FreeIn, Slot
+from mustit_pipeline.agents.redis_link import PREFIX
+from mustit_pipeline.agents.redis_scripts import SCRIPTS
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.store.agent_bookings import AgentLimits
+from mustit_pipeline.store.agents import read_agents
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import (
     RedisServer,
@@ -26,12 +32,12 @@ HOLD = 0.6
 Arrivals = dict[UUID, list[float]]
 
 
-async def crawl(limiter: SharedLimiter, arrivals: Arrivals, until: float, seed: int) -> None:
+async def crawl(limiter: SharedLimiter, arrivals: Arrivals, over: Callable[[], bool], seed: int) -> None:
     """A worker whose requests arrive at some moment between booking and answer."""
     random = Random(seed)
 
     async def keep_going() -> None:
-        while time.monotonic() < until:
+        while not over():
             answer = await limiter.acquire()
             if isinstance(answer, FreeIn):
                 await asyncio.sleep(min(answer.seconds or 0.05, 0.2))
@@ -45,6 +51,9 @@ async def crawl(limiter: SharedLimiter, arrivals: Arrivals, until: float, seed: 
         while True:
             await asyncio.sleep(0.2)
             await limiter.sync()
+            with limiter._database.reading() as connection:
+                agents = read_agents(connection)
+            await limiter.publish(agents)
 
     reporting = asyncio.create_task(report())
     try:
@@ -65,7 +74,11 @@ async def disturbed(
         await limiter.start()
     assert {limiter.counter for limiter in limiters} == {"redis"}
     until = time.monotonic() + seconds
-    crawls = [asyncio.create_task(crawl(each, arrivals, until, number)) for number, each in enumerate(limiters)]
+
+    def over() -> bool:
+        return time.monotonic() >= until
+
+    crawls = [asyncio.create_task(crawl(each, arrivals, over, number)) for number, each in enumerate(limiters)]
     await asyncio.sleep(0.5)
     happened = time.monotonic()
     await asyncio.to_thread(fault)
@@ -146,7 +159,10 @@ def test_limits_hold_when_redis_stalls_and_comes_back(database: Database, redis_
     assert after(arrivals, happened + 1.0) >= LIMITS.requests
 
 
-def test_evicted_counts_are_noticed(database: Database, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("lost", [("e:*",), ("ready", "waiting")], ids=["counts", "lists"])
+def test_evicted_keys_are_noticed_by_whoever_asks_next(
+    database: Database, redis_server: RedisServer, lost: tuple[str, ...]
+) -> None:
     async def scenario() -> None:
         limiter = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
         await limiter.start()
@@ -154,7 +170,8 @@ def test_evicted_counts_are_noticed(database: Database, redis_server: RedisServe
         assert isinstance(slot, Slot)
         await limiter.settle(slot)
         before = _epoch(database)
-        redis_server.client().delete(*redis_server.client().keys("mustit:{agents}:e:*"))
+        client = redis_server.client()
+        client.delete(*(key for name in lost for key in client.keys(PREFIX + name)))
         await asyncio.sleep(2 * LIMITS.gap)
         for _ in range(6):
             assert isinstance(await limiter.acquire(), Slot)
@@ -162,6 +179,70 @@ def test_evicted_counts_are_noticed(database: Database, redis_server: RedisServe
         await limiter.close()
 
     asyncio.run(scenario())
+
+
+def test_a_seed_replaces_what_redis_no_longer_knew_it_had(database: Database, redis_server: RedisServer) -> None:
+    async def scenario() -> None:
+        limiter = SharedLimiter(database, LIMITS, HOLD, redis_server.url)
+        await limiter.start()
+        before = _epoch(database)
+        redis_server.client().delete(f"{PREFIX}ids")
+        with database.reading() as connection:
+            agents = read_agents(connection)
+        await limiter.publish(agents)
+        await limiter.sync()
+        # Left and entered once each.
+        assert (limiter.counter, _epoch(database)) == ("redis", before + 2)
+        await limiter.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"p \.\. '([a-z_]+:?)'", "".join(SCRIPTS)))))
+def test_limits_hold_and_every_agent_works_on_when_redis_loses_a_key(
+    database: Database, redis_server: RedisServer, name: str
+) -> None:
+    """Without the lists of agents nobody was ever free again, and nobody noticed."""
+    empty_pool(database, 12)
+    arrivals: Arrivals = defaultdict(list)
+    lost: list[float] = []
+
+    def has_gone_on() -> bool:
+        """Whether each agent has worked for more than a window since then."""
+        since = lost[0] if lost else math.inf
+        return len(arrivals) == 12 and all(
+            sum(arrival > since for arrival in moments) > LIMITS.requests for moments in arrivals.values()
+        )
+
+    async def scenario() -> None:
+        limiters = [SharedLimiter(database, LIMITS, HOLD, redis_server.url) for _ in range(2)]
+        for limiter in limiters:
+            await limiter.start()
+        end = time.monotonic() + 30
+
+        def over() -> bool:
+            return has_gone_on() or time.monotonic() > end
+
+        crawls = [asyncio.create_task(crawl(each, arrivals, over, number)) for number, each in enumerate(limiters)]
+        await asyncio.sleep(0.3)
+        # Only a seed under way has its own key, and while no agent is left there is no list of those that are ready.
+        while not (await asyncio.to_thread(lose, redis_server, name) or name == "seeding"):
+            assert time.monotonic() < end
+        lost.append(time.monotonic())
+        await asyncio.gather(*crawls)
+        for limiter in limiters:
+            await limiter.close()
+
+    asyncio.run(scenario())
+    assert_limits_held(arrivals)
+    assert has_gone_on()
+
+
+def lose(redis_server: RedisServer, name: str) -> int:
+    """Delete a key, or one of those that begin so."""
+    client = redis_server.client()
+    keys = client.keys(f"{PREFIX}{name}*") if name.endswith(":") else [f"{PREFIX}{name}"]
+    return client.delete(*keys[:1]) if keys else 0
 
 
 def test_a_worker_without_redis_makes_all_count_in_postgres(database: Database, redis_server: RedisServer) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from mustit_pipeline_tests.integration.agents.visits import (
     opened,
     rows,
     run,
+    stored_session,
     until,
 )
 
@@ -73,23 +73,37 @@ def test_neither_the_table_nor_a_booking_shows_a_token(
     assert "secret" not in shown.out + shown.err
 
 
-def test_a_token_is_renewed_before_it_ends(database: Database, tmp_path: Path) -> None:
+def test_a_token_is_renewed_before_it_ends_and_nobody_waits_for_that(database: Database, tmp_path: Path) -> None:
     empty_pool(database, 1)
+    ending = stored_session(database, tmp_path, "agent-000", timedelta(seconds=200))
 
     async def scenario() -> None:
-        async with opened(tmp_path, database, marketplace=Marketplace(token_seconds=2), requests_per_hour=10_000) as (
-            pool,
-            server,
-        ):
-            end = time.monotonic() + 3.0
-            while time.monotonic() < end:
-                booking = await booking_of(pool)
-                assert booking.session.expires_at > datetime.now(UTC)
+        async with opened(tmp_path, database, requests_per_hour=10_000) as (pool, server):
+            with_the_old = 0
+            while (booking := await booking_of(pool)).session == ending:
+                with_the_old += 1
                 await pool.settle(booking, Outcome.SUCCESS)
                 await asyncio.sleep(0.02)
-            issued = server.tokens["agent-000"]
-            assert len(issued) >= 2
-            assert all(1.0 < after - before < 2.0 for before, after in pairwise(issued))
+            # Once as it is found in the table, and once while the next one is sent for.
+            assert with_the_old >= 2
+            assert booking.session.expires_at > ending.expires_at > datetime.now(UTC)
+            assert len(server.tokens["agent-000"]) == 1
+
+    run(scenario)
+
+
+def test_a_token_that_is_good_for_longer_is_not_renewed(database: Database, tmp_path: Path) -> None:
+    empty_pool(database, 1)
+    stored = stored_session(database, tmp_path, "agent-000", timedelta(seconds=400))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database) as (pool, server):
+            for _ in range(5):
+                booking = await booking_of(pool)
+                assert booking.session == stored
+                await pool.settle(booking, Outcome.SUCCESS)
+                await asyncio.sleep(0.05)
+            assert not server.tokens
 
     run(scenario)
 

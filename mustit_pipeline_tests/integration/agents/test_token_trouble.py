@@ -10,13 +10,10 @@ from sqlalchemy import text
 
 from mustit_pipeline.agents.pool import Booking, Outcome, Wait
 from mustit_pipeline.agents.tokens import TokenDesk
-from mustit_pipeline.agents.vault import SessionVault
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.domain.user_agent import AgentRules
-from mustit_pipeline.domain.values import Token
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
-from mustit_pipeline.store import agent_bookings, agents
+from mustit_pipeline.store import agent_bookings
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import Marketplace, RedisServer, empty_pool, settings_of
 from mustit_pipeline_tests.integration.agents.visits import (
@@ -27,6 +24,7 @@ from mustit_pipeline_tests.integration.agents.visits import (
     rows,
     run,
     shared,
+    stored_session,
     until,
     wait_of,
 )
@@ -115,14 +113,7 @@ def test_an_agent_whose_token_call_was_throttled_has_all_its_requests_left(datab
 def test_a_stored_token_close_to_its_end_is_replaced_by_whoever_finds_it(database: Database, tmp_path: Path) -> None:
     """A session dropped five seconds before its end was read back from the table and used until the last half."""
     known = rows(database)["agent-000"]
-    settings = settings_of(home=tmp_path)
-    ends = datetime.now(UTC) + timedelta(seconds=3)
-    ending = Session(Token("ending"), "nid", "uid", ends, timedelta(hours=2))
-    with database.transaction() as connection:
-        [agent] = agents.lock_agents(connection, [known.agent_id], AgentRules())
-        agent.issued(ends)
-        sealed = SessionVault(settings.token_keys()).seal(known.agent_id, 1, ending)
-        assert agents.store_session(connection, known.agent_id, sealed, agent)
+    ending = stored_session(database, tmp_path, "agent-000", timedelta(seconds=3))
 
     async def scenario() -> None:
         async with Marketplace() as server:

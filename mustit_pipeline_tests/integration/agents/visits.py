@@ -4,13 +4,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.vault import SessionVault
+from mustit_pipeline.domain.user_agent import AgentRules
+from mustit_pipeline.domain.values import Token
 from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.store import agent_pool, agents
 from mustit_pipeline.store.agents import AgentRow
 from mustit_pipeline.store.database import Database
@@ -95,3 +100,15 @@ def block(database: Database, *names: str) -> None:
     with database.transaction() as connection:
         for name in names:
             roster.block(connection, known[name].agent_id)
+
+
+def stored_session(database: Database, home: Path, name: str, left: timedelta) -> Session:
+    """A session of two hours of which so much is left, in the table and in nobody's memory."""
+    known, ends = rows(database)[name], datetime.now(UTC) + left
+    session = Session(Token("ending"), "nid", "uid", ends, timedelta(hours=2))
+    with database.transaction() as connection:
+        [agent] = agents.lock_agents(connection, [known.agent_id], AgentRules())
+        agent.issued(ends)
+        sealed = SessionVault(settings_of(home=home).token_keys()).seal(known.agent_id, 1, session)
+        assert agents.store_session(connection, known.agent_id, sealed, agent)
+    return session

@@ -13,6 +13,7 @@ from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawling.sites import HELD, HURT, Site
 
 SLOW = "agent-000"
+SESSIONS = "SELECT count(session) FROM user_agents"
 ISSUING = "SELECT count(*) FROM user_agents WHERE issue_owner IS NOT NULL"
 
 
@@ -33,11 +34,11 @@ def test_an_agent_whose_token_is_slow_to_come_holds_up_no_other(
     redis_url = test_servers.servers.redis_url if counter == "redis" else None
     patient = {"read_timeout_seconds": 60, "total_timeout_seconds": 60}
     site.run(fetch_all, redis_url=redis_url, grace_seconds=0.2, **patient)
-    assert number(site.database, HELD) == number(site.database, HURT) == 0
+    assert number(site.database, HELD) == number(site.database, HURT) == number(site.database, ISSUING) == 0
 
 
 def test_a_worker_that_waits_for_session_tokens_stops_within_the_grace_time(site: Site) -> None:
-    """It once waited for its bookings first, however long the marketplace took to give tokens."""
+    """It once waited for its bookings first, then for their tokens, however long the marketplace took to give them."""
     with site.database.transaction() as connection:
         forgotten = "session = NULL, session_key_id = NULL, token_expires_at = NULL, revision = revision + 1"
         connection.execute(text(f"UPDATE user_agents SET {forgotten}"))
@@ -56,6 +57,8 @@ def test_a_worker_that_waits_for_session_tokens_stops_within_the_grace_time(site
 
     site.run(stop_while_booking, grace_seconds=0.2)
     assert took[0] < 5
+    # No answer was waited for, and others may ask.
+    assert number(site.database, SESSIONS) == number(site.database, ISSUING) == 0
     assert number(site.database, HELD) == number(site.database, HURT) == 0
     assert site.asked() == 0
     site.market.clear_faults()
