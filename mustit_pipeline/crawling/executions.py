@@ -124,7 +124,7 @@ def cancel(database: Database, execution_id: ExecutionId, now: datetime) -> Stor
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
         cancel_locked(connection, stored, now)
-    return stored
+        return executions.get(connection, execution_id)
 
 
 def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime) -> None:
