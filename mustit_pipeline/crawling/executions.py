@@ -32,8 +32,12 @@ def open_or_join(
     now: datetime,
     full_refetch: bool = False,
     product_limit: int | None = None,
+    sweeps: bool = True,
 ) -> Opened:
-    """Open an execution for an active seller and restart its interval, or join the one that is open."""
+    """Open an execution for an active seller and restart its interval, or join the one that is open.
+
+    One that does not look at the listing delays no sweep: the interval goes on, and what is due comes after it.
+    """
     with database.transaction() as connection:
         return open_or_join_within(
             connection,
@@ -42,6 +46,7 @@ def open_or_join(
             now=now,
             full_refetch=full_refetch,
             product_limit=product_limit,
+            sweeps=sweeps,
         )
 
 
@@ -53,6 +58,7 @@ def open_or_join_within(
     now: datetime,
     full_refetch: bool = False,
     product_limit: int | None = None,
+    sweeps: bool = True,
 ) -> Opened:
     """The same inside the caller's transaction; a refusal leaves nothing behind in it."""
     seller, schedule = sellers.get(connection, seller_id, lock=True)
@@ -60,8 +66,9 @@ def open_or_join_within(
     if present is not None:
         return Opened(present, joined=True)
     _refuse_inactive(seller)
-    schedule.triggered(now)
-    sellers.save(connection, seller, schedule)
+    if sweeps:
+        schedule.triggered(now)
+        sellers.save(connection, seller, schedule)
     task_months.ensure_month(connection, now.date().replace(day=1))
     execution = CrawlingScheduleExecution(id=ExecutionId.new(), seller_id=seller_id, created_at=now)
     stored = executions.add(
