@@ -35,8 +35,12 @@ def open_or_join(
     now: datetime,
     full_refetch: bool = False,
     product_limit: int | None = None,
+    sweeps: bool = True,
 ) -> Opened:
-    """Open an execution for an active seller and restart its interval, or join the one that is open."""
+    """Open an execution for an active seller and restart its interval, or join the one that is open.
+
+    One that does not look at the listing delays no sweep: the interval goes on, and what is due comes after it.
+    """
     with database.transaction() as connection:
         return open_or_join_within(
             connection,
@@ -45,6 +49,7 @@ def open_or_join(
             now=now,
             full_refetch=full_refetch,
             product_limit=product_limit,
+            sweeps=sweeps,
         )
 
 
@@ -56,6 +61,7 @@ def open_or_join_within(
     now: datetime,
     full_refetch: bool = False,
     product_limit: int | None = None,
+    sweeps: bool = True,
 ) -> Opened:
     """The same inside the caller's transaction; a refusal leaves nothing behind in it."""
     seller, schedule = sellers.get(connection, seller_id, lock=True)
@@ -63,8 +69,9 @@ def open_or_join_within(
     if present is not None:
         return Opened(present, joined=True)
     _refuse_inactive(seller)
-    schedule.triggered(now)
-    sellers.save(connection, seller, schedule)
+    if sweeps:
+        schedule.triggered(now)
+        sellers.save(connection, seller, schedule)
     task_months.ensure_month(connection, now.date().replace(day=1))
     execution = CrawlingScheduleExecution(id=ExecutionId.new(), seller_id=seller_id, created_at=now)
     stored = executions.add(
@@ -127,7 +134,7 @@ def cancel(database: Database, execution_id: ExecutionId, now: datetime) -> Stor
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
         cancel_locked(connection, stored, now)
-    return stored
+        return executions.get(connection, execution_id)
 
 
 def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime) -> None:

@@ -19,6 +19,7 @@ from mustit_pipeline.store.task_counts import TypeStanding
 RECENT_SECONDS = 300.0
 # A run that follows on another is there within seconds.
 IDLE_SECONDS = 60.0
+NO_SESSION = "no agent has a session token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class _View:
     def per_second(self) -> float:
         return sum(standing.recent for standing in self.standings) / min(RECENT_SECONDS, self.running_for)
 
+    @property
+    def lacks_session(self) -> bool:
+        # A crawl that has just begun, or whose agents just renew theirs, has none for a moment either.
+        return without_session(self.pool) and not self.per_second
+
 
 def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
     """Work it out from the tasks and the pool; of one that has ended there is nothing to expect."""
@@ -84,6 +90,11 @@ def used_up(settings: Settings, pool: PoolStatus) -> bool:
     return pool.used_in_window >= pool.available * settings.requests_per_hour
 
 
+def without_session(pool: PoolStatus) -> bool:
+    """Whether agents could be had, but none of them can send anything before it gets a token."""
+    return pool.available > 0 and not pool.with_token
+
+
 def _doing(connection: Connection, view: _View) -> str:
     status = view.stored.execution.status
     if status is ExecutionStatus.PENDING:
@@ -97,7 +108,9 @@ def _doing(connection: Connection, view: _View) -> str:
     obstacle = _obstacle(view.settings, view.pool)
     if obstacle is not None:
         return f"waiting: {obstacle}"
-    return "fetching" if view.in_progress else _idle(connection, view)
+    if not view.in_progress:
+        return _idle(connection, view)
+    return f"waiting: {NO_SESSION}" if view.lacks_session else "fetching"
 
 
 def _idle(connection: Connection, view: _View) -> str:
@@ -107,6 +120,12 @@ def _idle(connection: Connection, view: _View) -> str:
         return f"resting: what is left has failed before and is tried again in {retry_in:.0f} s"
     if view.idle_for < IDLE_SECONDS:
         return "nobody works on it: the next slice starts soon"
+    if view.lacks_session:
+        # Whoever tries to get one holds a task for moments only: a look may fall between them.
+        return (
+            f"nothing has ended for {view.idle_for / 60:.0f} min and {NO_SESSION}: "
+            f"see `mustit agents status` and the sensor `due_crawls`"
+        )
     return f"nobody has worked on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
 
 
@@ -123,8 +142,9 @@ def _obstacle(settings: Settings, pool: PoolStatus) -> str | None:
 
 
 def _done_at(connection: Connection, view: _View) -> datetime | None:
-    """As fast as the limits let the pool be, or at its own pace: whichever is later; None where nobody works on it."""
-    if view.idle_for >= IDLE_SECONDS and _obstacle(view.settings, view.pool) is None:
+    """As fast as the limits let the pool be, or at its own pace: whichever is later; None where nothing ends."""
+    stands_still = view.idle_for >= IDLE_SECONDS or not view.per_second
+    if stands_still and _obstacle(view.settings, view.pool) is None:
         return None
     least = at_best(connection, view.settings, view.pool, view.left, view.now)
     if least is None:

@@ -68,6 +68,12 @@ def replays(context: dg.AssetExecutionContext) -> bool:
     return any(one.get("mode") == Mode.REPLAY.name for one in asked)
 
 
+def sweeps(context: dg.AssetExecutionContext) -> bool:
+    """Whether the sweep belongs to this run; then it makes the plan, if need be in the next slice."""
+    selection = context.run.asset_selection
+    return not selection or dg.AssetKey("minishop_listings") in selection
+
+
 def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline) -> Crawl:
     """The crawl that this run works on: the one it was started for, or the seller's open one, or a new one."""
     if replays(context):
@@ -81,6 +87,7 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
             now=utc_now(),
             full_refetch=config.mode is Mode.REFETCH,
             product_limit=config.product_limit,
+            sweeps=sweeps(context),
         )
         stored = opened.stored
         # The run's later steps stay with this execution, even if it is cancelled meanwhile.

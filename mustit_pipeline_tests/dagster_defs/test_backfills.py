@@ -218,6 +218,30 @@ def test_a_run_of_chosen_assets_judges_its_seller_and_not_everybody(
     assert len(result.get_asset_check_evaluations()) == sum(CHECKS_OF.get(key, 0) for key in chosen)
 
 
+@pytest.mark.usefixtures("ready")
+@pytest.mark.parametrize(
+    ("chosen", "next_due"), [(["product_options"], [SELLER]), (["minishop_listings"], [])], ids=["no sweep", "sweep"]
+)
+def test_a_run_of_chosen_assets_delays_the_next_sweep_only_where_it_sweeps_itself(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, chosen: list[str], next_due: list[str]
+) -> None:
+    """A backfill of options alone put off the next sweep of every seller by its interval."""
+    assert run(instance).success
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now()"))
+
+    launched = defs.resolve_implicit_global_asset_job_def()
+    selection = [dg.AssetKey(key) for key in [*chosen, "product_change_sets"]]
+    assert launched.execute_in_process(instance=instance, partition_key=SELLER, asset_selection=selection).success
+    stored = latest(database)
+    assert stored is not None
+    if stored.execution.is_open:
+        # What the sweep has planned was not chosen.
+        crawls.cancel(database, stored.execution.id, utc_now())
+
+    assert keys(tick(due_crawls).run_requests) == next_due
+
+
 def add_backfill_run(instance: dg.DagsterInstance, seller: str, status: Status) -> None:
     tags = {"dagster/partition": seller, "dagster/backfill": "abcdefgh"}
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=status, tags=tags))

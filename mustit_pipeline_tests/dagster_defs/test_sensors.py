@@ -197,7 +197,9 @@ def test_a_run_that_lost_its_lock_with_its_connection_is_not_taken_for_dead(
     sleep = time.sleep
 
     def until_it_is_back(seconds: float) -> None:
+        deadline = time.monotonic() + 60
         while absent(database, [run.run_id]):
+            assert time.monotonic() < deadline, "the lock was never taken again"
             sleep(0.05)
 
     with present(database, run.run_id):

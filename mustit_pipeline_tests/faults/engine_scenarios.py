@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +60,10 @@ def crawl_killed_at_random_moments(world: World, size: Size) -> Numbers:
         with crawling(world, settings, SELLER) as process:
             wait_until(partial(_asked_more_than, world, before, process.poll), "the crawl asks for something")
             time.sleep(moments.uniform(0.0, 4 * size.latency_ms / 1000))
-            kills += process.poll() is None
+            if process.poll() is None:
+                kills += 1
+            elif find(world.database, opened).execution.is_open:
+                raise AssertionError(f"the crawl's process ended with {process.poll()}, and the crawl is open")
             process.kill()
             process.wait()
         unstored = _unstored(world) - unstored_before
@@ -100,7 +104,7 @@ def stopped_worker_comes_back_too_late(world: World, size: Size) -> Numbers:
         enough = world.number(COMPLETED) + 10 + 5 * number
         with working(world, settings) as process:
             wait_until(partial(_completed, world, enough), "the worker works")
-            held += _stop_with_work_in_hand(world, process.send_signal)
+            held += _stop_with_work_in_hand(world, process)
             time.sleep(settings.lease_seconds + 0.2)
             crawl(world.database, settings, SELLER)
             _finished(world, settings, opened)
@@ -188,15 +192,17 @@ def _tried_to_store(world: World, late: int, stands: dict[str, list[str]]) -> bo
     return world.logged().count(LATE) > late or _written(world) != stands
 
 
-def _stop_with_work_in_hand(world: World, send_signal: Callable[[int], None]) -> int:
+def _stop_with_work_in_hand(world: World, process: subprocess.Popen[bytes]) -> int:
     """Stopped inside a transaction it would hold its locks; stopped with nothing in hand it could not be late."""
-    while True:
-        send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        process.send_signal(signal.SIGSTOP)
         # Nobody else asks the marketplace for anything now: what is in flight there comes back to a stopped worker.
         if world.market.audit()["inFlight"] and not world.number(BUSY):
             return world.number(HELD)
-        send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGCONT)
         time.sleep(0.01)
+    raise AssertionError(f"the worker was never met with work in hand; it ended with {process.poll()}")
 
 
 def _written(world: World) -> dict[str, list[str]]:

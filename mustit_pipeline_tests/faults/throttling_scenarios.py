@@ -137,10 +137,12 @@ def breaker_opens_in_mid_crawl(world: World, size: Size) -> Numbers:
 
 def _crawl_to_its_end(world: World, settings: Settings) -> CrawlOutcome:
     """Slice after slice, as the sensor goes on with a crawl that a pause has outlasted."""
-    while True:
+    deadline = time.monotonic() + 3 * PATIENCE_SECONDS
+    while time.monotonic() < deadline:
         outcome = crawl(world.database, settings, SELLER)
         if not outcome.stored.execution.is_open:
             return outcome
+    raise AssertionError("the crawl does not end")
 
 
 def _agents(world: World) -> dict[str, UUID]:

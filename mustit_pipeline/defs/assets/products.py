@@ -19,7 +19,7 @@ from mustit_pipeline.defs.metadata import (
 )
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
+from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left, sweeps
 from mustit_pipeline.domain.states import TaskType
 
 SOURCES = {"product_details": TaskType.PRODUCT_DETAIL, "product_options": TaskType.PRODUCT_OPTION}
@@ -92,7 +92,7 @@ def products(
 def _fetch(
     context: dg.AssetExecutionContext, pipeline: Pipeline, crawl: Crawl, types: Sequence[TaskType]
 ) -> WorkReport:
-    if not _sweeps_too(context):
+    if not sweeps(context):
         crawl.plan_known_products(types)
     return crawl.fetch_products(types, seconds_left(context, pipeline))
 
@@ -107,9 +107,3 @@ def column_lineage(key: str) -> Mapping[str, Any]:
         status=body,
         fetched_at=body,
     )
-
-
-def _sweeps_too(context: dg.AssetExecutionContext) -> bool:
-    """Whether the sweep belongs to this run; then it makes the plan, if need be in the next slice."""
-    selection = context.run.asset_selection
-    return not selection or dg.AssetKey("minishop_listings") in selection

@@ -127,6 +127,15 @@ def test_the_same_call_is_queued_once_however_often_it_is_planned_and_totals_sta
     assert number(database, "SELECT total_tasks FROM crawling_schedule_executions") == len(rows)
 
 
+def test_a_cancelled_crawl_is_given_back_with_the_tasks_that_ended_with_it(database: Database) -> None:
+    register(database, "s")
+    stored = open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored
+    with database.transaction() as connection:
+        tasks.add(connection, stored.home, plan_products(ENDPOINTS, {1: 0, 2: 3}))
+    cancelled = crawls.cancel(database, stored.execution.id, utc_now()).execution
+    assert (cancelled.status, cancelled.failed_tasks, cancelled.progress_rate) == (ExecutionStatus.CANCELLED, 4, 100)
+
+
 def test_many_workers_planning_the_same_calls_at_once_queue_each_once(database: Database) -> None:
     register(database, "s")
     stored = open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored

@@ -95,15 +95,19 @@ def test_none_of_a_stopped_workers_late_writes_count(
     """
     held = "SELECT count(*) FROM crawler_tasks WHERE status = 'IN_PROGRESS'"
     with crawling(settings, "s") as process:
-        while True:
-            wait_until(partial(_ended, database, 10))
+        wait_until(partial(_ended, database, 10))
+
+        def stopped() -> bool:
+            """Inside a transaction it would hold its locks; with nothing in hand it could not be late, and with nothing
+            but what is in flight it could not send more."""
+            assert process.poll() is None, "it ended before it could be stopped"
             process.send_signal(signal.SIGSTOP)
-            # Stopped inside a transaction it would hold its locks; stopped with nothing in hand it could not be late,
-            # and with nothing but what is in flight it could not send more.
             if not number(database, busy) and number(database, held) > settings.max_concurrent_requests:
-                break
+                return True
             process.send_signal(signal.SIGCONT)
-            time.sleep(0.01)
+            return False
+
+        wait_until(stopped)
         lost = number(database, held)
         # Longer than its lease, and longer than it may hold what it has not sent.
         time.sleep(HELD_SECONDS)

@@ -157,6 +157,32 @@ def book(connection: Connection, agent_id: UUID, now: datetime, booked_ago: floa
     )
 
 
+def test_a_crawl_that_gets_no_session_token_says_so_and_promises_nothing(
+    database: Database, make_settings: MakeSettings, running: StoredExecution
+) -> None:
+    """It was said to be fetching, done in twenty hours, or left alone, as the look fell."""
+    settings = make_settings()
+    long_ago = text("UPDATE crawler_tasks SET completed_at = now() - interval '20 min' WHERE completed_at IS NOT NULL")
+    began = "UPDATE crawling_schedule_executions SET started_at = now() - interval '20 min'"
+    with database.transaction() as connection:
+        connection.execute(long_ago)
+        connection.execute(text(f"{began}, updated_at = now() - interval '10 min'"))
+    between = seen(database, settings, running)
+    with database.transaction() as connection:
+        leases.claim(connection, running.home, PRODUCT_TYPES, owner="me", limit=1, lease_seconds=30, max_retries=2)
+    trying = seen(database, settings, running)
+    with database.transaction() as connection:
+        token = "session = 'sealed', session_key_id = 'k', token_expires_at = now() + interval '1 hour'"
+        one = "SELECT agent_id FROM user_agents LIMIT 1"
+        connection.execute(text(f"UPDATE user_agents SET {token} WHERE agent_id = ({one})"))
+    able = seen(database, settings, running)
+
+    assert between.doing.startswith("nothing has ended for 10 min and no agent has a session token: see")
+    assert trying.doing == "waiting: no agent has a session token"
+    assert able.doing == "fetching"
+    assert [view.done_at for view in (between, trying, able)] == [None, None, None]
+
+
 def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettings, running: StoredExecution) -> None:
     settings = make_settings()
     assert seen(database, settings, running).doing == "nobody works on it: the next slice starts soon"

@@ -213,6 +213,7 @@ def test_what_is_published_while_a_resend_is_written_still_says_what_changed(she
         sent = reconciliation.resend(connection, SellerId(shelf.seller_id), [Correction(belief, 0)], utc_now())
         publishing.start()
         while not shelf.rows("SELECT 1 FROM pg_locks WHERE NOT granted"):
+            assert publishing.is_alive(), "it waited for nobody"
             publishing.join(0.02)
     publishing.join()
 
