@@ -186,6 +186,10 @@ class _Relay:
             luckless = [s for s, answer in zip(judged, answers, strict=True) if _given_up(s) and may_be_chance(answer)]
             excused = self._excused(connection, luckless)
             kept = settlements.settle(connection, [excused.get(s.event.outbox.id.value, s) for s in judged])
+            # After the products are locked, as a crawl does it. A version that came while its product was in flight
+            # speaks for whatever failed then.
+            settled = [event.outbox for event, _ in ended if event.outbox.id.value in kept]
+            superseded = outbox.supersede(connection, settled)
             if last_answered >= 0:
                 breakers.succeeded(connection, BREAKER)
             if failures and breakers.failed(
@@ -196,7 +200,8 @@ class _Relay:
                 cooldown=self._cooldown,
             ):
                 log.warning("product server unreachable: breaker open", cooldown_seconds=self._cooldown)
-        self._count(ended, kept)
+        self._report.superseded += len(superseded)
+        self._count(ended, kept - superseded)
 
     def _settlement(self, event: ClaimedEvent, answer: Answer, *, server_is_there: bool) -> Settlement:
         row = event.outbox

@@ -10,7 +10,16 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
-from mustit_pipeline.store.outbox_states import RELEASED, REPLACEABLE, SENDING, SENT, SUPERSEDED, UNSENT, WAITING
+from mustit_pipeline.store.outbox_states import (
+    IN_LOCK_ORDER,
+    RELEASED,
+    REPLACEABLE,
+    SENDING,
+    SENT,
+    SUPERSEDED,
+    UNSENT,
+    WAITING,
+)
 from mustit_pipeline.store.publication import NewVersion
 
 TRIAL_CANDIDATES = 100
@@ -68,16 +77,20 @@ _ENQUEUE = text("""
 """)
 
 _SUPERSEDE = text(f"""
-    UPDATE product_outbox older
-    SET status = {SUPERSEDED}, superseded_by = newer.outbox_id, completed_at = now()
-    FROM product_outbox newer
-    WHERE older.seller_id = :seller_id AND older.item_no = ANY(CAST(:items AS bigint[]))
-      AND older.status IN ({REPLACEABLE})
-      AND newer.seller_id = older.seller_id AND newer.item_no = older.item_no AND newer.version > older.version
-      AND NOT EXISTS (SELECT FROM product_outbox newest
-                      WHERE newest.seller_id = newer.seller_id AND newest.item_no = newer.item_no
-                        AND newest.version > newer.version)
-    RETURNING older.outbox_id
+    WITH replaced AS (
+        SELECT older.outbox_id, newest.outbox_id AS newer
+        FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[])) AS p(seller_id, item_no)
+        JOIN product_outbox older ON older.seller_id = p.seller_id AND older.item_no = p.item_no
+        CROSS JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
+                            WHERE w.seller_id = older.seller_id AND w.item_no = older.item_no
+                              AND w.version > older.version
+                            ORDER BY w.version DESC LIMIT 1) newest
+        WHERE older.status IN ({REPLACEABLE})
+        {IN_LOCK_ORDER.format(row="older")}
+    )
+    UPDATE product_outbox o SET status = {SUPERSEDED}, superseded_by = r.newer, completed_at = now()
+    FROM replaced r WHERE o.outbox_id = r.outbox_id
+    RETURNING o.outbox_id
 """)
 
 # Claims take turns: two at once could each take another version of one product, which its index then refuses.
@@ -187,7 +200,13 @@ def enqueue(connection: Connection, seller_id: SellerId, versions: Sequence[NewV
         "keys": [row.idempotency_key for row in rows],
     }
     connection.execute(_ENQUEUE, values)
-    connection.execute(_SUPERSEDE, {"seller_id": seller_id.value, "items": values["items"]})
+    supersede(connection, rows)
+
+
+def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
+    """Of the products of these rows: whatever nobody is sending, and a newer version speaks for."""
+    products = {"sellers": [row.seller_id.value for row in of], "items": [row.item_no.value for row in of]}
+    return set(connection.execute(_SUPERSEDE, products).scalars())
 
 
 def take_turns(connection: Connection) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store.outbox_states import IN_LOCK_ORDER
 from mustit_pipeline.store.pages import Page, page
 from mustit_pipeline.store.prefixes import find_one
 
@@ -63,7 +64,7 @@ _OF_ID = "o.outbox_id = :outbox_id AND o.status = ANY(CAST(:sources AS text[]))"
 _RETRY = """
     WITH failed AS (
         SELECT o.outbox_id, o.seller_id, o.item_no, o.version FROM product_outbox o
-        WHERE {which} ORDER BY o.outbox_id FOR UPDATE
+        WHERE {which} {in_lock_order}
     ), judged AS (
         SELECT f.outbox_id, n.outbox_id AS newer FROM failed f
         LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
@@ -79,7 +80,9 @@ _RETRY = """
     FROM judged j WHERE o.outbox_id = j.outbox_id
     RETURNING o.outbox_id, o.superseded_by
 """
-_RETRY_ALL, _RETRY_ONE = text(_RETRY.format(which=_OF_FILTER)), text(_RETRY.format(which=_OF_ID))
+_RETRY_ALL, _RETRY_ONE = (
+    text(_RETRY.format(which=which, in_lock_order=IN_LOCK_ORDER.format(row="o"))) for which in (_OF_FILTER, _OF_ID)
+)
 
 
 def newest(

@@ -12,6 +12,9 @@ RELEASED = f"'{PRODUCT_OUTBOX.target('release').value}'"
 COMPLETED = f"'{PRODUCT_OUTBOX.target('complete').value}'"
 SUPERSEDED = f"'{PRODUCT_OUTBOX.target('supersede').value}'"
 
+# Whoever waits for rows that others may hold takes them in this order, and nobody waits in a circle.
+IN_LOCK_ORDER = 'ORDER BY {row}.seller_id COLLATE "C", {row}.item_no, {row}.version FOR NO KEY UPDATE OF {row}'
+
 # What the row o tells of: its own version, and those that it superseded since the last one that went out. A product
 # that goes on changing while nobody listens has waited since the first change that was not told, not since the last.
 _TOLD_BY = f"""

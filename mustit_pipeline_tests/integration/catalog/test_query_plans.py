@@ -128,7 +128,7 @@ def test_no_hot_statement_reads_a_big_table_from_end_to_end(full: Shelf) -> None
         ),
         "release": (outbox._RELEASE_EXPIRED, {}),  # pyright: ignore[reportPrivateUsage]
         "next due": (outbox._NEXT_DUE, {}),  # pyright: ignore[reportPrivateUsage]
-        "supersede": (outbox._SUPERSEDE, {"seller_id": "big", "items": items}),  # pyright: ignore[reportPrivateUsage]
+        "supersede": (outbox._SUPERSEDE, {"sellers": ["big"] * len(items), "items": items}),  # pyright: ignore[reportPrivateUsage]
         "pending": (raw._PENDING, {"seller_id": "big", "pages": 2, "products": 400, "beside": [1, 2, 3]}),  # pyright: ignore[reportPrivateUsage]
         "still next": (raw._STILL_NEXT, {"seller_id": "big", "ids": items}),  # pyright: ignore[reportPrivateUsage]
         "unchanged": (raw._UNCHANGED, {"seller_id": "big", "target": "PROCESSED", "sources": ["PENDING"]}),  # pyright: ignore[reportPrivateUsage]

@@ -1,10 +1,12 @@
 """Failed events, retried by hand: with all their tries, in order, and nothing but failed ones."""
 
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.delivery.relay import RelayReport, relay
 from mustit_pipeline.domain.errors import InvariantViolated, NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus
@@ -72,23 +74,24 @@ def test_all_failed_events_of_one_seller_or_of_everybody_wait_again(
     assert_whole(shelf.database)
 
 
-@pytest.mark.parametrize("newer_is_delivered", [True, False])
-@pytest.mark.parametrize("by_id", [True, False])
-def test_a_failed_version_that_a_newer_one_has_overtaken_never_goes_out_after_it(
-    shelf: Shelf, settings: Settings, effects: Effects, newer_is_delivered: bool, by_id: bool
-) -> None:
+def fail_beside_a_newer_one(shelf: Shelf) -> None:
+    """Refused in the very moment in which the newer version is written: neither sees what becomes of the other."""
     shelf.crawl(1, stock=1)
     with shelf.database.transaction() as connection:
         [claimed], _ = outbox.claim(connection, owner="slow", limit=1, lease_seconds=60, max_retries=5)
-    # The newer version comes while the older one is in flight: nothing supersedes that one, and then it fails.
     shelf.crawl(1, stock=2)
     claimed.outbox.fail("HTTP 400", permanent=True)
     with shelf.database.transaction() as connection:
         assert settle(connection, [Settlement(claimed, 400)])
-    if newer_is_delivered:
-        assert relay(shelf.database, settings).sent == 1
+    assert [row["status"] for row in shelf.outbox(1)] == ["FAILED", "WAITING"]
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_failed_version_that_a_newer_one_has_overtaken_never_goes_out_after_it(
+    shelf: Shelf, settings: Settings, effects: Effects, by_id: bool
+) -> None:
+    fail_beside_a_newer_one(shelf)
     older, newer = shelf.outbox(1)
-    assert older["status"] == "FAILED"
 
     done = retry_one(shelf, str(older["outbox_id"])) if by_id else retry_all(shelf)
 
@@ -97,6 +100,62 @@ def test_a_failed_version_that_a_newer_one_has_overtaken_never_goes_out_after_it
     assert (older["status"], older["superseded_by"]) == ("COMPLETED", newer["outbox_id"])
     relay(shelf.database, settings)
     assert [(item, version) for item, version, _ in effects()] == [(1, 2)]
+
+
+@pytest.mark.parametrize(("refused", "end"), [(False, "COMPLETED"), (True, "FAILED")])
+def test_a_failed_version_needs_no_retry_once_a_newer_one_has_had_its_answer(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, refused: bool, end: str
+) -> None:
+    fail_beside_a_newer_one(shelf)
+    if refused:
+        server.fault("status", "events", status=400, itemNo=1)
+
+    report = relay(shelf.database, settings)
+
+    older, newer = shelf.outbox(1)
+    assert (report.superseded, report.failed) == (1, int(refused))
+    assert (older["status"], older["superseded_by"], newer["status"]) == ("COMPLETED", newer["outbox_id"], end)
+    # What it was refused with stays to be seen.
+    assert (older["last_status"], older["last_error"]) == (400, "HTTP 400")
+
+
+def test_a_version_that_is_refused_while_a_newer_one_waits_is_superseded_at_once(
+    shelf: Shelf, settings: Settings
+) -> None:
+    asked, published = threading.Event(), threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            first = self.headers["Idempotency-Key"].endswith(":1")
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked.set()
+            published.wait(5)
+            self.send_response(400 if first else 200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    serving = threading.Thread(target=listening.serve_forever)
+    serving.start()
+    reports: list[RelayReport] = []
+    elsewhere = settings.model_copy(update={"product_server_url": f"http://127.0.0.1:{listening.server_port}"})
+    shelf.crawl(1, stock=1)
+    sending = threading.Thread(target=lambda: reports.append(relay(shelf.database, elsewhere, patience_seconds=5)))
+    sending.start()
+    assert asked.wait(60)
+    shelf.crawl(1, stock=2)
+    published.set()
+    sending.join()
+    listening.shutdown()
+    serving.join()
+    listening.server_close()
+
+    older, newer = shelf.outbox(1)
+    assert (older["status"], older["superseded_by"], newer["status"]) == ("COMPLETED", newer["outbox_id"], "COMPLETED")
+    assert [(one.sent, one.superseded, one.failed) for one in reports] == [(1, 1, 0)]
 
 
 def test_a_version_that_comes_after_the_retry_supersedes_it(

@@ -211,6 +211,15 @@ def test_a_newer_version_supersedes_exactly_the_states_that_nobody_is_sending(da
     assert named == len(PRODUCT_OUTBOX.sources("supersede"))
 
 
+def test_a_newest_version_is_superseded_by_nothing(database: Database) -> None:
+    standing = ground(database)
+    with database.transaction() as connection:
+        before = {add_outbox(connection, status, number): status for number, status in enumerate(OutboxStatus, 1)}
+        settled = [_sent(key, number, "complete").outbox for number, key in enumerate(before, 1)]
+        assert outbox.supersede(connection, settled) == set()
+    assert standing.statuses("product_outbox", "outbox_id") == {key: status.value for key, status in before.items()}
+
+
 @pytest.mark.parametrize("move", ["complete", "fail"])
 def test_a_settled_row_moves_only_from_the_state_that_the_domain_allows(database: Database, move: str) -> None:
     standing = ground(database)
