@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mustit_pipeline.cli.output import err, message_of, print_json
+from mustit_pipeline.cli.output import err, message_of, print_json, printable
 from mustit_pipeline.domain.errors import DomainError
 
 # Module, name in it, and the line that the list of commands shows. A module is imported when its command is run: all
@@ -130,4 +130,4 @@ def _explain(error: Exception) -> None:
         code = error.code if isinstance(error, DomainError) else type(error).__name__
         print_json({"errorCode": code, "message": message_of(error)})
     err.print("[red]error:[/red]", end=" ")
-    err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+    err.print(printable(message_of(error)), markup=False, highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_json
+from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_json, printable
 from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import (
     Runtime,
@@ -85,7 +85,7 @@ def crawl(
             if as_json:
                 print_json(_nothing_opened(key, error))
             err.print("[red]error:[/red]", end=" ")
-            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+            err.print(printable(message_of(error)), markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(1) from None
     if as_json:
         print_json(summary.document())
