@@ -12,7 +12,7 @@ from mustit_pipeline.catalog.diff import FieldChange
 from mustit_pipeline.catalog.history import Comparison
 from mustit_pipeline.catalog.wording import PieceKind, whole_diff, word_diff
 from mustit_pipeline.cli.listing import WIDE_SCREEN
-from mustit_pipeline.cli.output import local
+from mustit_pipeline.cli.output import local, printable
 from mustit_pipeline.cli.values import LONG_TEXT, value_text
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.store.history import Version
@@ -79,7 +79,7 @@ def _aligned(changes: list[FieldChange], *, wide: bool) -> Table:
         old, new = value_text(change.old, kind), value_text(change.new, kind)
         # On a narrow screen a name goes on below after its dot, so that the values have room.
         field = change.field if wide else change.field.replace(".", ".\n")
-        table.add_row(kind, Text(field), Text(old), "→", Text(new))
+        table.add_row(kind, Text(field), Text(printable(old)), "→", Text(printable(new)))
     return table
 
 
@@ -90,7 +90,7 @@ def _body(change: FieldChange, *, coloured: bool, full: bool) -> Text | Table:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for mark, entry, style in _entries(_strings(change.old), _strings(change.new)):
-        grid.add_row(Text(mark, style=style), Text(entry, style=style))
+        grid.add_row(Text(mark, style=style), Text(printable(entry), style=style))
     return grid
 
 
@@ -101,7 +101,7 @@ def _words(old: str, new: str, *, coloured: bool, full: bool) -> Text:
     for piece in shown:
         before, after = ("", "") if coloured else MARKS.get(piece.kind, ("", ""))
         words = f" ⋯ {int(piece.text):,} words ⋯ " if piece.kind is PieceKind.ELIDED else piece.text
-        text.append(f"{before}{words}{after}", style=STYLES[piece.kind])
+        text.append(f"{before}{printable(words)}{after}", style=STYLES[piece.kind])
     changes = sum(piece.kind in MARKS for piece in pieces[len(shown) :])
     if changes:
         text.append(f" ⋯ {changes:,} more changes: --full shows them ⋯", style=QUIET)

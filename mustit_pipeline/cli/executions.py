@@ -154,10 +154,13 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
     if stored.sweep_status is SweepStatus.COMPLETE:
         return f"COMPLETE, {listed}"
     failed = sum(standing.failed for standing in ahead.standings if standing.task_type is TaskType.MINISHOP)
-    if stored.product_limit is not None:
-        why = f"limited to {stored.product_limit:,}"
-    else:
-        why = f"{failed:,} of its pages failed" if failed else "not all of them were on its pages"
+    limit, skipped = stored.product_limit, stored.skipped_items
+    reasons = [
+        *([] if limit is None else [f"limited to {limit:,}"]),
+        *([f"{failed:,} of its pages failed"] if failed else []),
+        *([f"{skipped:,} of its items could not be read"] if skipped else []),
+    ]
+    why = ", ".join(reasons) or "not all of them were on its pages"
     return f"INCOMPLETE, {listed}, {why}: nothing is deleted"
 
 
@@ -209,6 +212,7 @@ def _document(stored: StoredExecution) -> dict[str, Any]:
         "requests": stored.requests,
         "throttled": stored.throttled,
         "listedCount": stored.listed_count,
+        "skippedItems": stored.skipped_items,
         "sweep": stored.sweep_status.value,
         "drift": list(stored.drift),
         "createdAt": iso(execution.created_at),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy import Connection
 
-from mustit_pipeline.cli.output import SEOUL, err, out, print_json
+from mustit_pipeline.cli.output import SEOUL, cell, err, out, print_json, printable
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.filters import read_since
 from mustit_pipeline.domain.values import SellerId
@@ -94,13 +94,13 @@ def make_table(fixed: Sequence[str], flexible: Sequence[str], rows: Iterable[Seq
         tight = name == "seller" and out.width < WIDE_SCREEN
         table.add_column(name, overflow="fold", max_width=TIGHT_COLUMN if tight else None)
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*map(cell, row))
     return table
 
 
 def cut(text: str) -> Text:
     """A text whose lines end with the screen: it can be read in full elsewhere."""
-    return Text(text, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
 def status(value: str) -> Text:

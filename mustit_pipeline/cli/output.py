@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,6 +22,9 @@ SEOUL = ZoneInfo("Asia/Seoul")
 out = Console(width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True)
 
+# Control characters but line ends and tabs, and what turns the order of reading: a terminal would obey them.
+_OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 
 
@@ -35,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     for name in columns:
         table.add_column(name, overflow="fold", no_wrap=name == columns[0])
     for row in rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*map(cell, row))
     out.print(table)
 
 
@@ -45,12 +49,18 @@ def print_fields(fields: Mapping[str, Any], *, leave_out_empty: bool = False) ->
     for name, value in fields.items():
         if value is None and leave_out_empty:
             continue
-        table.add_row(Text(name, style="bold"), _cell(value))
+        table.add_row(Text(name, style="bold"), cell(value))
     out.print(table)
 
 
-def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else Text("" if value is None else str(value))
+def cell(value: object) -> Text:
+    """A value as a table shows it; a Text is taken to be fit for that."""
+    return value if isinstance(value, Text) else Text("" if value is None else printable(str(value)))
+
+
+def printable(text: str) -> str:
+    """What others wrote, such as sellers, without anything that a terminal would obey."""
+    return _OBEYED.sub("\ufffd", text)
 
 
 def local(moment: datetime | None) -> str:
@@ -80,7 +90,7 @@ def lasting(seconds: float) -> str:
 def print_error(message: str) -> None:
     """What went wrong, on stderr; what it names may hold brackets."""
     err.print("[red]error:[/red]", end=" ")
-    err.print(message, markup=False, highlight=False, soft_wrap=True)
+    err.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def message_of(error: Exception) -> str:

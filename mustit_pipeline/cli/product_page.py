@@ -7,7 +7,7 @@ from rich.text import Text
 
 from mustit_pipeline.catalog.history import state
 from mustit_pipeline.cli.listing import shortened
-from mustit_pipeline.cli.output import local, out, print_fields, print_table
+from mustit_pipeline.cli.output import local, out, print_fields, print_table, printable
 from mustit_pipeline.cli.values import value_text
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.store.history import KnownProduct, Version
@@ -71,7 +71,7 @@ def _content(data: Mapping[str, Any]) -> Iterator[tuple[str, str | Text]]:
     yield "origin", value_text(data["originCountry"])
     yield "tags", value_text(data["tags"])
     yield "shipping", _shipping(data["shipping"] or {})
-    yield "images", Text("\n".join(data["images"]) or "(none)", overflow="fold")
+    yield "images", Text(printable("\n".join(data["images"])) or "(none)", overflow="fold")
     described = shortened(data["description"], DESCRIPTION_SHOWN)
     size = f"{len(data['description']):,} characters, {len(data['descriptionImages'])} images"
     yield "description", f"{size}\n{described}" if described else "(empty)"

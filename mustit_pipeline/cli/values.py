@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from mustit_pipeline.cli.listing import cut, shortened
+from mustit_pipeline.cli.output import cell
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.store.history import ChangeSet
 
@@ -63,4 +64,4 @@ def change_set_text(found: ChangeSet) -> str:
 def change_set_cell(found: ChangeSet) -> Text:
     """The same in a table: changes are folded, a name ends with the screen."""
     text = change_set_text(found)
-    return Text(text) if found.life_cycle is LifeCycle.UPDATED else cut(text)
+    return cell(text) if found.life_cycle is LifeCycle.UPDATED else cut(text)

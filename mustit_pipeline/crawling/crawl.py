@@ -223,7 +223,8 @@ class Crawl:
             if pages.open:
                 return None
             seen = products.count_seen(connection, stored.home.seller_id, stored.home.execution_id)
-            whole = stored.product_limit is None and not pages.failed and seen >= stored.listed_count
+            missed = pages.failed or stored.skipped_items
+            whole = stored.product_limit is None and not missed and seen >= stored.listed_count
             status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
             executions.set_sweep(connection, stored.home.execution_id, status)
             if not whole:
@@ -234,6 +235,7 @@ class Crawl:
                     seen=seen,
                     listed=stored.listed_count,
                     failed_pages=pages.failed,
+                    skipped_items=stored.skipped_items,
                 )
                 return None
             judgement = judge_sweep(

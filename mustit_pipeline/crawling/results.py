@@ -152,6 +152,7 @@ class ResultStore:
         if not pages:
             return
         home, limit = current.home, current.product_limit
+        executions.count_skipped(connection, home.execution_id, sum(page.skipped for _, page in pages))
         count = max(page.count for _, page in pages)
         if count > (current.listed_count or 0):
             executions.raise_listed(connection, home.execution_id, count)

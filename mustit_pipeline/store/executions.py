@@ -30,6 +30,8 @@ class StoredExecution:
     requests: int
     throttled: int
     listed_count: int | None
+    # Of its listing pages; each is a product that nobody knows.
+    skipped_items: int
     sweep_status: SweepStatus
     slice_no: int
     updated_at: datetime
@@ -193,6 +195,16 @@ def raise_listed(connection: Connection, execution_id: UUID, count: int) -> None
     )
 
 
+def count_skipped(connection: Connection, execution_id: UUID, number: int) -> None:
+    """Add items of a listing page that could not be read."""
+    if number:
+        connection.execute(
+            update(executions)
+            .where(executions.c.execution_id == execution_id)
+            .values(skipped_items=executions.c.skipped_items + number)
+        )
+
+
 def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus) -> None:
     """Remember whether the listing was seen as a whole."""
     connection.execute(
@@ -248,6 +260,7 @@ def _stored(row: Row[tuple[object, ...]]) -> StoredExecution:
         row.requests,
         row.throttled,
         row.listed_count,
+        row.skipped_items,
         SweepStatus(row.sweep_status),
         row.slice_no,
         row.updated_at,

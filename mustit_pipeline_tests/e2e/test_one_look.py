@@ -322,11 +322,15 @@ def test_a_crawl_cancelled_in_its_sweep_expects_nothing_more(
             "INCOMPLETE, 10 products listed, limited to 5: nothing is deleted",
         ),
         (
+            ("UPDATE crawling_schedule_executions SET sweep_status = 'INCOMPLETE', skipped_items = 3",),
+            "INCOMPLETE, 10 products listed, 3 of its items could not be read: nothing is deleted",
+        ),
+        (
             ("UPDATE crawling_schedule_executions SET sweep_status = 'INCOMPLETE', listed_count = NULL",),
             "none: only products that are known are fetched",
         ),
     ],
-    ids=["complete", "too few seen", "failed page", "limited", "without a sweep"],
+    ids=["complete", "too few seen", "failed page", "limited", "skipped items", "without a sweep"],
 )
 def test_a_completed_crawl_says_what_its_sweep_is_worth(
     database: Database, look: Look, running: ExecutionId, state: tuple[str, ...], sweep: str

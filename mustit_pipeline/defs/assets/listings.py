@@ -32,7 +32,8 @@ LINEAGE = lineage(
 SWEEP_COMPLETE = dg.AssetCheckSpec(
     "sweep_complete",
     asset="minishop_listings",
-    description="The sweep saw as many products as the marketplace counts; otherwise it says nothing about absences.",
+    description="The sweep saw as many products as the marketplace counts and could read them all; otherwise it says "
+    "nothing about absences.",
 )
 NO_HELD_DELETIONS = dg.AssetCheckSpec(
     "no_held_deletions",
@@ -77,6 +78,7 @@ def minishop_listings(
             "coverage_percent": coverage_percent(content.listed_rows, listed),
             "new": seen.new,
             "absent": seen.absent,
+            "skipped": stored.skipped_items,
             "sweep": stored.sweep_status.value,
             "replayed": replays(context),
             "duration_seconds": watch.seconds,
@@ -100,8 +102,13 @@ def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckRe
         held = holds.newest(connection, status=HoldStatus.OPEN, seller_id=stored.execution.seller_id, limit=1).rows
     # A crawl of a part, and one that goes on in the next slice, promise no whole listing.
     partial = stored.sweep_status is SweepStatus.INCOMPLETE and stored.product_limit is None
+    swept = {
+        "sweep": stored.sweep_status.value,
+        "listed": stored.listed_count or 0,
+        "skipped": stored.skipped_items,
+    }
     findings = {
-        SWEEP_COMPLETE.name: (not partial, {"sweep": stored.sweep_status.value, "listed": stored.listed_count or 0}),
+        SWEEP_COMPLETE.name: (not partial, swept),
         NO_HELD_DELETIONS.name: (not held, {"held": sum(len(hold.item_nos) for hold in held)}),
     }
     return [

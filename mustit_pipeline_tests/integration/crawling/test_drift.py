@@ -170,8 +170,25 @@ def test_a_newest_product_that_cannot_be_read_costs_the_others_nothing(
     assert estimate(database, settings, SellerId(SELLER)).products == len(ITEMS)
     outcome = crawl(database, settings, SELLER)
     assert outcome.stored.execution.status is ExecutionStatus.COMPLETED
-    assert outcome.stored.sweep_status is SweepStatus.INCOMPLETE
+    assert (outcome.stored.sweep_status, outcome.stored.skipped_items) == (SweepStatus.INCOMPLETE, 1)
     assert outcome.report.versions == {LifeCycle.CREATED: 1}
+
+
+def test_a_sweep_with_an_item_that_cannot_be_read_is_incomplete_however_many_it_has_seen(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    register(database, SELLER)
+
+    def nameless_and_counted_short(source: str, item_no: int | None, body: Any) -> Any:
+        if source == "listing":
+            body["items"][-1]["name"] = ""
+            body["count"] = 1
+        return body
+
+    drifting.change = nameless_and_counted_short
+    stored = crawl(database, make_settings(base_url=drifting.url), SELLER).stored
+    assert (stored.listed_count, stored.skipped_items) == (1, 1)
+    assert stored.sweep_status is SweepStatus.INCOMPLETE
 
 
 def test_listings_that_can_no_longer_be_read_are_recorded_and_kept(

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from io import StringIO
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,7 @@ from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.store.history import ChangeSet, Delivery, KnownProduct, Version
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
+OBEYED = "\x1b]0;title\x07red\x1b[2J"
 NAMES = ["discountPrice", "options[4134224619].sizeGuide", "shipping.averageDelivery", "category.medium"]
 
 
@@ -40,6 +42,17 @@ def test_names_of_fields_break_at_dots_alone(columns: int) -> None:
     words = {word for line in shown for word in line.split()}
     parts = {part for name in NAMES for part in name.replace(".", ". ").split()}
     assert words >= (set(NAMES) if columns == 120 else parts), "\n".join(shown)
+
+
+@pytest.mark.parametrize(
+    ("field", "old", "new"),
+    [("name", "a", OBEYED), ("description", "a " * 50, OBEYED * 9), ("images", ["a"], [OBEYED])],
+)
+def test_nothing_that_a_seller_wrote_is_obeyed_by_the_terminal(field: str, old: Any, new: Any) -> None:
+    shown = "\n".join(lines([FieldChange(ChangeType.PRODUCT_INFO, field, old, new)], 200, full=True))
+
+    assert "\x1b" not in shown
+    assert "red\ufffd[2J" in shown
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
