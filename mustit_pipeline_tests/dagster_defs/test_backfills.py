@@ -233,8 +233,7 @@ def test_a_run_of_chosen_assets_delays_the_next_sweep_only_where_it_sweeps_itsel
     launched = defs.resolve_implicit_global_asset_job_def()
     selection = [dg.AssetKey(key) for key in [*chosen, "product_change_sets"]]
     assert launched.execute_in_process(instance=instance, partition_key=SELLER, asset_selection=selection).success
-    stored = latest(database)
-    assert stored is not None
+    stored = latest(database, SELLER)
     if stored.execution.is_open:
         # What the sweep has planned was not chosen.
         crawls.cancel(database, stored.execution.id, utc_now())

@@ -18,7 +18,7 @@ EMPTY = st.sampled_from(["missing", None, "", "  "])
 NAMES = st.text(alphabet="가각뷁éüÅ한글 Ab1", min_size=1, max_size=12).filter(str.strip)
 
 
-def shuffled(draw: st.DrawFn, data: dict[str, Any]) -> dict[str, Any]:
+def shuffled(draw: Callable[[st.SearchStrategy[Any]], Any], data: dict[str, Any]) -> dict[str, Any]:
     return dict(draw(st.permutations(list(data.items()))))
 
 
