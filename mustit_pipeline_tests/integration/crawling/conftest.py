@@ -1,13 +1,35 @@
 """What tests of crawls share."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.drifting import DriftingMarketplace, drifting_marketplace
+from mustit_pipeline_tests.integration.crawls import register
+
+Stock = Callable[..., Settings]
 
 
 @pytest.fixture
 def drifting() -> Generator[DriftingMarketplace]:
     with drifting_marketplace() as running:
         yield running
+
+
+@pytest.fixture
+def stock(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> Stock:
+    """Register the seller `s` with products in the marketplace; gives the settings that it is crawled with."""
+
+    def add(products: int, **settings: object) -> Settings:
+        market.add_seller("s", products)
+        register(database, "s")
+        return make_settings(base_url=marketplace.url, **settings)
+
+    return add

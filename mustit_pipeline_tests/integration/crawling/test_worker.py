@@ -30,12 +30,11 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import wait_until
-from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.crawling.conftest import Stock
+from mustit_pipeline_tests.integration.crawls import crawl
 
 HELD = "SELECT count(*) FROM crawler_tasks WHERE lease_owner IS NOT NULL"
 HURT = "SELECT count(*) FROM crawler_tasks WHERE retry_count + release_count > 0"
@@ -87,12 +86,8 @@ class Site:
 
 
 @pytest.fixture
-def site(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
-) -> Site:
-    settings = make_settings(base_url=marketplace.url, max_concurrent_requests=10)
-    market.add_seller("s", 40)
-    register(database, "s")
+def site(database: Database, market: MarketplaceControl, stock: Stock) -> Site:
+    settings = stock(40, max_concurrent_requests=10)
     work = Crawl(database, settings, open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now()).stored)
     work.sweep(30)
     market.reset_audit()
