@@ -1,6 +1,6 @@
 """What tests of crawls share."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 
@@ -8,6 +8,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
@@ -15,6 +16,8 @@ from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.drifting import DriftingMarketplace, drifting_marketplace
 from mustit_pipeline_tests.integration.crawling.sites import Site
 from mustit_pipeline_tests.integration.crawls import register
+
+Stock = Callable[..., Settings]
 
 
 @pytest.fixture
@@ -24,12 +27,22 @@ def drifting() -> Generator[DriftingMarketplace]:
 
 
 @pytest.fixture
-def site(
+def stock(
     database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
-) -> Site:
-    settings = make_settings(base_url=marketplace.url, max_concurrent_requests=10)
-    market.add_seller("s", 40)
-    register(database, "s")
+) -> Stock:
+    """Register the seller `s` with products in the marketplace; gives the settings that it is crawled with."""
+
+    def add(products: int, **settings: object) -> Settings:
+        market.add_seller("s", products)
+        register(database, "s")
+        return make_settings(base_url=marketplace.url, **settings)
+
+    return add
+
+
+@pytest.fixture
+def site(database: Database, market: MarketplaceControl, stock: Stock) -> Site:
+    settings = stock(40, max_concurrent_requests=10)
     work = Crawl(database, settings, open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now()).stored)
     work.sweep(30)
     market.reset_audit()

@@ -14,12 +14,12 @@ from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.failures import MalformedBody
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import drift, executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.drift import Drift, Sighting
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import number
+from mustit_pipeline_tests.integration.crawling.conftest import Stock
 from mustit_pipeline_tests.integration.crawling.drifting import (
     ITEMS,
     SELLER,
@@ -49,12 +49,10 @@ def test_a_crawl_of_bodies_as_they_were_records_nothing(
 
 
 def test_a_noisy_marketplace_that_did_not_change_records_nothing(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 12)
+    settings = stock(12, page_size=5)
     market.settings(noise=True)
-    register(database, "s")
-    settings = make_settings(base_url=marketplace.url, page_size=5)
     assert [crawl(database, settings, "s").stored.drift for _ in range(2)] == [(), ()]
     assert recorded(database) == {}
 

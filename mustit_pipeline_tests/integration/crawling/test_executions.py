@@ -28,6 +28,7 @@ from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import wait_until
+from mustit_pipeline_tests.integration.crawling.conftest import Stock
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
 SELLER = SellerId("s")
@@ -152,11 +153,9 @@ def test_many_workers_planning_the_same_calls_at_once_queue_each_once(database: 
 
 
 def test_a_limited_crawl_fetches_so_many_products_and_never_counts_as_a_whole_sweep(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 20)
-    register(database, "s")
-    stored = crawl(database, make_settings(base_url=marketplace.url, page_size=5), "s", limit=7).stored
+    stored = crawl(database, stock(20, page_size=5), "s", limit=7).stored
     rows = check_outcomes(database, stored.execution.id)
     assert (stored.execution.status, stored.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)
     assert len(rows) == 2 + 2 * 7
@@ -165,11 +164,9 @@ def test_a_limited_crawl_fetches_so_many_products_and_never_counts_as_a_whole_sw
 
 
 def test_one_source_alone_is_refetched_for_known_products_without_a_sweep(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url)
-    market.add_seller("s", 4)
-    register(database, "s")
+    settings = stock(4)
     crawl(database, settings, "s")
     for kind, path in ((TaskType.PRODUCT_DETAIL, "/detail/top"), (TaskType.PRODUCT_OPTION, "/options")):
         market.reset_audit()
@@ -236,12 +233,10 @@ def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_re
 
 
 def test_an_execution_that_is_resumed_without_a_plan_has_swept_nothing_and_stays_open(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, stock: Stock
 ) -> None:
     """With no agent free for the count call it once ended as a complete sweep that had seen none of the products."""
-    market.add_seller("s", 10)
-    register(database, "s")
-    settings = make_settings(base_url=marketplace.url)
+    settings = stock(10)
     crawl(database, settings, "s")
     work = resumed_without_a_plan(database, settings)
     pause_host(database, 3600)
@@ -259,12 +254,8 @@ def test_an_execution_that_is_resumed_without_a_plan_has_swept_nothing_and_stays
     assert number(database, HOLDS) == 0
 
 
-def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
-) -> None:
-    market.add_seller("s", 3)
-    register(database, "s")
-    settings = make_settings(base_url=marketplace.url)
+def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(database: Database, stock: Stock) -> None:
+    settings = stock(3)
     crawl(database, settings, "s")
     work = resumed_without_a_plan(database, settings)
 
@@ -278,16 +269,10 @@ def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(
 
 @pytest.mark.parametrize("ended_by", ["agents", "cancel", "pause"])
 def test_a_slice_without_a_free_agent_waits_for_one_until_somebody_stops_the_crawl(
-    database: Database,
-    make_settings: MakeSettings,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
-    ended_by: str,
+    database: Database, ended_by: str, stock: Stock
 ) -> None:
     """It once ended at once, and the next slice began in the same second, for as long as the pool was of no use."""
-    market.add_seller("s", 2)
-    register(database, "s")
-    settings = make_settings(base_url=marketplace.url)
+    settings = stock(2)
     work = (resumed_without_a_plan if ended_by == "pause" else opened)(database, settings)
     execution_id = work.stored.execution.id
     pause_host(database, 3600)
@@ -310,12 +295,10 @@ def test_a_slice_without_a_free_agent_waits_for_one_until_somebody_stops_the_cra
 
 
 def test_calls_that_were_made_before_no_agent_was_free_are_counted(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 2)
-    register(database, "s")
+    settings = stock(2)
     market.fault("429", "listing", retryAfter=600)
-    settings = make_settings(base_url=marketplace.url)
     work = opened(database, settings)
 
     report = work.sweep(1)

@@ -22,6 +22,7 @@ from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
+from mustit_pipeline_tests.integration.crawling.conftest import Stock
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.marketplace.server import Exchange, response
 from mustit_pipeline_tests.integration.marketplace.server import marketplace as serving
@@ -46,31 +47,24 @@ TIMEOUTS = {"read_timeout_seconds": 1, "total_timeout_seconds": 1.5}
 
 @pytest.mark.parametrize("endpoint", ["detail", "options"])
 def test_a_crawl_completes_through_every_passing_fault_of_product_calls(
-    endpoint: str,
-    database: Database,
-    make_settings: MakeSettings,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    endpoint: str, database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", len(PASSING))
-    register(database, "s")
+    settings = stock(len(PASSING), **TIMEOUTS)
     for product, kind in zip(market.products("s"), PASSING, strict=True):
         market.fault(kind, endpoint, itemNo=product["itemNo"], count=2, seconds=3, retryAfter="0")
-    stored = crawl(database, make_settings(base_url=marketplace.url, **TIMEOUTS), "s").stored
+    stored = crawl(database, settings, "s").stored
     assert {one["kind"]: one["used"] for one in market.faults()} == dict.fromkeys(PASSING, 2)
     assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
     assert len(check_outcomes(database, stored.execution.id)) == 1 + 2 * len(PASSING)
 
 
 def test_a_crawl_completes_through_every_passing_fault_of_listing_calls(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 8)
-    register(database, "s")
+    # One call may meet them all, one after another.
+    settings = stock(8, page_size=2, task_max_retries=10, **TIMEOUTS)
     for kind in PASSING:
         market.fault(kind, "listing", count=1, seconds=3, retryAfter="0")
-    # One call may meet them all, one after another.
-    settings = make_settings(base_url=marketplace.url, page_size=2, task_max_retries=10, **TIMEOUTS)
     stored = crawl(database, settings, "s").stored
     assert {one["kind"]: one["used"] for one in market.faults()} == dict.fromkeys(PASSING, 1)
     assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 0)
@@ -80,17 +74,11 @@ def test_a_crawl_completes_through_every_passing_fault_of_listing_calls(
 
 @pytest.mark.parametrize("products", [1, 100])
 def test_a_product_that_is_always_throttled_ends_failed_and_holds_up_nobody(
-    products: int,
-    database: Database,
-    make_settings: MakeSettings,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    products: int, database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
     """It went from agent to agent for ever: they were suspended, the host was paused, and the crawl never ended."""
-    market.add_seller("s", products)
-    register(database, "s")
+    settings = stock(products)
     market.fault("429", "detail", itemNo=market.products("s")[0]["itemNo"])
-    settings = make_settings(base_url=marketplace.url)
     stored = crawl(database, settings, "s").stored
     assert (stored.execution.status, stored.execution.failed_tasks) == (ExecutionStatus.COMPLETED, 1)
     outcomes = check_outcomes(database, stored.execution.id)
@@ -104,17 +92,11 @@ def test_a_product_that_is_always_throttled_ends_failed_and_holds_up_nobody(
 
 @pytest.mark.parametrize("kind", ["count_zero", "wrong_seller"])
 def test_a_listing_page_that_lies_leaves_an_incomplete_sweep_and_a_whole_crawl(
-    kind: str,
-    database: Database,
-    make_settings: MakeSettings,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    kind: str, database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 8)
+    settings = stock(8, page_size=2, max_concurrent_requests=1)
     market.add_seller("other", 1)
-    register(database, "s")
     opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now())
-    settings = make_settings(base_url=marketplace.url, page_size=2, max_concurrent_requests=1)
     lie = [kind]
 
     def after_the_first_page(_: WorkReport) -> None:
@@ -129,11 +111,10 @@ def test_a_listing_page_that_lies_leaves_an_incomplete_sweep_and_a_whole_crawl(
 
 
 def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_and_nothing_else(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 20)
+    settings = stock(20)
     market.add_seller("other", 1)
-    register(database, "s")
     items = [product["itemNo"] for product in market.products("s")]
     malformed = ["truncated", "html", "null", "wrong_shape"]
     asked: dict[str, int] = {}
@@ -159,7 +140,7 @@ def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_a
     break_it("token_refused", "detail", "EXTERNAL_UNAUTHORIZED", 6)
     break_it("status", "detail", "EXTERNAL_NOT_FOUND", 1, status=404)
 
-    stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
+    stored = crawl(database, settings, "s").stored
 
     assert stored.execution.status is ExecutionStatus.COMPLETED
     rows = check_outcomes(database, stored.execution.id)
@@ -177,24 +158,22 @@ def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_a
 
 
 def test_a_refused_session_costs_one_repeat_and_no_retry(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 3)
-    register(database, "s")
+    settings = stock(3)
     market.fault("token_refused", "detail", count=1)
-    stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
+    stored = crawl(database, settings, "s").stored
     rows = check_outcomes(database, stored.execution.id)
     assert {(row.status, row.retry_count) for row in rows.values()} == {("COMPLETED", 0)}
     assert stored.requests == 1 + 1 + 2 * 3 + 1
 
 
 def test_throttled_calls_cost_neither_retries_nor_releases(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 20)
-    register(database, "s")
+    settings = stock(20, suspend_seconds=1)
     market.fault("429", "api", share=0.25, count=9, retryAfter="0")
-    stored = crawl(database, make_settings(base_url=marketplace.url, suspend_seconds=1), "s").stored
+    stored = crawl(database, settings, "s").stored
     rows = check_outcomes(database, stored.execution.id)
     assert {(row.status, row.retry_count, row.release_count) for row in rows.values()} == {("COMPLETED", 0, 0)}
     assert stored.throttled == 9
@@ -267,11 +246,9 @@ def test_a_count_call_that_fails_harms_no_crawl_that_another_run_has_planned_mea
 
 
 def test_a_crawl_whose_count_call_fails_has_its_reason_and_is_resumed_from_there(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url)
-    market.add_seller("s", 3)
-    register(database, "s")
+    settings = stock(3)
     market.fault("html", "listing")
     with pytest.raises(FetchError):
         crawl(database, settings, "s")

@@ -20,12 +20,11 @@ from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import crawling, wait_until
-from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.crawling.conftest import Stock
+from mustit_pipeline_tests.integration.crawls import crawl
 
 SELLER = SellerId("s")
 ENDED = "SELECT completed_tasks FROM crawling_schedule_executions"
@@ -50,14 +49,10 @@ def _ended(database: Database, at_least: int) -> bool:
 
 
 def test_a_crawl_killed_again_and_again_repeats_nothing_that_was_stored(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(
-        base_url=marketplace.url, page_size=20, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5
-    )
-    market.add_seller("s", 60)
+    settings = stock(60, page_size=20, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5)
     market.settings(latencyMs=20)
-    register(database, "s")
     moments = (1, 60)
     kept: dict[str, int] = {}
     for moment in moments:
@@ -81,14 +76,10 @@ def test_a_crawl_killed_again_and_again_repeats_nothing_that_was_stored(
 
 
 def test_none_of_a_stopped_workers_late_writes_count(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(
-        base_url=marketplace.url, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5
-    )
-    market.add_seller("s", 120)
+    settings = stock(120, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5)
     market.settings(latencyMs=20)
-    register(database, "s")
     busy = """
         SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
@@ -124,12 +115,11 @@ def test_none_of_a_stopped_workers_late_writes_count(
 
 
 def test_a_heartbeat_keeps_the_lease_of_a_request_that_is_slower_than_the_lease(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    market.add_seller("s", 2)
-    register(database, "s")
+    settings = stock(2, lease_seconds=0.6)
     market.fault("slow", "detail", seconds=2.5)
-    stored = crawl(database, make_settings(base_url=marketplace.url, lease_seconds=0.6), "s").stored
+    stored = crawl(database, settings, "s").stored
     rows = check_outcomes(database, stored.execution.id)
     assert {(row.status, row.release_count) for row in rows.values()} == {("COMPLETED", 0)}
     assert stored.requests == 1 + 1 + 2 * 2
@@ -137,15 +127,9 @@ def test_a_heartbeat_keeps_the_lease_of_a_request_that_is_slower_than_the_lease(
 
 @pytest.mark.parametrize("how", ["pause", "cancel", "deactivate"])
 def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
-    how: str,
-    database: Database,
-    make_settings: MakeSettings,
-    marketplace: RunningSimulator,
-    market: MarketplaceControl,
+    how: str, database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, max_concurrent_requests=4)
-    market.add_seller("s", 40)
-    register(database, "s")
+    settings = stock(40, max_concurrent_requests=4)
     opened = open_or_join(database, SELLER, triggered_by="test", now=utc_now())
     work = Crawl(database, settings, opened.stored)
     work.sweep(60)
@@ -184,13 +168,11 @@ def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
 
 
 def test_a_paused_crawl_with_few_agents_sends_little_of_what_it_holds(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
     """It leases ahead of its agents, and each request that it sent once renewed its right to send the rest."""
     agents, gap = 3, 0.1
-    settings = make_settings(base_url=marketplace.url, min_request_gap_seconds=gap, breaker_min_available=0)
-    market.add_seller("s", 200)
-    register(database, "s")
+    settings = stock(200, min_request_gap_seconds=gap, breaker_min_available=0)
     work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
     work.sweep(60)
     with database.transaction() as connection:
@@ -211,12 +193,10 @@ def test_a_paused_crawl_with_few_agents_sends_little_of_what_it_holds(
 
 
 def test_short_slices_finish_a_crawl_without_hurting_a_task(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, page_size=10, max_concurrent_requests=2)
-    market.add_seller("s", 16)
+    settings = stock(16, page_size=10, max_concurrent_requests=2)
     market.settings(latencyMs=50)
-    register(database, "s")
     work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
     slices = 0
     while work.end().execution.is_open:
@@ -232,11 +212,9 @@ def test_short_slices_finish_a_crawl_without_hurting_a_task(
 
 
 def test_waiting_for_agents_over_many_slices_costs_no_task_anything(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, requests_per_hour=1)
-    market.add_seller("s", 40)
-    register(database, "s")
+    settings = stock(40, requests_per_hour=1)
     work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
     work.sweep(30)
     work.fetch_products(PRODUCT_TYPES, 3)
@@ -250,11 +228,9 @@ def test_waiting_for_agents_over_many_slices_costs_no_task_anything(
 
 
 def test_a_task_that_is_throttled_while_no_agent_is_left_goes_back_unharmed_however_often(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, lease_seconds=0.3, breaker_min_available=0)
-    market.add_seller("s", 1)
-    register(database, "s")
+    settings = stock(1, lease_seconds=0.3, breaker_min_available=0)
     work = Crawl(database, settings, open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored)
     work.sweep(30)
     market.fault("429", "api", retryAfter="0")

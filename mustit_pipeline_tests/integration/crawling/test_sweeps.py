@@ -18,11 +18,10 @@ from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
-from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.crawling.conftest import Stock
+from mustit_pipeline_tests.integration.crawls import crawl
 
 SELLER = SellerId("s")
 SEEN = "SELECT count(*) FROM products WHERE last_seen_execution_id = :execution"
@@ -46,11 +45,9 @@ def pages(database: Database, work: Crawl) -> int:
 
 
 def test_a_listing_that_shifts_under_the_sweep_is_joined_by_item_and_known_to_be_incomplete(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, page_size=5, max_concurrent_requests=1)
-    market.add_seller("s", 20)
-    register(database, "s")
+    settings = stock(20, page_size=5, max_concurrent_requests=1)
     # After the count call and the first page: what was last is now first, and its place shows others twice.
     market.shift("s", 2, after_listings=2)
     first = crawl(database, settings, "s").stored
@@ -64,11 +61,9 @@ def test_a_listing_that_shifts_under_the_sweep_is_joined_by_item_and_known_to_be
 
 
 def test_products_that_vanish_during_the_sweep_leave_an_empty_page_and_an_incomplete_sweep(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, page_size=5, max_concurrent_requests=1)
-    market.add_seller("s", 20)
-    register(database, "s")
+    settings = stock(20, page_size=5, max_concurrent_requests=1)
     last = [product["itemNo"] for product in market.products("s")][-6:]
     work = sweep(database, settings, lambda: market.remove("s", last))
     assert work.now().sweep_status is SweepStatus.INCOMPLETE
@@ -77,11 +72,9 @@ def test_products_that_vanish_during_the_sweep_leave_an_empty_page_and_an_incomp
 
 
 def test_a_page_that_is_shown_twice_leaves_an_incomplete_sweep_which_says_nothing_about_what_is_gone(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, page_size=5)
-    market.add_seller("s", 20)
-    register(database, "s")
+    settings = stock(20, page_size=5)
     crawl(database, settings, "s")
     market.remove("s", [market.products("s")[12]["itemNo"]])
     market.fault("repeated_page", "listing", pageNo=2)
@@ -98,11 +91,9 @@ def test_a_page_that_is_shown_twice_leaves_an_incomplete_sweep_which_says_nothin
 
 
 def test_products_that_appear_during_the_sweep_add_the_page_that_holds_the_pushed_ones(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url, page_size=5, max_concurrent_requests=1)
-    market.add_seller("s", 20)
-    register(database, "s")
+    settings = stock(20, page_size=5, max_concurrent_requests=1)
     work = sweep(database, settings, lambda: market.add_products("s", 3))
     stored = work.now()
     assert (stored.sweep_status, stored.listed_count) == (SweepStatus.INCOMPLETE, 23)
@@ -110,24 +101,18 @@ def test_products_that_appear_during_the_sweep_add_the_page_that_holds_the_pushe
     assert number(database, SEEN, execution=stored.execution.id.value) == 20
 
 
-def test_a_seller_without_products_is_swept_completely_with_no_task(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
-) -> None:
-    market.add_seller("s", 0)
-    register(database, "s")
-    stored = crawl(database, make_settings(base_url=marketplace.url), "s").stored
+def test_a_seller_without_products_is_swept_completely_with_no_task(database: Database, stock: Stock) -> None:
+    stored = crawl(database, stock(0), "s").stored
     assert (stored.execution.status, stored.execution.total_tasks) == (ExecutionStatus.COMPLETED, 0)
     assert stored.sweep_status is SweepStatus.COMPLETE
 
 
 def test_few_pages_are_under_way_at_once_however_long_the_listing_is(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
     """A hundred pages of 500 products at once took as much memory as all the rest of a crawl."""
-    settings = make_settings(base_url=marketplace.url, page_size=2, min_request_gap_seconds=0)
     market.settings(latencyMs=30)
-    market.add_seller("s", 90)
-    register(database, "s")
+    settings = stock(90, page_size=2, min_request_gap_seconds=0)
 
     work = sweep(database, settings)
 
@@ -137,11 +122,9 @@ def test_few_pages_are_under_way_at_once_however_long_the_listing_is(
 
 
 def test_new_products_are_planned_first_and_then_those_whose_listing_entry_has_changed(
-    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+    database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
-    settings = make_settings(base_url=marketplace.url)
-    market.add_seller("s", 6)
-    register(database, "s")
+    settings = stock(6)
     crawl(database, settings, "s")
     known = sorted(product["itemNo"] for product in market.products("s"))
     changed = market.change("s", known[3], "PRICE").item_no
