@@ -1,6 +1,6 @@
 """Failures as Dagster sees them: permanent and transient are different types, and only transient ones are repeated.
 
-Dagster repeats in three ways. A step is repeated by its RetryPolicy, which a PermanentFailure forbids. A whole run is
+Dagster repeats in three ways. A step is repeated by its RetryPolicy, which any other failure forbids. A whole run is
 never repeated because a step of it failed (dagster.yaml). A sensor asks for another slice of an open crawl, but not
 after one that failed for good.
 """
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 import psycopg
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
@@ -39,26 +39,38 @@ class TransientFailure(dg.Failure):
         super().__init__(description, allow_retries=True)
 
 
+class UnknownFailure(dg.Failure):
+    """What nobody foresaw, mostly a defect of ours.
+
+    It has no description, which others are told: nobody knows what its text holds, and that stays in the run.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        super().__init__(metadata={"error": text}, allow_retries=False)
+        self.args = (text,)
+
+
 @contextmanager
 def readable_failures(context: dg.AssetExecutionContext | None = None) -> Generator[None]:
-    """Turn errors that people can act on into a failure that says just that, and whether repeating may heal it.
+    """Turn errors into a failure that says what people can do, and whether repeating may heal it.
 
     With the context of a crawl's step, its run is marked where no further slice of the crawl would end otherwise.
     """
     try:
         yield
+    except dg.Failure:
+        raise
     except Exception as error:
         failure = failure_of(error)
-        if failure is None:
-            raise
         # A refusal because of a state says nothing any more once somebody has changed the state.
         if context is not None and isinstance(failure, PermanentFailure) and not isinstance(error, Conflict):
             context.instance.add_run_tags(context.run.run_id, {FAILED_FOR_GOOD_TAG: _name_of(error)})
-        raise failure from None
+        raise failure from (error if isinstance(failure, UnknownFailure) else None)
 
 
-def failure_of(error: Exception) -> dg.Failure | None:
-    """What an error means for whoever would repeat the step; a defect of ours stays what it is."""
+def failure_of(error: Exception) -> dg.Failure:
+    """What an error means for whoever would repeat the step."""
     if isinstance(error, AwsUnreachable):
         return TransientFailure(error.english)
     if isinstance(error, DomainError):
@@ -67,7 +79,8 @@ def failure_of(error: Exception) -> dg.Failure | None:
     cause = getattr(error, "orig", error)
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):
         return PermanentFailure(f"PostgreSQL does not allow it ({_last_line(cause)}): grant it to the user of the URL")
-    if isinstance(error, OperationalError | psycopg.OperationalError):
+    lost = isinstance(error, DBAPIError) and error.connection_invalidated
+    if lost or isinstance(error, OperationalError | psycopg.OperationalError):
         return TransientFailure(
             f"PostgreSQL went away ({_last_line(cause)}); what was stored stays, and the next try goes on from there"
         )
@@ -75,7 +88,7 @@ def failure_of(error: Exception) -> dg.Failure | None:
         return PermanentFailure(str(error))
     if isinstance(error, DatabaseUnreachable | EmbeddedError):
         return TransientFailure(str(error))
-    return None
+    return UnknownFailure(error)
 
 
 def _last_line(error: Exception) -> str:

@@ -1,11 +1,12 @@
 """Permanent failures are repeated by nobody, transient ones are: Dagster's three ways of repeating, for real."""
 
+import time
 from collections.abc import Callable, Generator
 
 import dagster as dg
 import pytest
 from sqlalchemy import make_url, text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.crawling.executions import find
@@ -58,13 +59,51 @@ def test_every_error_that_people_can_act_on_is_permanent_or_transient(error: Exc
     failure = failure_of(error)
 
     assert type(failure) is kind
-    assert failure is not None
     assert failure.allow_retries is (kind is TransientFailure)
     assert str(failure.description) in str(error)
 
 
-def test_a_defect_of_ours_stays_what_it_is() -> None:
-    assert failure_of(ZeroDivisionError()) is None
+def test_a_defect_of_ours_is_not_repeated_and_its_run_keeps_what_it_was(instance: dg.DagsterInstance) -> None:
+    """Without a description: the text of an error that nobody knows goes into no alert."""
+
+    @dg.op(retry_policy=RETRY_TRANSIENT)
+    def stumble() -> None:
+        with readable_failures(), readable_failures():
+            raise KeyError("brand") from ValueError("a body without one")
+
+    @dg.job
+    def stumbling() -> None:
+        stumble()
+
+    result = stumbling.execute_in_process(instance=instance, raise_on_error=False)
+
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+    [event] = [event for event in result.all_events if event.is_step_failure]
+    data = event.step_failure_data
+    assert data.user_failure_data is not None
+    assert data.user_failure_data.description is None
+    assert data.user_failure_data.metadata["error"].value == "KeyError: 'brand'"
+    assert data.error is not None
+    assert data.error.cause is not None
+    assert data.error.cause.cls_name == "KeyError"
+    assert "stumble" in str(data.error.cause.stack)
+    assert "a body without one" in str(data.error.cause.cause)
+
+
+def test_a_connection_that_waited_too_long_in_a_transaction_may_heal(database: Database) -> None:
+    """PostgreSQL ends it with an error that is not one of operation."""
+
+    def dawdle() -> None:
+        with database.transaction() as connection:
+            connection.execute(text("SET idle_in_transaction_session_timeout = '1ms'"))
+            for _ in range(100):
+                time.sleep(0.1)
+                connection.execute(text("SELECT 1"))
+
+    with pytest.raises(DBAPIError) as ended:
+        dawdle()
+
+    assert type(failure_of(ended.value)) is TransientFailure
 
 
 def test_a_table_that_the_user_may_not_touch_is_no_outage(database: Database) -> None:
