@@ -44,8 +44,8 @@ class Crew:
 
     async def book(self, worker: SharedLimiter) -> None:
         answer = await worker.acquire()
-        if isinstance(answer, Slot):
-            self.flying.append((worker, answer, time.monotonic()))
+        if isinstance(answer, Slot) and (since := await self._sent(worker, answer)):
+            self.flying.append((worker, answer, since))
 
     async def work(self, worker: SharedLimiter, times: int) -> float:
         """Requests one after another, each answered at once, while an agent is free; says when the next one is."""
@@ -54,8 +54,9 @@ class Crew:
             if isinstance(answer, FreeIn):
                 await asyncio.sleep(min(answer.seconds or 0.0, 0.02))
                 return answer.seconds or 0.0
-            self.arrivals[answer.agent_id].append(time.monotonic())
-            await worker.settle(answer)
+            if sent := await self._sent(worker, answer):
+                self.arrivals[answer.agent_id].append(sent)
+                await worker.settle(answer)
         return 0.0
 
     async def answer(self, which: int, share: float) -> None:
@@ -90,6 +91,14 @@ class Crew:
             await worker.close()
         for worker in self.dead:
             await worker._door.close()
+
+    async def _sent(self, worker: SharedLimiter, slot: Slot) -> float | None:
+        """When a request is sent; a worker that was held up until its booking expired does not send it."""
+        now = time.monotonic()
+        if now < slot.expires:
+            return now
+        await worker.withdraw(slot, 0.0)
+        return None
 
     def _arrived(self, slot: Slot, since: float, latest: float, share: float) -> None:
         self.arrivals[slot.agent_id].append(since + share * max(0.0, latest - since))
