@@ -47,6 +47,7 @@ def release(
 def _open_hold(connection: Connection, seller_id: SellerId) -> ChangeHold:
     hold = change_holds.find_open(connection, seller_id)
     _refuse_crawl_under_way(connection, seller_id)
+    _refuse_waiting_bodies(connection, seller_id)
     return hold
 
 
@@ -57,4 +58,15 @@ def _refuse_crawl_under_way(connection: Connection, seller_id: SellerId) -> None
             korean=f"크롤링이 진행 중인 셀러입니다: {seller_id}",
             english=f"A crawl of {seller_id} is under way, and what it has still to fetch would be held again: "
             "release it when that has ended, or cancel it with `mustit execution cancel`",
+        )
+
+
+def _refuse_waiting_bodies(connection: Connection, seller_id: SellerId) -> None:
+    """While a listing waits no product is ready: nothing would be published, and the same held again."""
+    if raw.any_pending(connection, seller_id.value):
+        raise Conflict(
+            "CONFLICT_BODIES_WAIT",
+            korean=f"아직 처리되지 않은 응답이 있는 셀러입니다: {seller_id}",
+            english=f"Stored bodies of {seller_id} wait to be processed, and may say something else than what is held: "
+            "release it when they have been, in about a minute or after `mustit recover`",
         )

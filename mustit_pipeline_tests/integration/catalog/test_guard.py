@@ -124,14 +124,25 @@ def test_a_release_publishes_everything_once_and_ends_the_hold(shelf: Shelf) -> 
         release(shelf.database, SellerId(shelf.seller_id), now=utc_now)
 
 
-def test_a_release_lets_through_what_somebody_looked_at_and_nothing_that_came_in_since(shelf: Shelf) -> None:
+@pytest.mark.parametrize("source", ["listing", "detail"])
+def test_a_release_waits_for_bodies_that_came_in_since(shelf: Shelf, source: str) -> None:
+    """Behind a waiting page no product is ready: the hold was released with nothing published, and opened again."""
     crawl(shelf, cheaper(5))
-    shelf.detail(10, discountPrice=1)
+    if source == "listing":
+        shelf.listing(*ITEMS, price="30,000", originalPrice="30,000")
+    else:
+        shelf.detail(10, discountPrice=1)
 
-    report = release(shelf.database, SellerId(shelf.seller_id), now=utc_now)
+    with pytest.raises(Conflict, match="wait to be processed"):
+        release(shelf.database, SellerId(shelf.seller_id), now=utc_now)
 
-    assert report.versions == {LifeCycle.UPDATED: 5}
-    assert shelf.rows("SELECT item_no FROM product_raw_data WHERE status = 'PENDING'") == [{"item_no": 10}]
+    assert holds(shelf) == [("OPEN", 5, 10)]
+    assert shelf.versions(1) == [(1, "CREATED")]
+    report = process(shelf.database, SellerId(shelf.seller_id), now=utc_now, rules=RULES)
+    assert report.held is not None
+    changed = 5 if source == "listing" else 6
+    assert release(shelf.database, SellerId(shelf.seller_id), now=utc_now).versions == {LifeCycle.UPDATED: changed}
+    assert [status for status, _, _ in holds(shelf)] == ["RELEASED"]
 
 
 def test_a_release_during_which_a_crawl_is_opened_is_refused_as_a_whole(shelf: Shelf) -> None:
