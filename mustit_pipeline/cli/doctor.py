@@ -256,7 +256,11 @@ def _product_server(settings: Settings) -> Finding:
         return Finding("product server", Health.PROBLEM, detail, "Check MUSTIT_PRODUCT_SERVER_TOKEN.")
     if answer.status_code >= 500:
         detail = f"{settings.product_server_url} answers {answer.status_code}"
-        return Finding("product server", Health.PROBLEM, detail, "Look at its own logs; events wait until it is back.")
+        remedy = (
+            f"Look at its own logs. {settings.outbox_max_retries} such answers make an event FAILED: once it is back, "
+            "`mustit outbox retry --status FAILED`."
+        )
+        return Finding("product server", Health.PROBLEM, detail, remedy)
     return Finding("product server", Health.OK, f"{settings.product_server_url} answers")
 
 

@@ -14,6 +14,7 @@ from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store import reconciliation, sellers
 
 MOST_FIELDS = 6
+MOST_SILENT = 5
 WORDS = {
     Kind.MISSING: "missing there",
     Kind.STALE: "older version there",
@@ -66,6 +67,12 @@ def _print(found: Reconciliation, *, resend: bool) -> None:
     told = f"compared {found.compared}, differences {found.differences}, on their way {found.under_way}"
     told += f", no answer {found.unanswered}" if found.unanswered else ""
     out.print(told, highlight=False)
+    if found.silent:
+        shown = [f"{one.belief.seller_id} {one.belief.item_no} ({one.reason})" for one in found.silent[:MOST_SILENT]]
+        more = found.unanswered - len(shown)
+        out.print(
+            f"no answer: {', '.join(shown)}" + (f" and {more} more" if more else ""), highlight=False, markup=False
+        )
     if found.resent:
         out.print(f"{found.resent} wait to be sent again: `mustit relay`, or the next run of it, does so.")
     elif found.differences and not resend:
@@ -103,5 +110,9 @@ def _document(found: Reconciliation) -> dict[str, Any]:
                 "fields": list(one.fields),
             }
             for one in found.examples
+        ],
+        "unansweredExamples": [
+            {"sellerId": one.belief.seller_id, "itemNo": one.belief.item_no, "reason": one.reason}
+            for one in found.silent
         ],
     }

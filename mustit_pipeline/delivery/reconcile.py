@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
@@ -56,9 +56,17 @@ class Difference:
     fields: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """One product of which nothing could be learned."""
+
+    belief: Belief
+    reason: str
+
+
 @dataclass(slots=True)
 class Reconciliation:
-    """What was found; only so many differences are kept as examples, all of them are counted."""
+    """What was found; only so many of each kind are kept as examples, all of them are counted."""
 
     compared: int = 0
     under_way: int = 0
@@ -66,6 +74,7 @@ class Reconciliation:
     resent: int = 0
     kinds: Counter[Kind] = field(default_factory=Counter[Kind])
     examples: list[Difference] = field(default_factory=list[Difference])
+    silent: list[Unanswered] = field(default_factory=list[Unanswered])
 
     @property
     def differences(self) -> int:
@@ -137,6 +146,7 @@ class _Reconciling:
         self._found = Reconciliation()
         self._places = asyncio.Semaphore(settings.relay_concurrent_sends)
         self._call_is_known = False
+        self._answered = self._unreachable = 0
 
     async def run(self) -> Reconciliation:
         last: Belief | None = None
@@ -145,7 +155,9 @@ class _Reconciling:
                 last = batch[-1]
                 settled = [belief for belief in batch if not belief.under_way]
                 self._found.under_way += len(batch) - len(settled)
+                self._answered = self._unreachable = 0
                 told = await asyncio.gather(*(self._ask(server, belief) for belief in settled))
+                self._require_an_answer(told)
                 await self._require_the_call(server, settled, told)
                 await asyncio.to_thread(self._conclude, settled, told)
                 if self._progress is not None:
@@ -160,9 +172,20 @@ class _Reconciling:
         async with self._places:
             pause = self._settings.retry_base_seconds
             report = await reports.ask(server, belief.seller_id, belief.item_no, pause_seconds=pause)
-        if report.told in _TEXT_OF:
-            raise _failure(report.told, report.reason)
+        if report.told is Told.REFUSED:
+            raise self._failure(report)
+        if report.told is not Told.UNREACHABLE:
+            self._answered += 1
+        elif not self._answered:
+            self._unreachable += 1
+            if self._unreachable >= self._settings.product_server_breaker_failures:
+                raise self._failure(report)
         return report
+
+    def _require_an_answer(self, told: Sequence[Report]) -> None:
+        """One product that breaks every connection says nothing about the server; all of them do."""
+        if told and not self._answered:
+            raise self._failure(told[0])
 
     async def _require_the_call(self, server: ProductServer, beliefs: Sequence[Belief], told: Sequence[Report]) -> None:
         """A server that has no such call says 404 to everything: that is no list of missing products."""
@@ -171,19 +194,24 @@ class _Reconciling:
         pairs = zip(beliefs, told, strict=True)
         denied = [one for belief, one in pairs if belief.data is not None and one.told is Told.NOT_HELD]
         self._call_is_known = any(one.told is Told.HELD for one in told)
-        if not self._call_is_known and any(one.told is Told.UNREADABLE for one in told):
-            raise _failure(Told.NO_ROUTE, "its answers hold no version and productData")
+        unknown = next((one for one in told if one.told in (Told.NO_ROUTE, Told.UNREADABLE)), None)
+        if unknown is not None and not self._call_is_known:
+            raise self._failure(replace(unknown, told=Told.NO_ROUTE))
         if denied and not self._call_is_known:
             if not await reports.knows_the_call(server, denied[0]):
-                raise _failure(Told.NO_ROUTE, "it answers like for an address that it does not have")
+                raise self._failure(
+                    Report(Told.NO_ROUTE, reason="it answers like for an address that it does not have")
+                )
             self._call_is_known = True
 
     def _conclude(self, beliefs: Sequence[Belief], told: Sequence[Report]) -> None:
         """Count one batch; a belief that has changed since it was read is no difference."""
         differing: list[Difference] = []
         for belief, report in zip(beliefs, told, strict=True):
-            if report.told in (Told.UNANSWERED, Told.UNREADABLE):
+            if report.told not in (Told.HELD, Told.NOT_HELD):
                 self._found.unanswered += 1
+                if len(self._found.silent) < MOST_EXAMPLES:
+                    self._found.silent.append(Unanswered(belief, report.reason))
                 continue
             self._found.compared += 1
             difference = compare(belief, report)
@@ -207,9 +235,11 @@ class _Reconciling:
         with self._database.transaction() as connection:
             self._found.resent += reconciliation.resend(connection, seller_id, corrections, self._resend_at())
 
-
-def _failure(told: Told, reason: str) -> ExternalFailure:
-    code, korean, english = _TEXT_OF[told]
-    return ExternalFailure(
-        f"EXTERNAL_PRODUCT_SERVER_{code}", korean=f"{korean} ({reason})", english=f"{english} ({reason})"
-    )
+    def _failure(self, report: Report) -> ExternalFailure:
+        code, korean, english = _TEXT_OF[report.told]
+        resent = self._found.resent
+        return ExternalFailure(
+            f"EXTERNAL_PRODUCT_SERVER_{code}",
+            korean=f"{korean} ({report.reason})" + (f"; 이미 {resent}개 상품이 재전송을 기다립니다" if resent else ""),
+            english=f"{english} ({report.reason})" + (f"; {resent} products wait to be sent again" if resent else ""),
+        )

@@ -18,6 +18,9 @@ PRODUCTS_PATH = "/api/v1/products"
 NO_SUCH_PATH = "/api/v1/mustit-asks-for-what-nobody-serves"
 NO_ROUTE = frozenset({405, 501})
 NOT_THERE = frozenset({404, 410})
+REFUSED = frozenset({401, 403})
+# What a product's version is stored as, and room for the one after it.
+VERSIONS = range(2**31 - 1)
 TRIES = 4
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -29,6 +32,7 @@ class Told(StrEnum):
     NOT_HELD = "NOT_HELD"
     NO_ROUTE = "NO_ROUTE"
     REFUSED = "REFUSED"
+    DENIED = "DENIED"
     UNREACHABLE = "UNREACHABLE"
     UNANSWERED = "UNANSWERED"
     UNREADABLE = "UNREADABLE"
@@ -44,6 +48,9 @@ class Report:
     reason: str = ""
     # What a "not there" looks like without the numbers and names in it.
     look: str = ""
+
+
+UNREADABLE = Report(Told.UNREADABLE, reason="its answer holds no version and productData")
 
 
 async def ask(server: ProductServer, seller_id: str, item_no: int, *, pause_seconds: float) -> Report:
@@ -76,21 +83,26 @@ def read(reply: Reply | Answer) -> Report:
         return Report(Told.NO_ROUTE, reason=f"HTTP {reply.status}")
     if 200 <= reply.status < 300:
         return _held(reply.body)
+    if reply.status in REFUSED:
+        return Report(Told.REFUSED, reason=f"HTTP {reply.status}")
     retried = reply.status in (408, 429) or reply.status >= 500
-    return Report(Told.UNANSWERED if retried else Told.REFUSED, reason=f"HTTP {reply.status}")
+    # Anything else is said about this product alone.
+    return Report(Told.UNANSWERED if retried else Told.DENIED, reason=f"HTTP {reply.status}")
 
 
 def _held(body: bytes) -> Report:
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return Report(Told.UNREADABLE)
+        return UNREADABLE
     if not isinstance(said, dict):
-        return Report(Told.UNREADABLE)
+        return UNREADABLE
     product = cast("dict[str, Any]", said)
     version, data = product.get("version"), product.get("productData")
     if isinstance(version, bool) or not isinstance(version, int) or not (data is None or isinstance(data, dict)):
-        return Report(Told.UNREADABLE)
+        return UNREADABLE
+    if version not in VERSIONS:
+        return Report(Told.UNREADABLE, reason=f"version {version} is none of ours")
     if data is None:
         return Report(Told.NOT_HELD, version, look="null")
     return Report(Told.HELD, version, cast("dict[str, Any]", data))

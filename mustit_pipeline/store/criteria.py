@@ -49,6 +49,8 @@ class Completeness:
 
     listed: int
     incomplete: int
+    # How many sellers these are of, and those with the most of them.
+    behind: int
     sellers: tuple[str, ...]
 
 
@@ -121,8 +123,9 @@ _OUTCOMES = text(f"""
 
 _COMPLETENESS = text(f"""
     SELECT coalesce(sum(s.total_product_count), 0) AS listed, coalesce(sum(p.incomplete), 0) AS incomplete,
+           count(*) FILTER (WHERE p.incomplete > 0) AS behind,
            (array_agg(s.seller_id || ' (' || p.incomplete || ')' ORDER BY p.incomplete DESC, s.seller_id)
-            FILTER (WHERE p.incomplete > 0))[1:20] AS sellers
+            FILTER (WHERE p.incomplete > 0))[1:CAST(:most AS int)] AS sellers
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT count(*) AS incomplete FROM products
@@ -207,10 +210,10 @@ def outcomes(connection: Connection, since: datetime) -> Outcomes:
     return Outcomes(*map(int, connection.execute(_OUTCOMES, {"since": since}).one()))
 
 
-def completeness(connection: Connection, before: datetime) -> Completeness:
-    """What active sellers list, and what has been known for long and is still not complete."""
-    row = connection.execute(_COMPLETENESS, {"before": before}).one()
-    return Completeness(row.listed, int(row.incomplete), tuple(row.sellers or ()))
+def completeness(connection: Connection, before: datetime, most: int) -> Completeness:
+    """What active sellers list, and what has been known for long and is still not complete; names of the worst."""
+    row = connection.execute(_COMPLETENESS, {"before": before, "most": most}).one()
+    return Completeness(row.listed, int(row.incomplete), row.behind, tuple(row.sellers or ()))
 
 
 def deliveries(connection: Connection, since: datetime, now: datetime, hours: float) -> Deliveries:

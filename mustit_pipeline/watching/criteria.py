@@ -85,7 +85,7 @@ def listing_coverage(connection: Connection, settings: Settings, now: datetime) 
 
 
 def completeness(connection: Connection, settings: Settings, now: datetime) -> Judgement:
-    found = numbers.completeness(connection, _window(settings, now))
+    found = numbers.completeness(connection, _window(settings, now), NAMES)
     reached = _percent(max(0, found.listed - found.incomplete), found.listed)
     return Judgement(
         reached >= settings.completeness_percent,
@@ -95,7 +95,7 @@ def completeness(connection: Connection, settings: Settings, now: datetime) -> J
             "wanted_percent": settings.completeness_percent,
             "listed": found.listed,
             "incomplete": found.incomplete,
-            "sellers": _names(found.sellers),
+            "sellers": _names(found.sellers, found.behind),
         },
     )
 

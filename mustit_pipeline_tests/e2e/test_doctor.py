@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
+from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
 from mustit_pipeline.store.database import make_engine
 from mustit_pipeline_tests.conftest import JWT_SECRET, dagster_beside
@@ -141,6 +142,19 @@ def test_a_product_server_that_refuses_our_key_is_named(world: World, tmp_path: 
     assert "MUSTIT_PRODUCT_SERVER_TOKEN" in _problems(refused)["product server"]
     assert "a-wrong-one" not in refused.out + refused.err
     assert "product server" not in _problems(accepted)
+
+
+def test_a_product_server_that_answers_with_errors_lets_events_fail_and_what_mends_them_is_named(
+    world: World, tmp_path: Path
+) -> None:
+    with start_product_server(state=tmp_path) as server, ProductServerControl(server.url) as control:
+        control.fault("status", "products", status=503)
+        found = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_URL=server.url)
+
+    told = _problems(found)["product server"]
+    assert "answers 503" in told
+    assert "5 such answers make an event FAILED" in told
+    assert "mustit outbox retry --status FAILED" in told
 
 
 @pytest.mark.parametrize("token", ["s3cret-한글", "s3cret\r\nX-Role: admin"])

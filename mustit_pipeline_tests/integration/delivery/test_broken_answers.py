@@ -12,13 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mustit_pipeline.delivery.product_server import Answer, ProductServer, Verdict
-from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.catalog.shelf import Shelf, utc_now
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf
+from mustit_pipeline_tests.integration.delivery.asking import look
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 BROKEN = {
@@ -133,13 +132,7 @@ def test_a_product_about_which_no_http_is_said_is_one_without_an_answer(
     relay(shelf.database, settings)
 
     with a_server_that_breaks_the_answer_about(1, answer) as url:
-        result = reconcile(
-            shelf.database,
-            settings.model_copy(update={"product_server_url": url}),
-            seller_id=SellerId(shelf.seller_id),
-            resend=False,
-            now=utc_now,
-        )
+        result = look(shelf, settings.model_copy(update={"product_server_url": url}))
 
     assert (result.compared, result.unanswered, result.differences) == (1, 1, 1)
 

@@ -1,36 +1,28 @@
 """What we believe the product server has against what it says, and the way back to agreement."""
 
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import orjson
-import pytest
 
 from mustit_pipeline.catalog.processing import USUAL_BATCH
-from mustit_pipeline.delivery.reconcile import Kind, Reconciliation, reconcile
+from mustit_pipeline.delivery.reconcile import Kind, Reconciliation
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.domain.errors import ExternalFailure
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_product_server
 from mustit_pipeline.store import reconciliation
 from mustit_pipeline.store.reconciliation import Correction
-from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+from mustit_pipeline_tests.integration.delivery.asking import a_server_that_says, look
 
 Effects = Callable[[], list[tuple[int, int, str]]]
-
-
-def look(shelf: Shelf, settings: Settings, *, resend: bool = False) -> Reconciliation:
-    return reconcile(shelf.database, settings, seller_id=SellerId(shelf.seller_id), resend=resend, now=utc_now)
 
 
 def found(result: Reconciliation) -> list[tuple[int, Kind, tuple[str, ...]]]:
@@ -268,76 +260,3 @@ def test_examples_are_bounded_and_the_count_is_exact(shelf: Shelf, settings: Set
     with start_product_server(state=tmp_path) as empty:
         result = look(shelf, settings.model_copy(update={"product_server_url": empty.url}))
     assert (result.differences, len(result.examples)) == (130, 100)
-
-
-@contextmanager
-def a_server_that_says(status: int, body: bytes, *, only: str = "") -> Generator[str]:
-    """To everything, or only to addresses that begin so; it has no others."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            said = body.replace(b"PATH", self.path.encode()) if self.path.startswith(only) else b""
-            self.send_response(status if self.path.startswith(only) else 404)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_port}"
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "code"),
-    [
-        (404, b'{"timestamp": 17, "status": 404, "path": "PATH"}', "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
-        (404, b"<h1>Not Found</h1>", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
-        (405, b"", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
-        (501, b"", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
-        (200, b"<html>welcome</html>", "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
-        (200, b'{"ok": true}', "EXTERNAL_PRODUCT_SERVER_CANNOT_REPORT"),
-        (401, b"", "EXTERNAL_PRODUCT_SERVER_REFUSED"),
-    ],
-)
-def test_a_server_that_cannot_report_is_said_to_be_so_and_nothing_is_sent_again(
-    shelf: Shelf, settings: Settings, status: int, body: bytes, code: str
-) -> None:
-    shelf.crawl(1, 2)
-    relay(shelf.database, settings)
-    with a_server_that_says(status, body) as url, pytest.raises(ExternalFailure) as raised:
-        look(shelf, settings.model_copy(update={"product_server_url": url}), resend=True)
-    assert raised.value.code == code
-    assert len(shelf.outbox(1)) == 1
-
-
-def test_a_server_that_is_down_is_an_error_and_not_a_list_of_missing_products(
-    shelf: Shelf, settings: Settings, make_settings: MakeSettings
-) -> None:
-    shelf.crawl(1)
-    relay(shelf.database, settings)
-    with pytest.raises(ExternalFailure, match="cannot be reached"):
-        look(shelf, make_settings(product_server_url="http://127.0.0.1:1"), resend=True)
-
-
-def test_products_without_an_answer_are_counted_and_leave_it_open(
-    shelf: Shelf, settings: Settings, server: ProductServerControl
-) -> None:
-    shelf.crawl(1, 2, 3)
-    relay(shelf.database, settings)
-    server.fault("status", "products", status=503, itemNo=2)
-
-    result = look(shelf, settings)
-
-    assert (result.compared, result.unanswered, result.differences, result.in_order) == (2, 1, 0, False)
-    server.clear_faults()
-    server.fault("status", "products", status=503, itemNo=2, count=2)
-    assert look(shelf, settings).in_order

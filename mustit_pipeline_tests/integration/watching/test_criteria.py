@@ -237,6 +237,18 @@ def test_of_many_ailing_sellers_the_first_are_named_and_all_are_counted(standing
     assert str(found.metadata["sellers"]).endswith(" and 5 more")
 
 
+def test_of_many_sellers_with_incomplete_products_the_worst_are_named_and_all_are_counted(standing: Standing) -> None:
+    names = [f"s{number:02}" for number in range(25)]
+    standing.sellers(*names)
+    for number, name in enumerate(names):
+        standing.products(name, range(1, number + 2), complete=False)
+
+    told = str(standing.judge("completeness").metadata["sellers"])
+
+    assert told.startswith("s24 (25), s23 (24)")
+    assert told.endswith("s05 (6) and 5 more")
+
+
 def test_a_seller_with_many_jumping_prices_is_named(standing: Standing) -> None:
     for item in range(1, 22):
         standing.version("dmont", item, old=30_000, new=9_999)

@@ -54,7 +54,7 @@ def test_neither_checks_nor_alerts_read_a_big_table_from_end_to_end(grown: Datab
         "failing": lambda c: health.failing(c, now - 31 * DAY, 95, 20),
         "overdue": lambda c: health.overdue(c, now, 2, 20),
         "outcomes": lambda c: criteria.outcomes(c, now - DAY),
-        "completeness": lambda c: criteria.completeness(c, now - DAY),
+        "completeness": lambda c: criteria.completeness(c, now - DAY, 20),
         "deliveries": lambda c: criteria.deliveries(c, now - DAY, now, 24),
         "throughput": lambda c: criteria.throughput(c, now - DAY),
         "jumps": lambda c: criteria.jumps(c, now - DAY, 3),
