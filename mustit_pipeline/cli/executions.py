@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from mustit_pipeline.cli.listing import Limit
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
@@ -26,7 +27,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The execution's id.")]
 @app.command("list", epilog="Example: `mustit execution list --seller dmont`")
 def show_all(
     seller: Annotated[str | None, typer.Option("--seller", help="Only this seller's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List executions, newest first."""
