@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
 from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import (
@@ -64,7 +65,9 @@ class CrawlSummary:
 def crawl(
     seller_id: Annotated[str, typer.Argument(metavar="ID", help="A registered seller.")],
     full: Annotated[bool, typer.Option("--full", help="Refetch every product.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Fetch at most so many products.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, max=LARGEST_NUMBER, help="Fetch at most so many products.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it would do: how many requests, and how long at best.")
     ] = False,

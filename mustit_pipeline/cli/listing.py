@@ -43,6 +43,9 @@ STATUS_STYLES = {
     "RESTORED": "green",
 }
 
+# What a column of whole numbers holds.
+LARGEST_NUMBER = 2**31 - 1
+
 Seller = Annotated[str | None, typer.Option("--seller", metavar="ID", help="Only this seller's.")]
 Since = Annotated[
     str | None,

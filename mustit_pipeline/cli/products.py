@@ -8,7 +8,7 @@ from rich.table import Table
 from mustit_pipeline.catalog.history import compare, find_product, find_version, state
 from mustit_pipeline.cli.changes import change_set_document, types_text
 from mustit_pipeline.cli.comparison import print_comparison
-from mustit_pipeline.cli.listing import Limit, iso, make_table, minute, show_page
+from mustit_pipeline.cli.listing import LARGEST_NUMBER, Limit, iso, make_table, minute, show_page
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.product_page import print_product
 from mustit_pipeline.cli.runtime import runtime
@@ -29,7 +29,10 @@ Whose = Annotated[
 @app.command("show", epilog="Example: `mustit product show 118005032 --version 2`")
 def show(
     item_no: Item,
-    number: Annotated[int | None, typer.Option("--version", metavar="N", help="The newest unless given.")] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("--version", metavar="N", min=0, max=LARGEST_NUMBER, help="The newest unless given."),
+    ] = None,
     seller: Whose = None,
     as_json: Json = False,
 ) -> None:
@@ -62,8 +65,8 @@ def show_history(item_no: Item, seller: Whose = None, limit: Limit = 50, as_json
 @app.command("diff", epilog="Example: `mustit product diff 118005032 1 3`")
 def show_diff(
     item_no: Item,
-    old: Annotated[int, typer.Argument(metavar="A", help="The version to start from.")],
-    new: Annotated[int, typer.Argument(metavar="B", help="The version to compare it with.")],
+    old: Annotated[int, typer.Argument(metavar="A", min=0, max=LARGEST_NUMBER, help="The version to start from.")],
+    new: Annotated[int, typer.Argument(metavar="B", min=0, max=LARGEST_NUMBER, help="The version to compare it with.")],
     seller: Whose = None,
     *,
     full: Annotated[bool, typer.Option("--full", help="Long texts to their last word.")] = False,

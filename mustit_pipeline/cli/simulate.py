@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.settings import load_settings
 
@@ -20,7 +21,10 @@ def marketplace(
     port: Port = 0,
     sellers: Annotated[str, typer.Option("--sellers", help="Sellers to make: id:products,id:products")] = "",
     seed: Annotated[
-        int | None, typer.Option("--seed", help="The same seed makes the same world; a kept one keeps its own.")
+        int | None,
+        typer.Option(
+            "--seed", min=0, max=LARGEST_NUMBER, help="The same seed makes the same world; a kept one keeps its own."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

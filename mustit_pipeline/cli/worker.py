@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mustit_pipeline import event_loop
+from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.crawling.service import serve
@@ -50,7 +51,8 @@ class _Tally:
 
 def worker(
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many seconds; without it on Ctrl-C or SIGTERM.")
+        float | None,
+        typer.Option(min=0, max=LARGEST_NUMBER, help="Stop after so many seconds; without it on Ctrl-C or SIGTERM."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -79,7 +79,16 @@ def test_paused_and_inactive_crawls_exit_1_with_the_reason_and_the_document(worl
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nope"], ["seller"], ["seller", "add", "x"], ["crawl", "x", "--limit", "0"]], ids=" ".join
+    "arguments",
+    [
+        ["nope"],
+        ["seller"],
+        ["seller", "add", "x"],
+        ["crawl", "x", "--limit", "0"],
+        ["crawl", "x", "--limit", str(2**31)],
+        ["product", "show", "1", "--version", "99999999999999999999"],
+    ],
+    ids=" ".join,
 )
 def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: list[str]) -> None:
     refused = world.mustit(*arguments)

@@ -187,6 +187,7 @@ def test_a_list_with_nothing_in_it_says_so_in_a_sentence(world: World, silent: s
     ("arguments", "code"),
     [
         (("product", "show", "0"), "VALIDATION_ITEM_NO_POSITIVE"),
+        (("product", "history", "99999999999999999999"), "VALIDATION_ITEM_NO_LARGE"),
         (("product", "show", "4"), "NOT_FOUND_PRODUCT"),
         (("product", "show", "902", "--version", "9"), "NOT_FOUND_VERSION"),
         (("product", "diff", "902", "1", "0"), "NOT_FOUND_VERSION"),
