@@ -110,13 +110,13 @@ def _verdict(settings: Settings, pool: PoolStatus, now: datetime) -> str:
     """What holds everybody up, the largest first."""
     if pool.host_paused_until is not None:
         return f"[yellow]the marketplace throttles everybody[/], calls go on {until(pool.host_paused_until, now)}"
+    if pool.next_free_at is None:
+        back = pool.next_recovery_at
+        return f"[red]no agent is available[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
     if pool.circuit == "half-open":
         return "[yellow]the breaker is half-open[/]: a trial request closes or re-opens it"
     if pool.circuit_open_until is not None:
         return f"[red]the breaker is open[/], too few agents are left; a trial {until(pool.circuit_open_until, now)}"
-    if pool.next_free_at is None:
-        back = pool.next_recovery_at
-        return f"[red]no agent is available[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
     if used_up(settings, pool):
         return f"[yellow]every agent has used its requests[/]; the next is free {until(pool.next_free_at, now)}"
     if pool.next_free_at > now:

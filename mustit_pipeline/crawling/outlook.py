@@ -132,12 +132,12 @@ def _idle(connection: Connection, view: _View) -> str:
 def _obstacle(settings: Settings, pool: PoolStatus) -> str | None:
     if pool.host_paused_until is not None:
         return "the marketplace throttles everybody, calls pause"
+    if not pool.available:
+        return "no agent is available"
     if pool.circuit == "open":
         return "the breaker is open, too few agents are available"
     if pool.circuit == "half-open":
         return "the breaker is half-open, a trial request decides"
-    if not pool.available:
-        return "no agent is available"
     return "every agent has used its requests" if used_up(settings, pool) else None
 
 

@@ -4,8 +4,6 @@ import asyncio
 import random
 
 import structlog
-from psycopg import OperationalError as LostConnection
-from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.refusals import reading_rules
@@ -17,7 +15,7 @@ from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import Database, addresses
+from mustit_pipeline.store.database import Database, addresses, is_outage
 
 LONGEST_PAUSE_SECONDS = 30.0
 # A worker that lasted this long starts counting its misfortunes anew.
@@ -35,7 +33,9 @@ async def serve(database: Database, settings: Settings, seconds: float, progress
         began = loop.time()
         try:
             await _work(database, settings, deadline - began, progress)
-        except (OperationalError, LostConnection) as error:
+        except Exception as error:
+            if not is_outage(error):
+                raise
             # Our leases end by themselves; what was not stored is fetched again by whoever comes first.
             failures = 1 if loop.time() - began > CALM_SECONDS else failures + 1
             pause = backoff_seconds(failures, 1.0, LONGEST_PAUSE_SECONDS, random.random())
@@ -43,6 +43,8 @@ async def serve(database: Database, settings: Settings, seconds: float, progress
             if current is not None and current.cancelling():
                 # It went away while somebody asked us to stop: there is nothing left to tidy.
                 raise asyncio.CancelledError from error
+            # A server that is only a copy now goes on answering whoever is connected to it.
+            await asyncio.to_thread(database.close)
             await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
 
 

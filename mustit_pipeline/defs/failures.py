@@ -10,13 +10,12 @@ from contextlib import contextmanager
 
 import dagster as dg
 import psycopg
-from sqlalchemy.exc import DBAPIError, OperationalError
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.scheduling.aws import AwsUnreachable
 from mustit_pipeline.settings import SettingsError
-from mustit_pipeline.store.database import DatabaseRefused, DatabaseUnreachable
+from mustit_pipeline.store.database import DatabaseRefused, DatabaseUnreachable, is_outage
 from mustit_pipeline.store.schema import SchemaMismatch
 
 # On a run that failed for a reason that is still there when it is started again.
@@ -75,12 +74,10 @@ def failure_of(error: Exception) -> dg.Failure:
         return TransientFailure(error.english)
     if isinstance(error, DomainError):
         return PermanentFailure(error.english, code=error.code, korean=error.korean)
-    # A COPY speaks to the driver itself, and so does its error.
     cause = getattr(error, "orig", error)
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):
         return PermanentFailure(f"PostgreSQL does not allow it ({_last_line(cause)}): grant it to the user of the URL")
-    lost = isinstance(error, DBAPIError) and error.connection_invalidated
-    if lost or isinstance(error, OperationalError | psycopg.OperationalError):
+    if is_outage(error):
         return TransientFailure(
             f"PostgreSQL went away ({_last_line(cause)}); what was stored stays, and the next try goes on from there"
         )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import psycopg
+from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
 from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import OperationalError
@@ -30,6 +32,9 @@ _REFUSAL = re.compile(
     r"|(?:role|database) \"[^\n]*\" does not exist"
 )
 
+# The last two are internal errors by their numbers: we stood still for too long, or the server became another's copy.
+_OUTAGES = (OperationalError, psycopg.OperationalError, IdleInTransactionSessionTimeout, ReadOnlySqlTransaction)
+
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -46,6 +51,12 @@ class DatabaseUnreachable(Exception):
 
 class DatabaseRefused(DatabaseUnreachable):
     """PostgreSQL answers and does not let us in: with the same address it never will."""
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether PostgreSQL went away, cut us off or hands over to another server: later it may do the same work."""
+    # A COPY speaks to the driver itself, and so does its error.
+    return isinstance(error, _OUTAGES) or isinstance(getattr(error, "orig", None), _OUTAGES)
 
 
 def addresses(settings: Settings) -> Addresses:

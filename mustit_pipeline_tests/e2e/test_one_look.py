@@ -123,6 +123,12 @@ def change(database: Database, *statements: str, **values: Any) -> None:
             id="breaker half-open",
         ),
         pytest.param(
+            (RESTING, "UPDATE pool_state SET breaker_open_until = now() - interval '1 s'"),
+            "no agent is available; the first is back in 50 min",
+            "breaker half-open",
+            id="nobody left for a trial",
+        ),
+        pytest.param(
             (f"UPDATE user_agents SET status = 'BLOCKED' WHERE {A_FEW}",),
             "agents are free",
             "3: see `mustit agents list`, then `unblock`",
@@ -260,6 +266,11 @@ def test_a_running_crawl_says_when_it_will_be_done(database: Database, look: Loo
             id="breaker half-open",
         ),
         pytest.param((LEASED, RESTING), "waiting: no agent is available", id="all throttled"),
+        pytest.param(
+            (LEASED, RESTING, "UPDATE pool_state SET breaker_open_until = now()"),
+            "waiting: no agent is available",
+            id="nobody left for a trial",
+        ),
         pytest.param((ENDED,), "everything is fetched; its change sets are being written", id="fetched"),
     ],
 )

@@ -8,7 +8,9 @@ from typing import Any
 
 import psutil
 import pytest
+from psycopg import sql
 from sqlalchemy import make_url, text
+from structlog.testing import capture_logs
 
 from mustit_pipeline import embedded, event_loop
 from mustit_pipeline.agents import roster
@@ -26,13 +28,14 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, make_engine
-from mustit_pipeline_tests.conftest import MakeSettings, dagster_beside
+from mustit_pipeline_tests.conftest import MakeSettings, TestServers, dagster_beside
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
 OPEN = "SELECT count(*) FROM crawler_tasks WHERE status NOT IN ('COMPLETED', 'FAILED')"
 HELD = "SELECT count(*) FROM crawler_tasks WHERE lease_owner IS NOT NULL"
+AWAY = "PostgreSQL does not answer"
 ENDED = "SELECT sum(completed_tasks) FROM crawling_schedule_executions"
 
 
@@ -180,6 +183,47 @@ def test_connections_that_break_in_mid_crawl_are_made_anew_and_nothing_is_lost_o
     assert {row.status for row in rows.values()} == {"COMPLETED"}
     repeated = sum(times - 1 for url, times in market.requested_urls().items() if "/item/" in url or "options" in url)
     assert repeated <= 2 * 2 * 4
+
+
+def test_a_worker_waits_out_a_server_that_takes_no_writes_and_leaves_it_when_another_does(
+    database: Database,
+    make_settings: MakeSettings,
+    test_servers: TestServers,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    """As in a failover: it ended the worker, whose connections would have stayed with the server that is a copy now."""
+    settings = make_settings(base_url=marketplace.url, max_concurrent_requests=4, lease_seconds=1)
+    work = swept(database, settings, market, "s", 40)
+    market.settings(latencyMs=20)
+    database_name, refusal = database.engine.url.database or "", "InternalError"
+    name = sql.Identifier(database_name)
+
+    def fail_over() -> None:
+        with test_servers.admin() as admin:
+            admin.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database_name])
+
+    def come_back() -> None:
+        with test_servers.admin() as admin:
+            admin.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name))
+
+    async def read_only_for_a_while(service: asyncio.Task[None]) -> None:
+        await until(lambda: number(database, ENDED) >= 10)
+        await asyncio.to_thread(fail_over)
+        await until(lambda: service.done() or any(line["event"] == AWAY and line["error"] == refusal for line in said))
+        await asyncio.to_thread(come_back)
+        await until(lambda: service.done() or not number(database, OPEN))
+        assert not service.done()
+
+    with capture_logs() as said:
+        try:
+            serving(database, settings, read_only_for_a_while)
+        finally:
+            come_back()
+
+    rows = check_outcomes(database, work.stored.execution.id)
+    assert {row.status for row in rows.values()} == {"COMPLETED"}
 
 
 @pytest.fixture

@@ -2,16 +2,20 @@
 
 import socketserver
 import struct
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from threading import Thread
+from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import Connection, make_url, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.pool import QueuePool
 
-from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable, open_database
+from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable, is_outage, open_database
 from mustit_pipeline_tests.conftest import MakeSettings
 
 
@@ -43,6 +47,49 @@ def test_postgresql_notices_within_two_minutes_that_a_host_has_vanished(database
     silent = asked["tcp_keepalives_idle"] + asked["tcp_keepalives_interval"] * asked["tcp_keepalives_count"]
     assert 0 < silent < 120
     assert 0 < asked["tcp_user_timeout"] < 120_000
+
+
+def _stand_still(connection: Connection) -> None:
+    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '10ms'"))
+    time.sleep(0.5)
+    connection.execute(text("SELECT 1"))
+
+
+def _become_a_copy(connection: Connection) -> None:
+    connection.execute(text("SET TRANSACTION READ ONLY"))
+    connection.execute(text("DELETE FROM sellers"))
+
+
+def _lose_the_connection(connection: Connection) -> None:
+    connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+
+def _lose_it_in_a_copy(connection: Connection) -> None:
+    driver: Any = connection.connection.driver_connection
+    with (
+        driver.cursor() as cursor,
+        cursor.copy("COPY (SELECT pg_terminate_backend(pg_backend_pid())) TO STDOUT") as copy,
+    ):
+        list(copy)
+
+
+@pytest.mark.parametrize("happens", [_stand_still, _become_a_copy, _lose_the_connection, _lose_it_in_a_copy])
+def test_what_a_server_does_that_goes_away_or_hands_over_is_an_outage(
+    database: Database, happens: Callable[[Connection], None]
+) -> None:
+    with pytest.raises((DBAPIError, psycopg.Error)) as raised, database.transaction() as connection:
+        happens(connection)
+
+    assert is_outage(raised.value)
+
+
+@pytest.mark.parametrize("mistake", ["SELECT 1 / 0", "SELECT * FROM nowhere", "INSERT INTO sellers DEFAULT VALUES"])
+def test_a_mistake_of_ours_is_no_outage(database: Database, mistake: str) -> None:
+    with pytest.raises(DBAPIError) as raised, database.transaction() as connection:
+        connection.execute(text(mistake))
+
+    assert not is_outage(raised.value)
+    assert not is_outage(ZeroDivisionError())
 
 
 @pytest.mark.parametrize(("user", "name"), [("nobody", None), (None, "nowhere")])
