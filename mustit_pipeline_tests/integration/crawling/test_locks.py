@@ -4,21 +4,24 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.domain.states import ExecutionStatus, TaskStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.store import executions, leases, tasks
 from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_task
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -61,3 +64,28 @@ def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
         assert writing.result(60) == 0
     rows = check_outcomes(database, stored.execution.id)
     assert {row.error_code for row in rows.values()} == {"CANCELLED"}
+
+
+def test_a_lease_that_ends_while_others_are_taken_back_waits_for_its_execution_to_be_locked(
+    database: Database,
+) -> None:
+    """Its task was taken without its execution, against the order in which everybody locks them."""
+    register(database, "a", "b")
+    with database.transaction() as connection:
+        homes = [TaskHome(add_execution(connection, ExecutionStatus.RUNNING, one), one, MONTH) for one in "ab"]
+        ended, ends = (add_task(connection, home, TaskStatus.IN_PROGRESS, 1, expires="-1 s") for home in homes)
+        later = "UPDATE crawler_tasks SET lease_expires_at = now() + interval '1 hour' WHERE task_id = :id"
+        connection.execute(text(later), {"id": ends})
+
+    def end_it(_: object, __: object, statement: str, *___: object) -> None:
+        if "SKIP LOCKED" in statement:
+            with database.transaction() as other:
+                other.execute(text("UPDATE crawler_tasks SET lease_expires_at = now() - interval '1 s'"))
+
+    with database.transaction() as connection:
+        event.listen(connection, "before_cursor_execute", end_it)
+        first = leases.take_expired(connection, limit=9, max_retries=2)
+        event.remove(connection, "before_cursor_execute", end_it)
+        second = leases.take_expired(connection, limit=9, max_retries=2)
+    assert [lease.task.id.value for lease in first] == [ended]
+    assert {lease.task.id.value for lease in second} == {ended, ends}
