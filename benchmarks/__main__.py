@@ -23,7 +23,8 @@ def main() -> int:
         if part == "crawl":
             parts[part] = crawl.run(products, 1 if options.quick else options.rounds)
         elif part == "budget":
-            parts[part] = budget.run(budget.Plan(options.window, options.windows))
+            plan = budget.QUICK if options.quick else budget.Plan(options.window, options.windows)
+            parts[part] = budget.run(plan)
         else:
             parts[part] = memory.run(products)
     met = report.show(list(parts.values()))
@@ -38,7 +39,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl (3)")
     parser.add_argument("--window", type=float, default=60.0, help="WINDOW_SECONDS of the budget runs (60)")
     parser.add_argument("--windows", type=int, default=3, help="windows of each budget run (3)")
-    parser.add_argument("--quick", action="store_true", help="500 products, one round: shows that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="500 products, one round, windows of seconds: shows that it works"
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench.json", help="where the JSON goes")
     return parser.parse_args()
 

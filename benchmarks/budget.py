@@ -57,6 +57,10 @@ class Plan:
     kill_after: float = KILL_AFTER_SECONDS
 
 
+# Half a minute in all. In windows of seconds the machine is what is short: how much is used of them says little.
+QUICK = Plan(window=3.0, windows=3, requests=6, kill_after=1.5)
+
+
 @dataclass(frozen=True, slots=True)
 class Spending:
     """What the marketplace counted in one scenario."""

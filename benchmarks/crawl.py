@@ -82,13 +82,13 @@ class Race:
         }
 
 
-def run(products: int, rounds: int, names: Sequence[str] = tuple(MODULES)) -> Race:
+def run(products: int, rounds: int) -> Race:
     """Interleaved rounds on one marketplace; each contender starts each round with an empty database."""
     race = Race(products, rounds)
     with opened() as world:
         world.add_seller(SELLER, products)
         for number in range(rounds):
-            _round(world, race, _turn(names, number))
+            _round(world, race, _turn(number))
     return race
 
 
@@ -128,8 +128,9 @@ def _round(world: World, race: Race, names: Sequence[str]) -> None:
         world.drop(database)
 
 
-def _turn(names: Sequence[str], number: int) -> list[str]:
+def _turn(number: int) -> list[str]:
     """Another contender goes first in each round."""
+    names = list(MODULES)
     start = number % len(names)
     return [*names[start:], *names[:start]]
 

@@ -135,10 +135,12 @@ _HEARTBEAT = text(f"""
     RETURNING t.task_id
 """)
 
+# Leases go on ending: only those of the executions that are locked are taken. As a truth value, because expired leases
+# are few and the tasks of an execution are not: no plan shall look for them that way.
 _EXPIRED = text(f"""
     SELECT t.*, NULL AS known_hash FROM crawler_tasks t
     WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()
-      AND (CAST(:execution_id AS uuid) IS NULL OR t.execution_id = :execution_id)
+      AND (t.execution_id = ANY(CAST(:execution_ids AS uuid[]))) IS TRUE
     ORDER BY t.lease_expires_at LIMIT :limit
     FOR UPDATE SKIP LOCKED
 """)
@@ -249,9 +251,10 @@ def take_expired(
 ) -> list[LeasedTask]:
     """Lock tasks whose worker fell silent, for the caller to release in the same transaction."""
     # Executions before their tasks, as everybody locks them.
-    if not connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).all():
+    locked = connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).scalars().all()
+    if not locked:
         return []
-    rows = connection.execute(_EXPIRED, {"limit": limit, "execution_id": execution_id})
+    rows = connection.execute(_EXPIRED, {"limit": limit, "execution_ids": locked})
     return _leases(rows, max_retries, max_releases)
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from benchmarks import budget, crawl, memory
-from benchmarks.budget import SCENARIOS, Plan, Scenario
+from benchmarks.budget import QUICK, SCENARIOS, Scenario
 
-QUICK = Plan(window=3.0, windows=3, requests=6, kill_after=1.5)
 # In windows of seconds it is the machine that is short, and a hand-over takes as long as a window: how much of the
 # budget is used is shown by `make bench`, in windows of a minute. Here it only must not stand still.
 LEAST_SHARE = 0.3

@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_products
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
-from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.states import ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_listing
@@ -20,11 +20,13 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import executions, leases, outbox, tasks
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.settlements import Settlement, settle
+from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_task
 from mustit_pipeline_tests.unit.marketplace import bodies
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -128,3 +130,28 @@ def deliveries_to_settle(database: Database) -> Callable[[], int]:
             return len(settle(connection, ended[::-1]))
 
     return settled
+
+
+def test_a_lease_that_ends_while_others_are_taken_back_waits_for_its_execution_to_be_locked(
+    database: Database,
+) -> None:
+    """Its task was taken without its execution, against the order in which everybody locks them."""
+    register(database, "a", "b")
+    with database.transaction() as connection:
+        homes = [TaskHome(add_execution(connection, ExecutionStatus.RUNNING, one), one, MONTH) for one in "ab"]
+        ended, ends = (add_task(connection, home, TaskStatus.IN_PROGRESS, 1, expires="-1 s") for home in homes)
+        later = "UPDATE crawler_tasks SET lease_expires_at = now() + interval '1 hour' WHERE task_id = :id"
+        connection.execute(text(later), {"id": ends})
+
+    def end_it(_: object, __: object, statement: str, *___: object) -> None:
+        if "SKIP LOCKED" in statement:
+            with database.transaction() as other:
+                other.execute(text("UPDATE crawler_tasks SET lease_expires_at = now() - interval '1 s'"))
+
+    with database.transaction() as connection:
+        event.listen(connection, "before_cursor_execute", end_it)
+        first = leases.take_expired(connection, limit=9, max_retries=2)
+        event.remove(connection, "before_cursor_execute", end_it)
+        second = leases.take_expired(connection, limit=9, max_retries=2)
+    assert [lease.task.id.value for lease in first] == [ended]
+    assert {lease.task.id.value for lease in second} == {ended, ends}

@@ -195,6 +195,10 @@ def test_tasks_are_written_back_by_their_key_while_nothing_is_known_of_their_mon
         }
         for name, write in writes.items():
             assert sum(map(touched, plans(database, write, run=True))) < 20 * (limit + 1), (name, limit)
+    with database.transaction() as connection:
+        leases.claim(connection, standing.home, TYPES, owner="me", limit=10, lease_seconds=-1, max_retries=2)
+    taken = plans(database, lambda c: leases.take_expired(c, limit=500, max_retries=2), run=True)
+    assert sum(map(touched, taken)) < 20 * 10
 
 
 def indexes(plan: dict[str, Any]) -> Iterator[str]:
