@@ -10,6 +10,7 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.checks import CHECKING_JOB
 from mustit_pipeline.defs.presence import PARTITION_TAG, measures_a_day
 from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.slices import HALTED_TAG
 from mustit_pipeline.store.alerts import Condition, Outcome
 from mustit_pipeline.watching.alerting import RUN_FAILED, RUN_OF_SELLER, TICK_FAILED, let_go, observe, record
 from mustit_pipeline.watching.telling import tell
@@ -31,7 +32,10 @@ class EndedRuns:
 
 
 def ended_runs(instance: dg.DagsterInstance, cursor: str | None, now: datetime) -> EndedRuns:
-    """Runs that ended since the last look, oldest first; those that are left over come next time."""
+    """Runs that ended since the last look, oldest first; those that are left over come next time.
+
+    A run whose crawl somebody has paused or cancelled is red, but no failure.
+    """
     since = now - FIRST_LOOK if cursor is None else datetime.fromisoformat(cursor)
     records = instance.get_run_records(
         filters=dg.RunsFilter(statuses=ENDED, updated_after=since),
@@ -44,7 +48,8 @@ def ended_runs(instance: dg.DagsterInstance, cursor: str | None, now: datetime) 
     # Runs become visible a little out of order, so the last ones are looked at again.
     behind = timedelta(microseconds=1) if len(records) == RUNS_AT_ONCE else OVERLAP
     newest = _in_utc(records[-1].update_timestamp)
-    return EndedRuns([_outcome(instance, record) for record in records], max(since, newest - behind))
+    told = [record for record in records if record.dagster_run.tags.get(HALTED_TAG) != record.dagster_run.run_id]
+    return EndedRuns([_outcome(instance, record) for record in told], max(since, newest - behind))
 
 
 def _outcome(instance: dg.DagsterInstance, record: dg.RunRecord) -> Outcome:

@@ -24,6 +24,9 @@ EXECUTION_TAG = "mustit/execution"
 BOUND_TAG = "mustit/bound_by"
 # On a red run whose slice nevertheless came to its end.
 WORKED_THROUGH_TAG = "mustit/worked_through"
+# On a red run whose crawl somebody has paused or cancelled: that is what they wanted, and nobody else is told. It names
+# the run, because a re-execution inherits it.
+HALTED_TAG = "mustit/halted"
 
 
 # Dagster's own tags: a backfill's runs carry its id, and of waiting runs the one with the highest number comes first.
@@ -54,7 +57,9 @@ class ModeConfig(dg.Config):
 class CrawlConfig(ModeConfig):
     """What a launched crawl is asked to do; an open crawl that is joined keeps its own plan."""
 
-    product_limit: int | None = Field(None, description="Fetch only so many products; such a sweep deletes nothing")
+    product_limit: int | None = Field(
+        None, ge=1, description="Fetch only so many products; such a sweep deletes nothing"
+    )
     triggered_by: str = Field("dagster", description="Who asked for it, as shown with the execution")
 
 
@@ -95,7 +100,7 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
             context.run.run_id, {EXECUTION_TAG: str(stored.execution.id), BOUND_TAG: context.run.run_id}
         )
         context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.execution.id}")
-    _refuse_halted(stored)
+    _refuse_halted(context, stored)
     return Crawl(pipeline.database, pipeline.settings, stored)
 
 
@@ -121,9 +126,11 @@ def bound_execution(context: dg.AssetExecutionContext, pipeline: Pipeline) -> St
     return find(pipeline.database, ExecutionId(run.tags[EXECUTION_TAG]))
 
 
-def _refuse_halted(stored: StoredExecution) -> None:
+def _refuse_halted(context: dg.AssetExecutionContext, stored: StoredExecution) -> None:
     """Stop where somebody stopped the crawl; one that another run has completed leaves nothing to do, and no harm."""
     execution = stored.execution
+    if execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.CANCELLED):
+        context.instance.add_run_tags(context.run.run_id, {HALTED_TAG: context.run.run_id})
     if execution.status is ExecutionStatus.PAUSED:
         raise Conflict(
             "CONFLICT_EXECUTION_PAUSED",

@@ -10,15 +10,25 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.defs.alerts import run_failures
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.presence import absent
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, failure, latest, materialized, run_job
+from mustit_pipeline_tests.dagster_defs.conftest import (
+    SetEnvironment,
+    Stock,
+    Tick,
+    failure,
+    latest,
+    materialized,
+    run_job,
+)
 from mustit_pipeline_tests.integration.crawls import differences
 
 SELLER = "한글 & a/b 50%"
@@ -233,3 +243,50 @@ def test_a_relay_without_an_address_says_which_setting_is_missing(instance: dg.D
     _, reason = failure(run_job(instance, "relay_product_outbox"))
 
     assert "MUSTIT_PRODUCT_SERVER_URL" in reason
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "CANCELLED"])
+def test_a_crawl_that_somebody_halts_under_its_run_is_no_alert(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, status: str
+) -> None:
+    """Whoever paused it used to be told that it failed."""
+    with database.transaction() as connection:
+        connection.execute(
+            text(f"""
+                CREATE FUNCTION halt() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF NEW.sweep_status = 'COMPLETE' THEN
+                        NEW.status := '{status}';
+                        NEW.ended_at := CASE NEW.status WHEN 'CANCELLED' THEN now() END;
+                    END IF;
+                    RETURN NEW;
+                END $$;
+                CREATE TRIGGER halt BEFORE UPDATE ON crawling_schedule_executions
+                FOR EACH ROW EXECUTE FUNCTION halt()
+            """)
+        )
+
+    halted = run_job(instance, "crawl_seller", SELLER)
+
+    step, reason = failure(halted)
+    assert step == "products"
+    assert f"is {status}" in reason
+    assert tick(run_failures).skip_message.startswith("0 alerts opened")
+
+    tags = {"dagster/partition": SELLER, "mustit/halted": halted.run_id}
+    instance.add_run(dg.DagsterRun(job_name="crawl_seller", status=dg.DagsterRunStatus.FAILURE, tags=tags))
+    assert tick(run_failures).skip_message.startswith("1 alerts opened"), "a re-execution inherits its parent's tags"
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_crawl_of_fewer_products_than_one_is_refused_before_it_is_opened(
+    database: Database, instance: dg.DagsterInstance, limit: int
+) -> None:
+    config = {"ops": {"minishop_listings": {"config": {"product_limit": limit}}}}
+    result = run_job(instance, "crawl_seller", SELLER, run_config=config)
+
+    assert not result.success
+    said = [str(event.step_failure_data.error) for event in result.all_events if event.is_step_failure]
+    assert "product_limit" in said[0]
+    assert "greater than or equal to 1" in said[0]
+    with database.reading() as connection:
+        assert executions.find_latest(connection, SellerId(SELLER)) is None
