@@ -122,7 +122,7 @@ class Fetcher:
     ) -> Fetched[T]:
         """The body behind a URL, read; a host that throttles or a lost session costs no try, a broken network does.
 
-        `control` names any other URL: where nobody else asks, its answer shows whether it is the host that throttles.
+        `control` names any other URL: where nobody else asks, its answer shows whether it is the host that is at fault.
         """
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
@@ -130,8 +130,7 @@ class Fetcher:
         while True:
             try:
                 agent = await self._agent(refused_at) if booking is None else await self._still_good(booking)
-                throttled = self._refusals.get(url)
-                if throttled is not None and control is not None and not throttled.tries.can_retry():
+                if control is not None and self._doubts_host(url, subject):
                     await self._ask(agent, control(), calls)
                     agent = await self._agent(refused_at)
             except NoAgentFree:
@@ -165,6 +164,13 @@ class Fetcher:
             else:
                 self._refusals.pop(url, None)
                 return fetched
+
+    def _doubts_host(self, url: str, subject: Subject | None) -> bool:
+        """Whether so many agents were refused this, or failed at it, that another call should show who is at fault."""
+        throttled = self._refusals.get(url)
+        if throttled is not None and not throttled.tries.can_retry():
+            return True
+        return self._blame is not None and subject is not None and self._blame.doubts_host(subject)
 
     def _is_refused(self, url: str, verdict: Throttling) -> bool:
         """Whether one more 429 shows that this URL is always throttled."""
@@ -246,10 +252,10 @@ class Fetcher:
 
     async def _settle(self, agent: Booking, outcome: Outcome, subject: Subject | None) -> None:
         blamed = True
-        if self._blame is not None and subject is not None:
+        if self._blame is not None:
             if outcome is Outcome.SUCCESS:
                 self._blame.answered(subject)
-            else:
+            elif subject is not None:
                 blamed = self._blame.falls_on(agent.agent_id, subject)
         await self._pool.settle(agent, outcome, blamed=blamed)
 
