@@ -125,7 +125,7 @@ class AgentPool:
             await asyncio.shield(self.settle(booking, Outcome.NOT_SENT))
             raise
         if not isinstance(found, Session) or time.monotonic() > booking.send_before - 1.0:
-            await self.settle(booking, Outcome.NOT_SENT)
+            await asyncio.shield(self.settle(booking, Outcome.NOT_SENT))
             return Wait(0.0 if isinstance(found, Session) else found.seconds, "tokens")
         self._wanted.set()
         entry = self._open[booking.booking_id]

@@ -236,12 +236,12 @@ class SharedLimiter:
         if pool.counter != "moving":
             return True
         agent_pool.remove_forgotten_workers(connection, self._limits.window + self._hold + MOVE_SECONDS)
-        silent = agent_pool.silent_workers(connection, pool.epoch)
-        if silent:
+        if agent_pool.workers_before(connection, pool.epoch):
             if pool.moved_at is not None and pool.now < pool.moved_at + timedelta(seconds=MOVE_SECONDS):
                 return False
-            times = min(self._limits.requests, silent * self._most_unwritten)
-            agent_bookings.assume_used(connection, times, self._hold)
+            times = agent_pool.silent_workers(connection, pool.epoch) * self._most_unwritten
+            if times:
+                agent_bookings.assume_used(connection, min(self._limits.requests, times), self._hold)
             agent_pool.remove_silent_workers(connection, pool.epoch)
         agent_bookings.refree_all(connection, self._limits)
         agent_pool.set_counter(connection, "postgres", pool.epoch, None)

@@ -25,6 +25,7 @@ from mustit_pipeline.failures import (
     Unauthorized,
 )
 from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.parsing import parse_count
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class Fetcher:
     ) -> Fetched[T]:
         """The body behind a URL, read; a host that throttles or a lost session costs no try, a broken network does.
 
-        `control` names any other URL: where nobody else asks, its answer shows whether it is the host that is at fault.
+        `control` names a listing: where nobody else asks, its answer shows whether it is the host that is at fault.
         """
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
@@ -184,7 +185,7 @@ class Fetcher:
     async def _ask(self, agent: Booking, url: str, calls: RequestCounter) -> None:
         """Let the host answer something, whatever it says."""
         try:
-            await self._attempt(agent, url, bytes, calls)
+            await self._attempt(agent, url, parse_count, calls)
         except Throttled as error:
             await self._pool.throttled(agent, error.retry_after)
         except FetchError:
@@ -240,7 +241,7 @@ class Fetcher:
             calls.throttled += 1
             raise
         except FetchError as error:
-            await self._settle(agent, _outcome(error), subject)
+            await self._settle(agent, _outcome(error), subject, understood=not isinstance(error, MalformedBody))
             raise
         except BaseException as error:
             # Our own end is no fault of the agent, but what was under way may still be counted.
@@ -250,11 +251,15 @@ class Fetcher:
         await self._settle(agent, Outcome.SUCCESS, subject)
         return Fetched(answer.body, value)
 
-    async def _settle(self, agent: Booking, outcome: Outcome, subject: Subject | None) -> None:
+    async def _settle(
+        self, agent: Booking, outcome: Outcome, subject: Subject | None, *, understood: bool = True
+    ) -> None:
         blamed = True
         if self._blame is not None:
             if outcome is Outcome.SUCCESS:
-                self._blame.answered(subject)
+                # A host whose answers nobody understands is not known to be well.
+                if understood:
+                    self._blame.answered(subject)
             elif subject is not None:
                 blamed = self._blame.falls_on(agent.agent_id, subject)
         await self._pool.settle(agent, outcome, blamed=blamed)

@@ -202,7 +202,7 @@ class Worker:
             self._flown += 1
         else:
             # It came late: others have sent what there was, or it was given back.
-            await self._pool.settle(answer, Outcome.NOT_SENT)
+            await asyncio.shield(self._pool.settle(answer, Outcome.NOT_SENT))
             self._free.one_may_be()
 
     def _booked(self, task: asyncio.Task[None]) -> None:

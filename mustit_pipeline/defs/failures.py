@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 import psycopg
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
@@ -83,7 +84,7 @@ def failure_of(error: Exception) -> dg.Failure:
         )
     if isinstance(error, DatabaseRefused | SettingsError | SchemaMismatch):
         return PermanentFailure(str(error))
-    if isinstance(error, DatabaseUnreachable | EmbeddedError):
+    if isinstance(error, DatabaseUnreachable | EmbeddedError | NoConnectionFree):
         return TransientFailure(str(error))
     return UnknownFailure(error)
 

@@ -18,7 +18,7 @@ from mustit_pipeline.store.deliveries import seller_deliveries
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
 # One that hangs would keep its successors from starting; leases keep it from doing harm once it wakes up.
 FIRST = {PRIORITY_TAG: "10", "dagster/max_runtime": str(3600)}
-# A relay goes on for as long as events come: it is ended later, and what it had not sent the next one sends.
+# A relay may go on for an hour (RELAY_RUN_SECONDS) before it ends by itself.
 RELAY = {**FIRST, "dagster/max_runtime": str(2 * 3600)}
 # Long, and nobody waits for them: one at a time (dagster.yaml), so that they leave room for those.
 # One that hangs would keep all others waiting.

@@ -155,7 +155,6 @@ class _Reconciling:
                 last = batch[-1]
                 settled = [belief for belief in batch if not belief.under_way]
                 self._found.under_way += len(batch) - len(settled)
-                self._answered = self._unreachable = 0
                 told = await asyncio.gather(*(self._ask(server, belief) for belief in settled))
                 self._require_an_answer(told)
                 await self._require_the_call(server, settled, told)

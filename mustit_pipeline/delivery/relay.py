@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import socket
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -53,7 +54,10 @@ def relay(
     lease_seconds: float | None = None,
     progress: Callable[[RelayReport], None] | None = None,
 ) -> RelayReport:
-    """Send until nothing is due, waiting for back-offs and trials as long as the caller's patience lasts."""
+    """Send until nothing is due or RELAY_RUN_SECONDS are over.
+
+    It waits for back-offs and trials as long as the caller's patience lasts.
+    """
     sender = _Relay(
         database,
         settings,
@@ -86,6 +90,7 @@ class _Relay:
         self._report = RelayReport()
         self._waited = 0.0
         self._window = settings.relay_concurrent_sends
+        self._ends_at = time.monotonic() + settings.relay_run_seconds
 
     async def run(self) -> RelayReport:
         async with ProductServer(self._settings, connections=self._window) as server:
@@ -93,7 +98,7 @@ class _Relay:
                 await self._send_due(server)
                 pause = await asyncio.to_thread(self._pause)
                 # Patience is for silence: each answer renews it, an outage that lasts uses it up.
-                if pause is None or self._waited + pause > self._patience:
+                if pause is None or self._waited + pause > self._patience or time.monotonic() > self._ends_at:
                     break
                 nap = min(pause, 1.0) + 0.01
                 self._waited += nap
@@ -117,6 +122,8 @@ class _Relay:
 
     def _claim(self, wanted: Wanted) -> tuple[list[ClaimedEvent], int]:
         """Take due rows; an open breaker lets none through, and one on trial when its cool-down is over."""
+        if time.monotonic() > self._ends_at:
+            return [], 0
         with self._database.transaction() as connection:
             outbox.release_expired(connection)
             # Whoever waited for somebody else's claim sees the trial that has begun with it.

@@ -19,8 +19,8 @@ NO_SUCH_PATH = "/api/v1/mustit-asks-for-what-nobody-serves"
 NO_ROUTE = frozenset({405, 501})
 NOT_THERE = frozenset({404, 410})
 REFUSED = frozenset({401, 403})
-# What a product's version is stored as, and room for the one after it.
-VERSIONS = range(2**31 - 1)
+# Half of what a product's version is stored as: room for all that may ever come after it.
+VERSIONS = range(2**30)
 TRIES = 4
 LONGEST_PAUSE_SECONDS = 5.0
 

@@ -17,6 +17,9 @@ class DeliverySettings(BaseSettings):
     relay_lease_seconds: float = Field(
         60, gt=0, description="How long a claimed row stays with a silent relay; at least three of the longest calls"
     )
+    relay_run_seconds: float = Field(
+        3600, gt=0, le=3600, description="How long one relay goes on; the next one sends what is left"
+    )
     relay_longest_backoff_seconds: float = Field(300, gt=0, description="Longest pause before a row is sent again")
     product_server_connect_seconds: float = Field(3.0, gt=0, description="To open a connection to the product server")
     product_server_read_seconds: float = Field(

@@ -203,6 +203,13 @@ def remove_forgotten_workers(connection: Connection, older_than: float) -> None:
     )
 
 
+def workers_before(connection: Connection, epoch: int) -> int:
+    """How many workers have not reported since `epoch` was declared; one may be about to say that it entered."""
+    return connection.execute(
+        text("SELECT count(*) FROM pool_workers WHERE epoch < :epoch"), {"epoch": epoch}
+    ).scalar_one()
+
+
 def silent_workers(connection: Connection, epoch: int) -> int:
     """How many workers may still hold unwritten bookings from before `epoch`: those that entered the one before it."""
     return connection.execute(

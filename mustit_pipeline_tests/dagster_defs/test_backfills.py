@@ -34,7 +34,7 @@ from mustit_pipeline_tests.integration.crawls import register
 Status = dg.DagsterRunStatus
 SELLER = "한글 & a/b 50%"
 PRODUCTS = 4
-CHECKS_OF = {"minishop_listings": 3, "product_change_sets": 2}
+CHECKS_OF = {"minishop_listings": 2, "product_change_sets": 3}
 CRAWLED = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 

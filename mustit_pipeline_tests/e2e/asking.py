@@ -12,16 +12,20 @@ from typing import Any
 from typer.testing import CliRunner
 
 from mustit_pipeline.cli.app import app
-from mustit_pipeline.settings import Settings
+from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, World
 
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def ask(world: World, *arguments: str) -> Answer:
+def ask(world: World, *arguments: str, **changed: str) -> Answer:
     """Run a command in this process; an error that the command would explain is raised."""
-    environment = {**world.mustit.environment, "MUSTIT_HOME": str(world.mustit.home)}
-    result = CliRunner().invoke(app, list(arguments), env=environment)
+    environment = {**world.mustit.environment, "MUSTIT_HOME": str(world.mustit.home), **changed}
+    load_settings.cache_clear()
+    try:
+        result = CliRunner().invoke(app, list(arguments), env=environment)
+    finally:
+        load_settings.cache_clear()
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Answer(result.exit_code, result.stdout, result.stderr)
@@ -51,7 +55,7 @@ def on_a_screen(world: World, columns: int, *arguments: str) -> list[str]:
     return [line.rstrip() for line in COLOUR.sub("", text).replace("\r", "").splitlines()]
 
 
-def settings_of(world: World) -> Settings:
+def settings_of(world: World, **changed: str) -> Settings:
     """What the commands of this world run with, for crawls and relays without the seconds that a process takes."""
     environment = world.mustit.environment
     values: dict[str, Any] = {
@@ -62,4 +66,5 @@ def settings_of(world: World) -> Settings:
         "min_request_gap_seconds": 0,
         "retry_base_seconds": 0.05,
     }
+    values.update(changed)
     return Settings(**values)

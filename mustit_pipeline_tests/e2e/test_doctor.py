@@ -101,7 +101,7 @@ def test_a_database_without_schema_and_a_missing_dagster_database_are_named(
         "MUSTIT_JWT_SECRET": JWT_SECRET,
     }
 
-    found = world.mustit("doctor", "--json", **environment)
+    found = ask(world, "doctor", "--json", **environment)
     listed = world.mustit("seller", "list", "--json", **environment)
 
     problems = _problems(found)
@@ -122,10 +122,10 @@ def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, e
         migrate(connection, "0001")
     engine.dispose()
 
-    old = world.mustit("doctor", "--json", **environment)
+    old = ask(world, "doctor", "--json", **environment)
     both = [world.mustit.start("db", "upgrade", "--json", **environment) for _ in range(2)]
     said = [process.communicate(timeout=60) for process in both]
-    mended = world.mustit("doctor", "--json", **environment)
+    mended = ask(world, "doctor", "--json", **environment)
 
     assert "older schema 0001" in _problems(old)["schema"]
     assert [process.returncode for process in both] == [0, 0], said
@@ -136,8 +136,8 @@ def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, e
 def test_a_product_server_that_refuses_our_key_is_named(world: World, tmp_path: Path) -> None:
     with start_product_server(state=tmp_path, token="the-right-one") as server:
         address = {"MUSTIT_PRODUCT_SERVER_URL": server.url}
-        refused = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="a-wrong-one", **address)
-        accepted = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="the-right-one", **address)
+        refused = ask(world, "doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="a-wrong-one", **address)
+        accepted = ask(world, "doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN="the-right-one", **address)
 
     assert "MUSTIT_PRODUCT_SERVER_TOKEN" in _problems(refused)["product server"]
     assert "a-wrong-one" not in refused.out + refused.err
@@ -149,7 +149,7 @@ def test_a_product_server_that_answers_with_errors_lets_events_fail_and_what_men
 ) -> None:
     with start_product_server(state=tmp_path) as server, ProductServerControl(server.url) as control:
         control.fault("status", "products", status=503)
-        found = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_URL=server.url)
+        found = ask(world, "doctor", "--json", MUSTIT_PRODUCT_SERVER_URL=server.url)
 
     told = _problems(found)["product server"]
     assert "answers 503" in told
@@ -159,7 +159,7 @@ def test_a_product_server_that_answers_with_errors_lets_events_fail_and_what_men
 
 @pytest.mark.parametrize("token", ["s3cret-한글", "s3cret\r\nX-Role: admin"])
 def test_a_key_that_fits_in_no_header_is_named_and_never_shown(world: World, token: str) -> None:
-    found = world.mustit("doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN=token)
+    found = ask(world, "doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN=token)
 
     assert "MUSTIT_PRODUCT_SERVER_TOKEN: takes printable ASCII" in _problems(found)["settings"]
     assert "s3cret" not in found.out + found.err
@@ -190,7 +190,7 @@ def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> No
     world.register("keyed", 1)
     assert world.mustit("crawl", "keyed").code == 0
 
-    found = world.mustit("doctor", "--json", MUSTIT_TOKEN_KEY=OTHER_KEY)
+    found = ask(world, "doctor", "--json", MUSTIT_TOKEN_KEY=OTHER_KEY)
 
     assert "MUSTIT_TOKEN_KEY" in _problems(found)["token key"]
 
@@ -198,8 +198,9 @@ def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> No
 def test_two_rotations_by_the_runbook_open_what_was_sealed_before_each(world: World) -> None:
     world.register("rotated", 1)
     environment = {"MUSTIT_HOME": str(world.mustit.home)}
+    settings = settings_of(world)
     for sealed_by, day in (("k0", "2026-11-01"), ("2026-11-01", "2026-12-01")):
-        assert world.mustit("crawl", "rotated", **environment).code == 0
+        crawl(world.database, settings, "rotated")
         with world.database.reading() as connection:
             used = connection.execute(
                 text("SELECT session_key_id FROM user_agents WHERE session IS NOT NULL")
@@ -207,8 +208,9 @@ def test_two_rotations_by_the_runbook_open_what_was_sealed_before_each(world: Wo
             assert sealed_by in set(used)
 
         environment["MUSTIT_TOKEN_KEY"] = _rotated(environment, day)
+        settings = settings_of(world, token_key=environment["MUSTIT_TOKEN_KEY"])
 
-        found = world.mustit("doctor", "--json", **environment)
+        found = ask(world, "doctor", "--json", **environment)
         [said] = [one for one in found.document if one["subject"] == "token key"]
         assert said["health"] == "ok", said
 
@@ -224,17 +226,17 @@ def _rotated(environment: dict[str, str], day: str) -> str:
 
 def test_fetched_changes_that_nobody_processes_are_named_until_recover_has_run(world: World) -> None:
     world.register("left", 1)
-    assert world.mustit("crawl", "left").code == 0
+    crawl(world.database, settings_of(world), "left")
     with world.database.transaction() as connection:
         connection.execute(text("UPDATE product_raw_data SET status = 'PENDING' WHERE seller_id = 'left'"))
         connection.execute(text("UPDATE crawling_schedule_executions SET updated_at = now() - interval '1 hour'"))
 
-    [found] = [one for one in world.mustit("doctor", "--json").document if one["subject"] == "fetched changes"]
+    [found] = [one for one in ask(world, "doctor", "--json").document if one["subject"] == "fetched changes"]
     assert (found["health"], found["detail"]) == ("warning", "nobody processes those of left")
     assert "mustit recover" in found["remedy"]
 
     assert world.mustit("recover", "--json").document["processedSellers"] == 1
-    assert "fetched changes" not in {one["subject"] for one in world.mustit("doctor", "--json").document}
+    assert "fetched changes" not in {one["subject"] for one in ask(world, "doctor", "--json").document}
 
 
 def test_hosts_that_would_keep_what_all_should_see_are_told_so(world: World) -> None:
@@ -248,8 +250,8 @@ def test_hosts_that_would_keep_what_all_should_see_are_told_so(world: World) -> 
     }
     shared = {"MUSTIT_LAKE_URI": "s3://bucket/lake", "MUSTIT_COMPUTE_LOGS_URI": "/mnt/shared/logs"}
 
-    untold = {one["subject"]: one for one in world.mustit("doctor", "--json", **environment).document}
-    told = {one["subject"] for one in world.mustit("doctor", "--json", **environment, **shared).document}
+    untold = {one["subject"]: one for one in ask(world, "doctor", "--json", **environment).document}
+    told = {one["subject"] for one in ask(world, "doctor", "--json", **environment, **shared).document}
 
     assert (untold["lake"]["health"], untold["output of runs"]["health"]) == ("problem", "warning")
     assert "MUSTIT_LAKE_URI" in untold["lake"]["remedy"]
@@ -258,7 +260,7 @@ def test_hosts_that_would_keep_what_all_should_see_are_told_so(world: World) -> 
 
 
 def test_crawls_that_leave_relay_and_recovery_no_place_are_named(world: World) -> None:
-    crowded = world.mustit("doctor", "--json", MUSTIT_CRAWLS_AT_ONCE="12").document
+    crowded = ask(world, "doctor", "--json", MUSTIT_CRAWLS_AT_ONCE="12").document
 
     [found] = [one for one in crowded if one["subject"] == "places for runs"]
     assert (found["health"], found["remedy"]) == ("warning", "Set MUSTIT_RUNS_AT_ONCE to 18 or more.")

@@ -21,6 +21,7 @@ from mustit_pipeline_tests.faults.world import PATIENCE_SECONDS, World, wait_unt
 from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, register
 
 SUCCESS = 0.95
+RESTED = "SELECT count(*) FROM user_agents WHERE throttled_at IS NOT NULL"
 PAUSED = "SELECT count(*) FROM pool_state WHERE paused_until IS NOT NULL"
 # The shortest pause is 2 s; anything near it is one, and nothing else comes near it.
 QUIET_SECONDS = 1.5
@@ -40,11 +41,9 @@ def some_agents_throttled(world: World, size: Size) -> Numbers:
     world.market.fault("storm", "any", agents=throttled, seconds=seconds, retryAfter="1")
     end = time.monotonic() + seconds
     outcomes: list[CrawlOutcome] = []
-    rested = 0
     while time.monotonic() < end:
         outcomes.append(crawl(world.database, settings, SELLER))
-        rested = max(rested, len(everybody) - _available(world))
-    during = len(outcomes)
+    during, rested = len(outcomes), world.number(RESTED)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while _available(world) < len(everybody):
         outcomes.append(crawl(world.database, settings, SELLER))

@@ -109,6 +109,7 @@ WRONG = [
     ("product_server_breaker_seconds", "61", "less than or equal to 60"),
     ("relay_batch", "0", "greater than or equal to 1"),
     ("relay_lease_seconds", "0", "greater than 0"),
+    ("relay_run_seconds", "3601", "less than or equal to 3600"),
     ("relay_longest_backoff_seconds", "0", "greater than 0"),
     ("relay_concurrent_sends", "0", "greater than or equal to 1"),
     ("outbox_max_retries", "51", "less than or equal to 50"),

@@ -59,6 +59,17 @@ def test_an_outage_opens_the_breaker_and_burns_no_attempt(
     assert sorted(effects()) == [(item, 1, "PRODUCT_CREATED") for item in range(1, 31)]
 
 
+def test_a_relay_that_has_gone_on_for_long_enough_leaves_the_rest_to_the_next_one(
+    shelf: Shelf, settings: Settings, server: ProductServerControl
+) -> None:
+    shelf.crawl(1, 2, 3)
+
+    over = relay(shelf.database, settings.model_copy(update={"relay_run_seconds": 0.0}), patience_seconds=60)
+
+    assert (over.sent, over.failed, over.waiting, sends(server)) == (0, 0, 3, 0)
+    assert relay(shelf.database, settings).sent == 3
+
+
 def test_of_two_relays_that_find_a_trial_due_at_once_one_makes_it(
     shelf: Shelf, settings: Settings, server: ProductServerControl
 ) -> None:

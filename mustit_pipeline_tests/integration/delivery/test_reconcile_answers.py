@@ -67,21 +67,31 @@ def test_products_without_an_answer_are_counted_and_leave_it_open(
         ("drop_before", {}, "connection dropped"),
     ],
 )
+@pytest.mark.parametrize("batch", [500, 2])
 def test_what_is_wrong_with_one_product_ends_nothing_and_is_told_of_it(
-    shelf: Shelf, settings: Settings, server: ProductServerControl, kind: str, options: dict[str, int], reason: str
+    shelf: Shelf,
+    settings: Settings,
+    server: ProductServerControl,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    options: dict[str, int],
+    reason: str,
+    batch: int,
 ) -> None:
+    monkeypatch.setattr("mustit_pipeline.delivery.reconcile.BATCH", batch)
     shelf.crawl(1, 2, 3)
     relay(shelf.database, settings)
-    server.fault(kind, "products", itemNo=1, **options)
+    # The last one, which may be a batch of its own.
+    server.fault(kind, "products", itemNo=3, **options)
     shelf.change(
-        "UPDATE product_change_sets SET product_data = replace(product_data, '상품 3', '물건 3') WHERE item_no = 3"
+        "UPDATE product_change_sets SET product_data = replace(product_data, '상품 1', '물건 1') WHERE item_no = 1"
     )
 
     result = look(shelf, settings, resend=True)
 
     assert (result.compared, result.unanswered, result.resent, result.in_order) == (2, 1, 1, False)
     (silent,) = result.silent
-    assert silent.belief.item_no == 1
+    assert silent.belief.item_no == 3
     assert silent.reason.startswith(reason)
 
 
@@ -101,7 +111,7 @@ def test_what_waits_to_be_sent_again_is_told_although_the_server_refuses_to_go_o
     assert [len(shelf.outbox(item)) for item in (1, 2, 3)] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("version", [-5, -1, 2**31 - 1, 2**31, 10**15])
+@pytest.mark.parametrize("version", [-5, -1, 2**30, 2**31, 10**15])
 def test_a_version_that_no_product_of_ours_can_have_is_not_believed(
     shelf: Shelf, settings: Settings, version: int
 ) -> None:
@@ -119,14 +129,14 @@ def test_a_version_that_no_product_of_ours_can_have_is_not_believed(
     assert shelf.rows("SELECT version, delivered_version FROM products") == [{"version": 1, "delivered_version": 1}]
 
 
-def test_the_greatest_version_that_can_be_stored_is_gone_beyond(shelf: Shelf, settings: Settings) -> None:
+def test_the_greatest_version_that_is_believed_is_gone_beyond(shelf: Shelf, settings: Settings) -> None:
     shelf.crawl(1)
     relay(shelf.database, settings)
     (known,) = shelf.rows("SELECT product_data FROM product_change_sets")
 
-    body = b'{"version": %d, "productData": %s}' % (2**31 - 2, known["product_data"].encode())
+    body = b'{"version": %d, "productData": %s}' % (2**30 - 1, known["product_data"].encode())
     with a_server_that_says(200, body, only="/api/v1/products/") as url:
         result = look(shelf, settings.model_copy(update={"product_server_url": url}), resend=True)
 
     assert (result.kinds, result.resent) == ({Kind.NEWER: 1}, 1)
-    assert shelf.rows("SELECT version FROM products") == [{"version": 2**31 - 1}]
+    assert shelf.rows("SELECT version FROM products") == [{"version": 2**30}]

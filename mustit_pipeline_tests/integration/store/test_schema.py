@@ -107,6 +107,37 @@ def test_tasks_of_before_stay_one_per_call_whichever_month_they_lie_in(
         assert connection.execute(by_month).scalar_one() == 0
 
 
+def test_products_that_are_held_at_an_upgrade_stay_held_unless_a_later_crawl_has_seen_them(database: Database) -> None:
+    before = ground(database, ExecutionStatus.COMPLETED).home
+    with database.transaction() as connection:
+        migrate(connection, "0011", down=True)
+    executions: list[Any] = [before.execution_id]
+    for _ in range(2):
+        # Each in a moment of its own.
+        with database.transaction() as connection:
+            executions.append(add_execution(connection, ExecutionStatus.COMPLETED))
+    old, judged, new = executions
+    seen = {1: old, 2: judged, 3: new, 4: old}
+    with database.transaction() as connection:
+        for item, execution in seen.items():
+            connection.execute(
+                text(
+                    "INSERT INTO products (seller_id, item_no, last_seen_execution_id) VALUES (:seller, :item, :seen)"
+                ),
+                {"seller": before.seller_id, "item": item, "seen": execution},
+            )
+        connection.execute(
+            text("""
+                INSERT INTO deletion_holds (seller_id, execution_id, status, live_count, item_nos)
+                VALUES (:seller, :judged, 'OPEN', 9, ARRAY[1, 2, 3])
+            """),
+            {"seller": before.seller_id, "judged": judged},
+        )
+        schema.upgrade(connection)
+        unseen = text("SELECT item_no FROM products WHERE last_seen_execution_id IS NULL")
+        assert connection.execute(unseen).scalars().all() == [1]
+
+
 def test_a_missing_or_older_schema_is_refused_with_the_command_that_helps(
     empty: Database, empty_database_url: str, make_settings: MakeSettings
 ) -> None:
