@@ -43,9 +43,11 @@ def test_sessions_that_are_forgotten_before_the_count_call_cost_it_one_repeat(
     register(database, "s")
     market.forget_sessions()
 
-    crawl_unharmed(database, settings)
+    opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now())
+    Crawl(database, settings, opened.stored).sweep(60)
 
     assert [times for url, times in market.requested_urls().items() if "sellerId=s&" in url and "Size=1&" in url] == [2]
+    crawl_unharmed(database, settings)
 
 
 def test_sessions_that_are_forgotten_in_mid_crawl_spend_no_retry(
