@@ -10,6 +10,7 @@ from mustit_pipeline.agents import redis_scripts as lua
 from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.redis_link import RedisLink
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.random_ids import random_uuids
 from mustit_pipeline.store.agent_bookings import AgentLimits, SeedAgent
 from mustit_pipeline.store.agents import AgentRow
 
@@ -86,7 +87,7 @@ class RedisLimiter:
         self._endings = _OneCall(self._end)
 
     async def acquire(self, epoch: int, hold: float, now: float | None = None) -> Slot | FreeIn:
-        return await self._bookings.ask((epoch, hold, now), uuid4())
+        return await self._bookings.ask((epoch, hold, now), None)
 
     async def settle(self, epoch: int, slot: Slot, now: float | None = None) -> None:
         await self._endings.ask((epoch, now), (slot, 1, 0))
@@ -94,8 +95,9 @@ class RedisLimiter:
     async def withdraw(self, epoch: int, slot: Slot, pause: float, now: float | None = None) -> None:
         await self._endings.ask((epoch, now), (slot, 0, _micros(pause)))
 
-    async def _book(self, key: tuple[int, float, float | None], ids: list[UUID]) -> list[Slot | FreeIn]:
+    async def _book(self, key: tuple[int, float, float | None], asked: list[None]) -> list[Slot | FreeIn]:
         epoch, hold, now = key
+        ids = random_uuids(len(asked))
         booked_at = time.monotonic()
         status, wait, booked = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), *map(str, ids))
         agents = [UUID(agent.decode()) for agent in booked[::2]]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -98,12 +98,12 @@ class Worker:
         self._flown = 0
         self._ahead = 1
         self._dry_until = 0.0
-        self._flying: dict[asyncio.Task[TaskResult], _Flight] = {}
+        self._flying: dict[asyncio.Task[TaskResult | None], _Flight] = {}
         self._flying_pages = 0
-        self._landed: list[asyncio.Task[TaskResult]] = []
+        self._landed: list[asyncio.Task[TaskResult | None]] = []
         self._leasing: asyncio.Task[None] | None = None
-        # Agents that were asked for, and when.
-        self._booking: dict[asyncio.Task[None], float] = {}
+        # Tasks that have asked for an agent, and when; with one, the same task sends the request.
+        self._booking: dict[asyncio.Task[TaskResult | None], float] = {}
         self._broken: BaseException | None = None
         self._free = FreeAgents()
         self._stopping = False
@@ -188,39 +188,38 @@ class Worker:
     def _book_agents(self) -> None:
         now = self._loop.time()
         for _ in range(self._free.ask(min(self._room(), len(self._held)) - self._expected, now)):
-            task = asyncio.create_task(self._book(self._free.freed))
+            task = self._loop.create_task(self._book(self._free.freed))
             self._booking[task] = now
-            task.add_done_callback(self._booked)
+            task.add_done_callback(self._ended)
 
-    async def _book(self, freed: int) -> None:
+    async def _book(self, freed: int) -> TaskResult | None:
         """Send a task with an agent if one is free; so many had been freed when it was asked for."""
         answer = await self._pool.acquire()
         if isinstance(answer, Wait):
             self._free.none_is(self._loop.time(), min(answer.seconds, LONGEST_SLEEP_SECONDS), freed)
         elif self._held and self._fresh and self._room() > 0 and not self._stopping:
-            self._fly(self._held.popleft(), answer)
             self._flown += 1
+            return await self._fly(self._held.popleft(), answer)
         else:
             # It came late: others have sent what there was, or it was given back.
             await asyncio.shield(self._pool.settle(answer, Outcome.NOT_SENT))
             self._free.one_may_be()
+        return None
 
-    def _booked(self, task: asyncio.Task[None]) -> None:
+    def _fly(self, leased: LeasedTask, booking: Booking) -> Coroutine[Any, Any, TaskResult]:
+        """The request of the task that has just got its agent."""
+        task, flight = cast("asyncio.Task[TaskResult | None]", asyncio.current_task()), _Flight(leased)
         del self._booking[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._broken = error
-        self._news.set()
-
-    def _fly(self, leased: LeasedTask, booking: Booking) -> None:
-        flight = _Flight(leased)
-        task = asyncio.create_task(self._attempts.make(leased, booking, flight.calls))
         self._flying[task] = flight
         self._flying_pages += leased.page_no is not None
-        task.add_done_callback(self._land)
+        return self._attempts.make(leased, booking, flight.calls)
 
-    def _land(self, task: asyncio.Task[TaskResult]) -> None:
-        self._landed.append(task)
-        self._free.one_may_be()
+    def _ended(self, task: asyncio.Task[TaskResult | None]) -> None:
+        if self._booking.pop(task, None) is None:
+            self._landed.append(task)
+            self._free.one_may_be()
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
         self._news.set()
 
     def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -301,9 +300,9 @@ class Worker:
                     log.warning("leases could not be renewed", error=type(error).__name__)
 
 
-def _end(task: asyncio.Task[TaskResult], flight: _Flight) -> TaskResult:
+def _end(task: asyncio.Task[TaskResult | None], flight: _Flight) -> TaskResult:
     """What a flight brought; one that was broken off gives its task back."""
-    if not task.cancelled() and task.exception() is None:
-        return task.result()
+    if not task.cancelled() and task.exception() is None and (result := task.result()) is not None:
+        return result
     flight.leased.task.release(utc_now())
     return TaskResult(flight.leased, calls=flight.calls)

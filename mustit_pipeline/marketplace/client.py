@@ -40,6 +40,7 @@ class MarketplaceClient:
     def __init__(self, settings: Settings) -> None:
         self.endpoints = Endpoints.from_settings(settings)
         self._origin = yarl.URL(settings.base_url).origin()
+        self._prefix = f"{self._origin}/"
         self._server = f"MUSTIT_BASE_URL={self._origin}"
         self._limit = settings.max_body_bytes
         self._deadline = settings.total_timeout_seconds
@@ -99,6 +100,8 @@ class MarketplaceClient:
         try:
             # Sent as it is: the addresses are percent-encoded already.
             target = yarl.URL(url, encoded=True)
+            if url.startswith(self._prefix) and url.isascii() and url.isprintable() and " " not in url:
+                return target
             host = target.host or ""
             ours = target.origin() == self._origin and target.user is None and target.password is None
         except ValueError:

@@ -53,6 +53,8 @@ class Endpoints:
 
     def present(self, url: str) -> str:
         """The same call at the server that is configured now: a planned one outlives a change of the address."""
+        if url.startswith(f"{self.base_url}/"):
+            return url
         planned, server = urlsplit(url), urlsplit(self.base_url)
         return planned._replace(scheme=server.scheme, netloc=server.netloc).geturl()
 
