@@ -43,7 +43,8 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
     def look() -> tuple[int, int | None]:
         with ground.database.reading() as connection:
             now = outbox.counts(connection)
-        return now.completed - start.completed, start.waiting + start.sending
+        unsent = start.waiting + start.sending
+        return max(0, unsent - now.waiting - now.sending), unsent
 
     config = {"ops": {"relay_waiting_events": {"config": {"patience_seconds": PATIENCE_SECONDS}}}}
     with watched("relaying", look, quiet=quiet):

@@ -31,10 +31,15 @@ from mustit_pipeline.domain.states import (
 )
 from mustit_pipeline.store.tables import metadata, one_of, timestamp
 
+# A deleted product counts again once a sweep has seen it: that sets absent_sweeps to 0. By who saw it last, which every
+# crawl writes anew, no update of a product would be HOT.
 UNPUBLISHED_PRODUCT = (
-    "complete AND data_hash IS DISTINCT FROM published_hash"
-    " AND (deleted_at IS NULL OR last_seen_execution_id IS NOT NULL)"
+    "complete AND data_hash IS DISTINCT FROM published_hash AND (deleted_at IS NULL OR absent_sweeps = 0)"
 )
+
+# True of every row. An index with this condition serves only statements that state it too, which are those that go by
+# time: one that looks up a version by its key cannot be led astray by what the planner believes of a seller or a state.
+BY_TIME = "version > 0"
 
 product_raw_data = Table(
     "product_raw_data",
@@ -58,10 +63,17 @@ product_raw_data = Table(
     timestamp("processed_at", nullable=True),
     one_of("status", RawStatus),
     one_of("source", TaskType),
-    Index("ix_product_raw_data_pending", "seller_id", "source", "raw_id", postgresql_where=text("status = 'PENDING'")),
-    Index("ix_product_raw_data_pending_items", "seller_id", "item_no", postgresql_where=text("status = 'PENDING'")),
-    Index(None, "seller_id", "fetched_at"),
-    Index(None, "status", "fetched_at"),
+    # One index for each state: a statement names the state, and then there is one index that it can go by.
+    Index(
+        "ix_product_raw_data_pending",
+        "seller_id",
+        "source",
+        "item_no",
+        "raw_id",
+        postgresql_where=text("status = 'PENDING'"),
+    ),
+    Index("ix_product_raw_data_processed", "seller_id", "fetched_at", postgresql_where=text("status = 'PROCESSED'")),
+    Index("ix_product_raw_data_failed", "seller_id", "fetched_at", postgresql_where=text("status = 'FAILED'")),
 )
 
 products = Table(
@@ -103,7 +115,8 @@ products = Table(
     CheckConstraint("item_no > 0", name="item_positive"),
     CheckConstraint("delivered_version <= version", name="delivered_within_version"),
     Index(None, "item_no"),
-    Index(None, "seller_id", "complete"),
+    # For counting alone.
+    Index("ix_products_live", "seller_id", postgresql_where=text("complete AND deleted_at IS NULL")),
     Index("ix_products_unpublished", "seller_id", "item_no", postgresql_where=text(UNPUBLISHED_PRODUCT)),
     Index(
         "ix_products_incomplete",
@@ -131,9 +144,8 @@ product_change_sets = Table(
     one_of("life_cycle", LifeCycle),
     CheckConstraint("version > 0", name="version_positive"),
     CheckConstraint("(life_cycle = 'DELETED') = (product_data IS NULL)", name="data_unless_deleted"),
-    Index(None, "seller_id", "detected_at"),
+    Index("ix_product_change_sets_detected", "seller_id", "detected_at", postgresql_where=text(BY_TIME)),
     Index(None, "execution_id"),
-    Index(None, "item_no", "version"),
 )
 
 product_outbox = Table(
@@ -189,7 +201,7 @@ product_outbox = Table(
         "completed_at",
         postgresql_where=text("status = 'COMPLETED' AND superseded_by IS NULL"),
     ),
-    Index(None, "status", "created_at"),
+    Index("ix_product_outbox_states", "status", "created_at", postgresql_where=text(BY_TIME)),
 )
 
 deletion_holds = Table(

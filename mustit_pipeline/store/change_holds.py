@@ -9,7 +9,7 @@ from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.states import CHANGE_HOLD, ChangeHoldStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.store.pages import Page, page
-from mustit_pipeline.store.publication import READY
+from mustit_pipeline.store.publication import NEWEST_VERSION, OPEN_TASK_OF_PRODUCT, READY
 
 EXAMPLES = 10
 PRICES = ("normalPrice", "sellingPrice", "discountPrice")
@@ -40,8 +40,7 @@ _SUSPICIOUS = text(f"""
                CASE WHEN p.version = 0 THEN p.data LIKE :unpriced
                     WHEN d.old IS NOT NULL THEN {" OR ".join(map(_emptied, ESSENTIAL))} END AS emptied
         FROM products p
-        LEFT JOIN product_change_sets c
-               ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
+        {NEWEST_VERSION}
         CROSS JOIN LATERAL (SELECT CASE WHEN p.version > 0 THEN CAST(p.data AS jsonb) END AS new,
                                    CAST(c.product_data AS jsonb) AS old OFFSET 0) AS d
         WHERE {READY}
@@ -50,17 +49,14 @@ _SUSPICIOUS = text(f"""
 """)
 
 # The same products as a sweep in progress has come to: a crawl of many slices is judged by what it has seen so far.
-_LOOKED_AT = text("""
+_LOOKED_AT = text(f"""
     SELECT count(*) FROM products p
     LEFT JOIN crawling_schedule_executions e
-           ON e.seller_id = p.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
+           ON e.seller_id = :seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
     WHERE p.seller_id = :seller_id AND p.complete AND p.deleted_at IS NULL
       AND (e.execution_id IS NULL
            OR ((e.sweep_status <> 'PENDING' OR p.last_seen_execution_id = e.execution_id)
-               AND NOT EXISTS (SELECT FROM crawler_tasks t
-                               WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month
-                                 AND t.item_no = p.item_no
-                                 AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))))
+               AND {OPEN_TASK_OF_PRODUCT} IS NULL))
 """)
 
 _HOLD = text(f"""

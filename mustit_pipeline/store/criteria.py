@@ -15,6 +15,7 @@ from mustit_pipeline.domain.states import (
     TaskType,
     TruthVerdict,
 )
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import FIRST_CHANGED_AT
 from mustit_pipeline.store.sellers import INTERVAL
 
@@ -144,7 +145,7 @@ _DELIVERIES = text(f"""
            (SELECT count(*) FROM sent WHERE took > make_interval(secs => :seconds)) AS late,
            (SELECT count(*) FROM product_outbox o
             WHERE o.status IN ('{OutboxStatus.WAITING.value}', '{OutboxStatus.SENDING.value}',
-                               '{OutboxStatus.FAILED.value}')
+                               '{OutboxStatus.FAILED.value}') AND o.{BY_TIME}
               AND (o.created_at < :now - make_interval(secs => :seconds)
                    OR {FIRST_CHANGED_AT} < :now - make_interval(secs => :seconds))) AS overdue,
            coalesce((SELECT extract(epoch FROM max(took)) / 3600 FROM sent), 0) AS longest
@@ -154,9 +155,15 @@ _THROUGHPUT = text(f"""
     SELECT coalesce(sum(r.fetched), 0) AS fetched, coalesce(sum(e.waiting), 0) AS waiting
     FROM sellers s
     CROSS JOIN LATERAL (
-        SELECT count(*) AS fetched FROM product_raw_data
-        WHERE seller_id = s.seller_id AND fetched_at >= :since AND source = '{TaskType.PRODUCT_DETAIL.value}'
-          AND status <> '{RawStatus.FAILED.value}'
+        SELECT count(*) AS fetched FROM (
+            SELECT FROM product_raw_data
+            WHERE seller_id = s.seller_id AND fetched_at >= :since AND source = '{TaskType.PRODUCT_DETAIL.value}'
+              AND status = '{RawStatus.PROCESSED.value}'
+            UNION ALL
+            SELECT FROM product_raw_data
+            WHERE seller_id = s.seller_id AND fetched_at >= :since AND source = '{TaskType.PRODUCT_DETAIL.value}'
+              AND status = '{RawStatus.PENDING.value}'
+        ) AS bodies
     ) AS r
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(total_tasks - completed_tasks - failed_tasks), 0) AS waiting
@@ -172,7 +179,8 @@ _JUMPS = text(f"""
     CROSS JOIN LATERAL (
         SELECT count(DISTINCT v.item_no) AS jumped
         FROM product_change_sets v CROSS JOIN LATERAL jsonb_array_elements(v.changes) AS one
-        WHERE v.seller_id = s.seller_id AND v.detected_at >= :since AND v.life_cycle = '{LifeCycle.UPDATED.value}'
+        WHERE v.seller_id = s.seller_id AND v.detected_at >= :since AND v.{BY_TIME}
+          AND v.life_cycle = '{LifeCycle.UPDATED.value}'
           AND '{ChangeType.PRICE.value}' = ANY(v.change_types)
           AND one.value ->> 'type' = '{ChangeType.PRICE.value}' AND one.value ->> 'field' <> 'discountRate'
           AND jsonb_typeof(one.value -> 'old') = 'number' AND jsonb_typeof(one.value -> 'new') = 'number'
@@ -193,7 +201,7 @@ _GAPS = text(f"""
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT product_data FROM product_change_sets
-        WHERE seller_id = s.seller_id AND detected_at >= :since AND product_data IS NOT NULL
+        WHERE seller_id = s.seller_id AND detected_at >= :since AND {BY_TIME} AND product_data IS NOT NULL
         ORDER BY detected_at DESC LIMIT {VERSIONS_OF_A_SELLER}
     ) AS v
     CROSS JOIN LATERAL (SELECT CAST(v.product_data AS jsonb) AS data OFFSET 0) AS d

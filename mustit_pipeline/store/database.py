@@ -103,6 +103,11 @@ def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -
         # A process that is frozen inside a transaction must not keep its locks for as long as it is.
         "idle_in_transaction_session_timeout": f"{LONGEST_IDLE_TRANSACTION_SECONDS}s",
         **SILENT_HOSTS,
+        # Every statement has its index. Reading a table from end to end is right for a small one only, where the index
+        # costs as little, and is what the planner falls for when its statistics are of another hour.
+        "enable_seqscan": "off",
+        # Compiling a plan pays for queries of seconds; a wrong estimate would have it done for those of milliseconds.
+        "jit": "off",
     }
     engine = create_engine(
         url,

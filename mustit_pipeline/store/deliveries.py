@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import COMPLETED, TOLD_VERSIONS, UNSENT
 
 
@@ -27,7 +28,8 @@ _DELIVERIES = text(f"""
     ), unsent AS (
         SELECT seller_id, count(*) FILTER (WHERE status IN ({UNSENT})) AS waiting,
                count(*) FILTER (WHERE status = '{OutboxStatus.FAILED.value}') AS failed
-        FROM product_outbox WHERE status IN ({UNSENT}, '{OutboxStatus.FAILED.value}') GROUP BY seller_id
+        FROM product_outbox WHERE status IN ({UNSENT}, '{OutboxStatus.FAILED.value}') AND {BY_TIME}
+        GROUP BY seller_id
     )
     SELECT seller_id, coalesce(superseded, 0) AS superseded, coalesce(failed, 0) AS failed,
            coalesce(waiting, 0) AS waiting

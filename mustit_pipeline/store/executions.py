@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, func, insert, select, text, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, text, update
 
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.execution import OPEN_STATES, CrawlingScheduleExecution
@@ -129,22 +130,23 @@ def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False
 
 def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
     """The seller's newest execution, ended or not."""
-    query = (
-        select(executions)
-        .where(executions.c.seller_id == seller_id.value)
-        .order_by(executions.c.created_at.desc())
-        .limit(1)
-    )
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_newest_of(seller_id, 1)).one_or_none()
     return None if row is None else _stored(row)
 
 
 def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Page[StoredExecution]:
     """The newest executions, of one seller or of all."""
-    query = select(executions).order_by(executions.c.created_at.desc()).limit(limit + 1)
-    if seller_id is not None:
-        query = query.where(executions.c.seller_id == seller_id.value)
+    if seller_id is None:
+        query = select(executions).order_by(executions.c.created_at.desc()).limit(limit + 1)
+    else:
+        query = _newest_of(seller_id, limit + 1)
     return page(map(_stored, connection.execute(query)), limit)
+
+
+def _newest_of(seller_id: SellerId, limit: int) -> Select[Any]:
+    """Among its own first (OFFSET 0): by time alone all that came since would be gone through."""
+    own = select(executions).where(executions.c.seller_id == seller_id.value).offset(0).subquery()
+    return select(own).order_by(own.c.created_at.desc()).limit(limit)
 
 
 def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:

@@ -4,21 +4,28 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-# Bodies that wait to be processed count already: they are what the step that fetched them has brought.
+# Bodies that wait to be processed count already: they are what the step that fetched them has brought. They are brought
+# together with the products by grouping: a join would be as good as the planner's guess of how many wait.
 _FINGERPRINTS = text("""
     WITH waiting AS (
         SELECT DISTINCT ON (source, item_no) source, item_no, content_hash FROM product_raw_data
-        WHERE seller_id = :seller_id AND status = 'PENDING' AND item_no IS NOT NULL AND content_hash IS NOT NULL
+        WHERE seller_id = :seller_id AND source IN ('PRODUCT_DETAIL', 'PRODUCT_OPTION') AND status = 'PENDING'
+          AND content_hash IS NOT NULL
         ORDER BY source, item_no, raw_id DESC
+    ), said AS (
+        SELECT item_no, deleted_at IS NULL AND absent_sweeps = 0 AND last_seen_at IS NOT NULL AS listed,
+               detail_data_hash AS detail, option_data_hash AS options, NULL AS new_detail, NULL AS new_options,
+               version, published_hash
+        FROM products WHERE seller_id = :seller_id
+        UNION ALL
+        SELECT item_no, NULL, NULL, NULL, CASE source WHEN 'PRODUCT_DETAIL' THEN content_hash END,
+               CASE source WHEN 'PRODUCT_OPTION' THEN content_hash END, NULL, NULL
+        FROM waiting
     ), known AS (
-        SELECT p.item_no, p.deleted_at IS NULL AND p.absent_sweeps = 0 AND p.last_seen_at IS NOT NULL AS listed,
-               coalesce(d.content_hash, p.detail_data_hash) AS detail,
-               coalesce(o.content_hash, p.option_data_hash) AS options,
-               p.version, p.published_hash
-        FROM products p
-        LEFT JOIN waiting d ON d.source = 'PRODUCT_DETAIL' AND d.item_no = p.item_no
-        LEFT JOIN waiting o ON o.source = 'PRODUCT_OPTION' AND o.item_no = p.item_no
-        WHERE p.seller_id = :seller_id
+        SELECT item_no, bool_or(listed) AS listed, coalesce(max(new_detail), max(detail)) AS detail,
+               coalesce(max(new_options), max(options)) AS options, max(version) AS version,
+               max(published_hash) AS published_hash
+        FROM said GROUP BY item_no HAVING count(version) = 1
     )
     SELECT md5(coalesce(string_agg(CAST(item_no AS text), ',' ORDER BY item_no) FILTER (WHERE listed), '')) AS listing,
            md5(coalesce(string_agg(item_no || ':' || detail, ',' ORDER BY item_no), '')) AS details,

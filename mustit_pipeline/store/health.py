@@ -14,6 +14,7 @@ from mustit_pipeline.domain.states import (
     SellerStatus,
     SweepStatus,
 )
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import FIRST_CHANGED_AT, UNSENT
 
 
@@ -88,10 +89,11 @@ _SWEEPS = text(f"""
     WHERE {ACTIVE} ORDER BY s.seller_id
 """)
 
-_FAILED = text(f"SELECT count(*) FROM product_outbox WHERE status = '{OutboxStatus.FAILED.value}'")
+_FAILED = text(f"SELECT count(*) FROM product_outbox WHERE status = '{OutboxStatus.FAILED.value}' AND {BY_TIME}")
 
 _BACKLOG = text(f"""
-    SELECT count(*) AS number, min({FIRST_CHANGED_AT}) AS oldest FROM product_outbox o WHERE o.status IN ({UNSENT})
+    SELECT count(*) AS number, min({FIRST_CHANGED_AT}) AS oldest FROM product_outbox o
+    WHERE o.status IN ({UNSENT}) AND o.{BY_TIME}
 """)
 
 _FAILED_SCHEDULES = text(f"""

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.pages import Page, page
 
 
@@ -98,7 +99,8 @@ _CHANGES = text(f"""
         SELECT newest.change_set_id FROM sellers s
         CROSS JOIN LATERAL (
             SELECT c.change_set_id, c.detected_at FROM product_change_sets c
-            WHERE c.seller_id = s.seller_id AND (CAST(:since AS timestamptz) IS NULL OR c.detected_at >= :since)
+            WHERE c.seller_id = s.seller_id AND c.{BY_TIME}
+              AND (CAST(:since AS timestamptz) IS NULL OR c.detected_at >= :since)
               AND (CAST(:change_type AS text) IS NULL OR :change_type = ANY(c.change_types))
               AND (CAST(:life_cycle AS text) IS NULL OR c.life_cycle = :life_cycle)
             ORDER BY c.detected_at DESC LIMIT :limit

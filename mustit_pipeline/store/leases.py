@@ -148,8 +148,8 @@ _EXPIRED = text(f"""
 _LOCK_EXPIRED = text(f"""
     SELECT e.execution_id FROM crawling_schedule_executions e
     WHERE (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id)
-      AND e.execution_id IN (SELECT t.execution_id FROM crawler_tasks t
-                             WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now())
+      AND e.execution_id = ANY(ARRAY(SELECT DISTINCT t.execution_id FROM crawler_tasks t
+                                     WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()))
     ORDER BY e.execution_id FOR NO KEY UPDATE
 """)
 

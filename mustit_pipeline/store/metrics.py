@@ -6,6 +6,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, TaskStatus
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import FIRST_VERSION
 from mustit_pipeline.store.task_states import OPEN
 
@@ -77,12 +78,12 @@ _DAYS = text(f"""
         FROM product_change_sets c
         LEFT JOIN LATERAL unnest(CASE WHEN c.life_cycle = '{LifeCycle.UPDATED.value}' THEN c.change_types
                                       ELSE ARRAY[c.life_cycle] END) AS k(kind) ON true
-        WHERE c.seller_id = s.seller_id AND c.detected_at >= :start AND c.detected_at < :end
+        WHERE c.seller_id = s.seller_id AND c.detected_at >= :start AND c.detected_at < :end AND c.{BY_TIME}
     ) AS kinds
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE life_cycle IN ('{LifeCycle.CREATED.value}', '{LifeCycle.RESTORED.value}'))
                - count(*) FILTER (WHERE life_cycle = '{LifeCycle.DELETED.value}') AS gained
-        FROM product_change_sets WHERE seller_id = s.seller_id AND detected_at >= :end
+        FROM product_change_sets WHERE seller_id = s.seller_id AND detected_at >= :end AND {BY_TIME}
     ) AS since
     CROSS JOIN LATERAL (
         SELECT count(*) AS now FROM products WHERE seller_id = s.seller_id AND complete AND deleted_at IS NULL

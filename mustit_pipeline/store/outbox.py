@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import (
     IN_LOCK_ORDER,
     RELEASED,
@@ -60,11 +61,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class OutboxCounts:
-    """How many rows there are in each state."""
+    """How many rows have not reached the product server, by state; of those that have there is no end."""
 
     waiting: int
     sending: int
-    completed: int
     failed: int
 
 
@@ -159,8 +159,8 @@ _CLAIMED = text(f"""
 # A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
 _RELEASE_EXPIRED = text(f"""
     UPDATE product_outbox SET status = {RELEASED}, lease_owner = NULL, lease_expires_at = NULL
-    WHERE outbox_id IN (SELECT outbox_id FROM product_outbox WHERE status IN ({SENDING}) AND lease_expires_at < now()
-                        FOR UPDATE SKIP LOCKED)
+    WHERE outbox_id = ANY(ARRAY(SELECT outbox_id FROM product_outbox
+                                WHERE status IN ({SENDING}) AND lease_expires_at < now() FOR UPDATE SKIP LOCKED))
     RETURNING 1
 """)
 
@@ -173,6 +173,14 @@ _NEXT_DUE = text(f"""
          WHERE o.status IN ({WAITING}) AND o.failing_since IS NOT NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
         (SELECT min(lease_expires_at) FROM product_outbox WHERE status IN ({SENDING}))) - now())
 """)
+
+_COUNTS = text(
+    "SELECT "
+    + ", ".join(
+        f"(SELECT count(*) FROM product_outbox WHERE status = '{status.value}' AND {BY_TIME})"
+        for status in (OutboxStatus.WAITING, OutboxStatus.SENDING, OutboxStatus.FAILED)
+    )
+)
 
 
 def enqueue(connection: Connection, seller_id: SellerId, versions: Sequence[NewVersion], at: datetime) -> None:
@@ -245,15 +253,13 @@ def release_expired(connection: Connection) -> int:
 
 
 def counts(connection: Connection) -> OutboxCounts:
-    """How many rows there are in each state."""
-    rows = connection.execute(text("SELECT status, count(*) AS n FROM product_outbox GROUP BY status"))
-    found = {row.status: row.n for row in rows}
-    return OutboxCounts(*(found.get(status.value, 0) for status in OutboxStatus))
+    """How many rows have not reached the product server."""
+    return OutboxCounts(*connection.execute(_COUNTS).one())
 
 
 def unsent(connection: Connection) -> int:
     """How many rows still have to reach the product server."""
-    query = text(f"SELECT count(*) FROM product_outbox WHERE status IN ({UNSENT})")
+    query = text(f"SELECT count(*) FROM product_outbox WHERE status IN ({UNSENT}) AND {BY_TIME}")
     return connection.execute(query).scalar_one()
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import IN_LOCK_ORDER
 from mustit_pipeline.store.pages import Page, page
 from mustit_pipeline.store.prefixes import find_one
@@ -46,17 +47,22 @@ class Retried:
 
 
 # One reach into the index of each state: of everything together no index knows the newest.
-_NEWEST = text("""
+_NEWEST = text(f"""
     SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
     CROSS JOIN LATERAL (
         SELECT * FROM product_outbox o
-        WHERE o.status = wanted.status AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)
+        WHERE o.status = wanted.status AND o.{BY_TIME}
         ORDER BY o.created_at DESC LIMIT :limit
     ) AS newest
     ORDER BY newest.created_at DESC, newest.seller_id, newest.item_no LIMIT :limit
 """)
+_NEWEST_OF_SELLER = text("""
+    SELECT * FROM product_outbox o
+    WHERE o.seller_id = :seller_id AND o.status = ANY(CAST(:statuses AS text[]))
+    ORDER BY o.created_at DESC, o.item_no LIMIT :limit
+""")
 
-_OF_FILTER = """o.status = ANY(CAST(:sources AS text[]))
+_OF_FILTER = f"""o.status = ANY(CAST(:sources AS text[])) AND o.{BY_TIME}
                AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
 _OF_ID = "o.outbox_id = :outbox_id AND o.status = ANY(CAST(:sources AS text[]))"
 
@@ -91,10 +97,13 @@ def newest(
     """Events, newest first."""
     values: dict[str, object] = {
         "statuses": [status.value] if status else [known.value for known in OutboxStatus],
-        "seller_id": None if seller_id is None else seller_id.value,
         "limit": limit + 1,
     }
-    return page(map(_entry, connection.execute(_NEWEST, values)), limit)
+    if seller_id is None:
+        found = connection.execute(_NEWEST, values)
+    else:
+        found = connection.execute(_NEWEST_OF_SELLER, values | {"seller_id": seller_id.value})
+    return page(map(_entry, found), limit)
 
 
 def find(connection: Connection, wanted: IdPrefix) -> OutboxEntry:

@@ -36,46 +36,55 @@ class NewVersion:
     data_hash: str | None
 
 
+# Of the execution e and the product p. By the call and by the item: whichever index is taken, it is one look.
+OPEN_TASK_OF_PRODUCT = """(
+    SELECT t.task_id FROM crawler_tasks t
+    WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month AND t.item_no = p.item_no
+      AND t.task_key = ANY(ARRAY['PRODUCT_DETAIL:' || p.item_no, 'PRODUCT_OPTION:' || p.item_no])
+      AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY') LIMIT 1)"""
+
+
 # What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
 # version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product is back
-# when it has been seen since and its detail has said that it is this seller's. What waits is looked up one by one: of
-# freshly stored bodies the planner knows nothing, and joining them would go through all of them for each product.
+# when it has been seen since and its detail has said that it is this seller's. What waits is looked up one by one, by
+# its whole key: of freshly stored rows the planner knows nothing, and joining them would go through all of them for
+# each product.
 def ready_of(seller: str) -> str:
     """The condition for products `p` with their newest version `c`, of the seller that is named so."""
     return f"""
     p.seller_id = {seller} AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
-      AND (p.deleted_at IS NULL OR p.last_seen_execution_id IS NOT NULL)
-      AND (p.deleted_at IS NULL OR EXISTS (
-          SELECT FROM crawling_schedule_executions e
+      AND (p.deleted_at IS NULL OR p.absent_sweeps = 0)
+      AND (p.deleted_at IS NULL OR (
+          SELECT t.task_id FROM crawling_schedule_executions e
           JOIN crawler_tasks t ON t.task_month = e.task_month AND t.execution_id = e.execution_id
           WHERE e.execution_id = p.last_seen_execution_id AND t.task_key = 'PRODUCT_DETAIL:' || p.item_no
-            AND t.status = 'COMPLETED' AND NOT t.probe))
-      AND NOT EXISTS (
-          SELECT FROM crawling_schedule_executions e
-          WHERE e.seller_id = p.seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
-            AND (c.execution_id = e.execution_id
-                 OR (e.sweep_status = 'PENDING' AND p.last_seen_execution_id IS DISTINCT FROM e.execution_id)
-                 OR EXISTS (SELECT FROM crawler_tasks t
-                            WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month
-                              AND t.item_no = p.item_no
-                              AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY'))))
+            AND t.status = 'COMPLETED' AND NOT t.probe LIMIT 1) IS NOT NULL)
+      AND (SELECT e.execution_id FROM crawling_schedule_executions e
+           WHERE e.seller_id = {seller} AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
+             AND (c.execution_id = e.execution_id
+                  OR (e.sweep_status = 'PENDING' AND p.last_seen_execution_id IS DISTINCT FROM e.execution_id)
+                  OR {OPEN_TASK_OF_PRODUCT} IS NOT NULL)
+           LIMIT 1) IS NULL
       AND (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = p.seller_id AND r.item_no = p.item_no AND r.status = 'PENDING' LIMIT 1) IS NULL
+           WHERE r.seller_id = {seller} AND r.source IN ('PRODUCT_DETAIL', 'PRODUCT_OPTION') AND r.item_no = p.item_no
+             AND r.status = 'PENDING' LIMIT 1) IS NULL
       AND (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = {seller} AND r.source = 'MINISHOP' AND r.status = 'PENDING'
-           ORDER BY r.raw_id LIMIT 1) IS NULL
+           WHERE r.seller_id = {seller} AND r.source = 'MINISHOP' AND r.status = 'PENDING' LIMIT 1) IS NULL
 """
 
 
 READY = ready_of(":seller_id")
+# The version that a product p stands at.
+NEWEST_VERSION = """LEFT JOIN LATERAL (
+        SELECT v.execution_id, v.product_data FROM product_change_sets v
+        WHERE v.seller_id = p.seller_id AND v.item_no = p.item_no AND v.version = p.version LIMIT 1) AS c ON true"""
 
 _UNPUBLISHED = text(f"""
     SELECT p.product_id, p.seller_id, p.item_no, p.minishop_data_hash, p.detail_data_hash, p.option_data_hash,
            p.version, p.absent_sweeps, p.deleted_at, p.data_hash, p.updated_at,
            CASE WHEN p.version > 0 THEN p.data END AS data, c.product_data AS published_data
     FROM products p
-    LEFT JOIN product_change_sets c
-           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
+    {NEWEST_VERSION}
     WHERE {READY}
     ORDER BY p.item_no LIMIT :limit
     FOR NO KEY UPDATE OF p
@@ -96,8 +105,9 @@ _VERSIONS = text("""
 
 _PUBLISHED = text("""
     UPDATE products p
-    SET version = v.version, published_hash = v.data_hash, deleted_at = v.deleted_at, absent_sweeps = 0,
+    SET version = v.version, published_hash = v.data_hash, deleted_at = v.deleted_at,
         -- A deleted product has been seen by no sweep until one shows it again.
+        absent_sweeps = CASE WHEN v.deleted_at IS NULL THEN 0 ELSE greatest(p.absent_sweeps, 1) END,
         last_seen_execution_id = CASE WHEN v.deleted_at IS NULL THEN p.last_seen_execution_id END,
         updated_at = now()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:hashes AS text[]),

@@ -9,6 +9,9 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import RAW, RawStatus, TaskType
 
+# Bodies that one statement compares with what is known.
+SETTLED_TOGETHER = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class NewRaw:
@@ -70,8 +73,8 @@ _COPY_TYPES = (
     *("text", "text", "text", "text", "text", "int2"),
 )
 
-# Listings first, as they were seen, then the rest as stored: the one place where the order of processing is decided.
-# While a listing page waits, nothing but listing pages is taken.
+# Listings first, as they were seen, then the rest product by product, of one call what was stored first: the one place
+# where the order of processing is decided. While a listing page waits, nothing but listing pages is taken.
 _PENDING = text("""
     WITH listings AS (
         SELECT raw_id FROM product_raw_data
@@ -79,19 +82,19 @@ _PENDING = text("""
           AND raw_id <> ALL(CAST(:beside AS bigint[]))
         ORDER BY fetched_at, raw_id LIMIT :pages
     ), details AS (
-        SELECT raw_id FROM product_raw_data
+        SELECT raw_id, item_no FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_DETAIL'
           AND raw_id <> ALL(CAST(:beside AS bigint[]))
-        ORDER BY raw_id LIMIT :products
+        ORDER BY item_no, raw_id LIMIT :products
     ), options AS (
-        SELECT raw_id FROM product_raw_data
+        SELECT raw_id, item_no FROM product_raw_data
         WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'PRODUCT_OPTION'
           AND raw_id <> ALL(CAST(:beside AS bigint[]))
-        ORDER BY raw_id LIMIT :products
+        ORDER BY item_no, raw_id LIMIT :products
     ), others AS (
-        SELECT raw_id FROM (SELECT raw_id FROM details UNION ALL SELECT raw_id FROM options) AS fetched
+        SELECT raw_id FROM (SELECT * FROM details UNION ALL SELECT * FROM options) AS fetched
         WHERE NOT EXISTS (SELECT FROM listings)
-        ORDER BY raw_id LIMIT :products
+        ORDER BY item_no, raw_id LIMIT :products
     )
     SELECT raw_id, execution_id, fetched_at, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body,
            content, content_hash, attempts
@@ -101,58 +104,76 @@ _PENDING = text("""
              CASE source WHEN 'MINISHOP' THEN fetched_at END, raw_id
 """)
 
-# Its first listing page in order, not just any: only the index that is meant for that has them in order. An older body
-# of the same call that was opened again comes first, or it would undo what the newer one says.
+# An older body of the same call that was opened again comes first, or it would undo what the newer one says.
 _STILL_NEXT = text("""
     SELECT raw_id, attempts FROM product_raw_data r
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PENDING'
-      AND CASE source WHEN 'MINISHOP' THEN NOT EXISTS (
-          SELECT FROM product_raw_data o
+      AND CASE source WHEN 'MINISHOP' THEN (
+          SELECT o.raw_id FROM product_raw_data o
           WHERE o.seller_id = :seller_id AND o.status = 'PENDING' AND o.source = 'MINISHOP'
-            AND (o.fetched_at, o.raw_id) < (r.fetched_at, r.raw_id) AND o.raw_id <> ALL(CAST(:ids AS bigint[])))
+            AND (o.fetched_at, o.raw_id) < (r.fetched_at, r.raw_id) AND o.raw_id <> ALL(CAST(:ids AS bigint[]))
+          LIMIT 1) IS NULL
       ELSE (
-          SELECT raw_id FROM product_raw_data
-          WHERE seller_id = :seller_id AND status = 'PENDING' AND source = 'MINISHOP'
-          ORDER BY raw_id LIMIT 1) IS NULL AND NOT EXISTS (
-          SELECT FROM product_raw_data o
-          WHERE o.seller_id = :seller_id AND o.status = 'PENDING' AND o.item_no = r.item_no AND o.source = r.source
-            AND o.raw_id < r.raw_id AND o.raw_id <> ALL(CAST(:ids AS bigint[]))) END
+          SELECT o.raw_id FROM product_raw_data o
+          WHERE o.seller_id = :seller_id AND o.status = 'PENDING' AND o.source = 'MINISHOP' LIMIT 1) IS NULL AND (
+          SELECT o.raw_id FROM product_raw_data o
+          WHERE o.seller_id = :seller_id AND o.status = 'PENDING' AND o.source = r.source AND o.item_no = r.item_no
+            AND o.raw_id < r.raw_id AND o.raw_id <> ALL(CAST(:ids AS bigint[]))
+          LIMIT 1) IS NULL END
 """)
 
 # Nobody else's: an earlier body of the same task was stored by an earlier transaction. One by one (OFFSET 0), because
 # there is no index on tasks, and all that waits would be read otherwise.
 _TAKE_BACK = text("""
     WITH late AS (
-        SELECT * FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:tasks AS uuid[]))
-            AS late(seller_id, item_no, task_id)
+        SELECT * FROM unnest(CAST(:sellers AS text[]), CAST(:sources AS text[]), CAST(:items AS bigint[]),
+                             CAST(:tasks AS uuid[])) AS late(seller_id, source, item_no, task_id)
     ), ours AS (
         SELECT r.raw_id FROM late CROSS JOIN LATERAL (
             SELECT raw_id FROM product_raw_data r
-            WHERE r.seller_id = late.seller_id AND r.item_no = late.item_no AND r.task_id = late.task_id
-              AND r.status = 'PENDING' AND r.xmin = pg_current_xact_id()::xid OFFSET 0) AS r
+            WHERE r.seller_id = late.seller_id AND r.source = late.source AND r.item_no = late.item_no
+              AND r.task_id = late.task_id AND r.status = 'PENDING' AND r.xmin = pg_current_xact_id()::xid
+            OFFSET 0) AS r
         UNION ALL
         SELECT r.raw_id FROM late CROSS JOIN LATERAL (
             SELECT raw_id FROM product_raw_data r
-            WHERE late.item_no IS NULL AND r.seller_id = late.seller_id AND r.source = 'MINISHOP'
-              AND r.task_id = late.task_id AND r.status = 'PENDING' AND r.xmin = pg_current_xact_id()::xid
+            WHERE late.item_no IS NULL AND r.seller_id = late.seller_id AND r.source = late.source
+              AND r.item_no IS NULL AND r.task_id = late.task_id AND r.status = 'PENDING'
+              AND r.xmin = pg_current_xact_id()::xid
             OFFSET 0) AS r
     )
     DELETE FROM product_raw_data WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM ours))
 """)
 
 # Another try for bodies that failed; not where a newer one of the same call is in the catalog already, because the
-# old one would then undo it.
+# old one would then undo it. Bodies of one call are brought together by grouping, in one pass: a join of what failed
+# with what is newer would be as good as the planner's guess of how many that are.
 _REOPEN = text("""
-    UPDATE product_raw_data r SET status = :target, content = NULL, content_hash = NULL
-    WHERE r.status = ANY(CAST(:sources AS text[])) AND r.status = 'FAILED' AND r.seller_id = :seller_id
-      AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
-      AND (CAST(:until AS timestamptz) IS NULL OR r.fetched_at < :until)
-      AND r.attempts < :attempts
-      AND NOT EXISTS (SELECT FROM product_raw_data n
-                      WHERE n.seller_id = r.seller_id AND n.source = r.source AND n.raw_id > r.raw_id
-                        AND n.status = 'PROCESSED' AND n.fetched_at >= r.fetched_at
-                        AND n.item_no IS NOT DISTINCT FROM r.item_no
-                        AND n.execution_id IS DISTINCT FROM r.execution_id)
+    WITH failed AS MATERIALIZED (
+        SELECT raw_id, source, item_no, fetched_at, execution_id FROM product_raw_data
+        WHERE seller_id = :seller_id AND status = 'FAILED' AND attempts < :attempts
+          AND (CAST(:since AS timestamptz) IS NULL OR fetched_at >= :since)
+          AND (CAST(:until AS timestamptz) IS NULL OR fetched_at < :until)
+    ), bodies AS (
+        SELECT raw_id, source, item_no, fetched_at, execution_id, true AS failed FROM failed
+        UNION ALL
+        SELECT raw_id, source, item_no, fetched_at, execution_id, false FROM product_raw_data
+        WHERE seller_id = :seller_id AND status = 'PROCESSED' AND fetched_at >= (SELECT min(fetched_at) FROM failed)
+    ), calls AS (
+        SELECT array_agg(raw_id) AS ids, array_agg(fetched_at) AS times, array_agg(execution_id) AS executions,
+               array_agg(failed) AS failures
+        FROM bodies GROUP BY source, item_no HAVING bool_or(failed)
+    ), chosen AS (
+        SELECT r.raw_id FROM calls
+        CROSS JOIN LATERAL unnest(ids, times, executions, failures) AS r(raw_id, fetched_at, execution_id, failed)
+        WHERE r.failed AND NOT EXISTS (
+            SELECT FROM unnest(ids, times, executions, failures) AS n(raw_id, fetched_at, execution_id, failed)
+            WHERE NOT n.failed AND n.raw_id > r.raw_id AND n.fetched_at >= r.fetched_at
+              AND n.execution_id IS DISTINCT FROM r.execution_id)
+    )
+    UPDATE product_raw_data SET status = :target, content = NULL, content_hash = NULL
+    WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM chosen)) AND status = ANY(CAST(:sources AS text[]))
+      AND status = 'FAILED'
 """)
 
 _PROCESSED = text("""
@@ -161,17 +182,29 @@ _PROCESSED = text("""
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = ANY(CAST(:sources AS text[]))
 """)
 
-# Where another body of the same call waits too, it may say the opposite: then their order decides. Counted in one pass,
-# because freshly stored bodies are what the planner knows least about.
+# Where another body of the same call waits too, it may say the opposite: then their order decides. Each is looked up by
+# its key, and so many at a time: freshly stored bodies are what the planner knows least about.
 _UNCHANGED = text("""
-    UPDATE product_raw_data r SET status = :target, processed_at = now(), attempts = attempts + 1, content = NULL
-    FROM (SELECT raw_id, item_no, source, content_hash, count(*) OVER (PARTITION BY item_no, source) AS bodies
-          FROM product_raw_data
-          WHERE seller_id = :seller_id AND status = 'PENDING' AND status = ANY(CAST(:sources AS text[]))) AS w
-    JOIN products p ON p.seller_id = :seller_id AND p.item_no = w.item_no
-    WHERE r.raw_id = w.raw_id AND w.bodies = 1
-      AND w.content_hash = CASE w.source WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash
-                                         WHEN 'PRODUCT_OPTION' THEN p.option_data_hash END
+    WITH waiting AS MATERIALIZED (
+        SELECT raw_id, item_no, content_hash FROM product_raw_data
+        WHERE seller_id = :seller_id AND source = :source AND status = 'PENDING'
+          AND (item_no, raw_id) > (:item_no, :raw_id)
+        ORDER BY item_no, raw_id LIMIT :batch
+    ), unchanged AS MATERIALIZED (
+        SELECT w.raw_id FROM waiting w
+        WHERE w.content_hash = (
+            SELECT CASE :source WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash ELSE p.option_data_hash END
+            FROM products p WHERE p.seller_id = :seller_id AND p.item_no = w.item_no LIMIT 1)
+          AND (SELECT o.raw_id FROM product_raw_data o
+               WHERE o.seller_id = :seller_id AND o.source = :source AND o.item_no = w.item_no
+                 AND o.status = 'PENDING' AND o.raw_id <> w.raw_id LIMIT 1) IS NULL
+    ), settled AS (
+        UPDATE product_raw_data SET status = :target, processed_at = now(), attempts = attempts + 1, content = NULL
+        WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM unchanged)) AND status = ANY(CAST(:sources AS text[]))
+        RETURNING 1
+    )
+    SELECT item_no, raw_id, (SELECT count(*) FROM settled) AS settled, (SELECT count(*) FROM waiting) AS looked_at
+    FROM waiting ORDER BY item_no DESC, raw_id DESC LIMIT 1
 """)
 
 _FAILED = text("""
@@ -216,6 +249,7 @@ def take_back(connection: Connection, late: Sequence[NewRaw]) -> None:
     if late:
         values = {
             "sellers": [row.seller_id for row in late],
+            "sources": [row.source.value for row in late],
             "items": [row.item_no for row in late],
             "tasks": [row.task_id for row in late],
         }
@@ -230,8 +264,8 @@ def take_turns(connection: Connection, seller_id: str) -> None:
 
 def any_pending(connection: Connection, seller_id: str) -> bool:
     """Whether a body of the seller waits to be processed."""
-    query = text("SELECT EXISTS (SELECT FROM product_raw_data WHERE seller_id = :seller AND status = 'PENDING')")
-    return connection.execute(query, {"seller": seller_id}).scalar_one()
+    query = text("SELECT EXISTS (SELECT FROM product_raw_data WHERE seller_id = :seller_id AND status = 'PENDING')")
+    return connection.execute(query, {"seller_id": seller_id}).scalar_one()
 
 
 def pending(
@@ -270,10 +304,23 @@ def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:
     _move(connection, _PROCESSED, "process", {"ids": list(raw_ids)})
 
 
-def settle_unchanged(connection: Connection, seller_id: str) -> int:
+def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SETTLED_TOGETHER) -> int:
     """Bodies that say what their source said last time have nothing to add; returns how many they were."""
     rules = {"target": RAW.target("process").value, "sources": [status.value for status in RAW.sources("process")]}
-    return connection.execute(_UNCHANGED, {"seller_id": seller_id} | rules).rowcount
+    values = {"seller_id": seller_id, "batch": batch} | rules
+    settled = 0
+    for source in (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION):
+        item_no, raw_id = 0, 0
+        while True:
+            after = {"source": source.value, "item_no": item_no, "raw_id": raw_id}
+            row = connection.execute(_UNCHANGED, values | after).one_or_none()
+            if row is None:
+                break
+            settled += row.settled
+            if row.looked_at < batch:
+                break
+            item_no, raw_id = row.item_no, row.raw_id
+    return settled
 
 
 def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:

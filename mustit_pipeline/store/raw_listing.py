@@ -1,10 +1,11 @@
 """Raw bodies as an operator looks at them: without the bodies."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.states import RawStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -33,25 +34,26 @@ class RawEntry:
 _COLUMNS = """raw_id, seller_id, execution_id, source, item_no, page_no, status, attempts,
            octet_length(body) AS size, error_code, error_text, fetched_at, processed_at"""
 
-# One reach into the index of each state: of everything together no index knows the newest.
-_NEWEST = text(f"""
-    SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
-    CROSS JOIN LATERAL (
-        SELECT {_COLUMNS} FROM product_raw_data r
-        WHERE r.status = wanted.status AND (CAST(:seller_id AS text) IS NULL OR r.seller_id = :seller_id)
-          AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
-        ORDER BY r.fetched_at DESC LIMIT :limit
-    ) AS newest
-    ORDER BY newest.fetched_at DESC, newest.raw_id DESC LIMIT :limit
-""")
-_NEWEST_OF_SELLER = text(f"""
-    SELECT newest.* FROM (
-        SELECT {_COLUMNS} FROM product_raw_data
-        WHERE seller_id = :seller_id AND (CAST(:since AS timestamptz) IS NULL OR fetched_at >= :since)
-        ORDER BY fetched_at DESC LIMIT :limit
-    ) AS newest
-    ORDER BY newest.fetched_at DESC, newest.raw_id DESC
-""")
+
+def _newest(statuses: Iterable[RawStatus]) -> TextClause:
+    """Seller by seller and state by state, because the indexes are: the newest of all are among the newest of each."""
+    each = " UNION ALL ".join(
+        f"""
+        (SELECT {_COLUMNS} FROM product_raw_data r
+         WHERE r.seller_id = s.seller_id AND r.status = '{status.value}'
+           AND (CAST(:since AS timestamptz) IS NULL OR r.fetched_at >= :since)
+         ORDER BY r.fetched_at DESC LIMIT :limit)"""
+        for status in statuses
+    )
+    return text(f"""
+        SELECT newest.* FROM sellers s CROSS JOIN LATERAL ({each}) AS newest
+        WHERE CAST(:seller_id AS text) IS NULL OR s.seller_id = :seller_id
+        ORDER BY newest.fetched_at DESC, newest.raw_id DESC LIMIT :limit
+    """)
+
+
+_NEWEST = _newest(RawStatus)
+_NEWEST_OF = {status: _newest([status]) for status in RawStatus}
 
 _COUNT_FAILED = text("""
     SELECT seller_id, count(*) AS number FROM product_raw_data
@@ -76,11 +78,7 @@ def newest(
         "since": since,
         "limit": limit + 1,
     }
-    if seller_id is not None and status is None:
-        found = connection.execute(_NEWEST_OF_SELLER, values)
-    else:
-        statuses = [status.value] if status else [known.value for known in RawStatus]
-        found = connection.execute(_NEWEST, values | {"statuses": statuses})
+    found = connection.execute(_NEWEST if status is None else _NEWEST_OF[status], values)
     return page((_entry(row) for row in found), limit)
 
 

@@ -35,7 +35,9 @@ _EXPIRED = text("""
                END AS newness,
                content_hash IS NOT NULL AND row_number() OVER (
                    PARTITION BY status, source, item_no, page_no, content_hash ORDER BY raw_id DESC) > 1 AS repeated
-        FROM product_raw_data WHERE seller_id = :seller_id AND status IN ('PROCESSED', 'FAILED')
+        FROM (SELECT * FROM product_raw_data WHERE seller_id = :seller_id AND status = 'PROCESSED'
+              UNION ALL
+              SELECT * FROM product_raw_data WHERE seller_id = :seller_id AND status = 'FAILED') AS done
     ) AS bodies
     WHERE newness > 1 AND (old OR (repeated AND settled))
     ORDER BY raw_id LIMIT :most
@@ -47,7 +49,10 @@ _DELETE_BODIES = text("""
 
 _SELLERS_WITH_OLD_BODIES = text("""
     SELECT seller_id FROM sellers s
-    WHERE EXISTS (SELECT FROM product_raw_data r WHERE r.seller_id = s.seller_id AND r.fetched_at < :before)
+    WHERE (SELECT r.raw_id FROM product_raw_data r
+           WHERE r.seller_id = s.seller_id AND r.status = 'PROCESSED' AND r.fetched_at < :before LIMIT 1) IS NOT NULL
+       OR (SELECT r.raw_id FROM product_raw_data r
+           WHERE r.seller_id = s.seller_id AND r.status = 'FAILED' AND r.fetched_at < :before LIMIT 1) IS NOT NULL
     ORDER BY seller_id
 """)
 
@@ -94,7 +99,7 @@ def alone(database: Database) -> Generator[None]:
 
 
 def sellers_with_bodies(connection: Connection, before: datetime) -> list[str]:
-    """Sellers that have a body older than that."""
+    """Sellers that have a processed or failed body older than that."""
     return list(connection.execute(_SELLERS_WITH_OLD_BODIES, {"before": before}).scalars())
 
 

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import AGENT, EXECUTION, PRODUCT_OUTBOX, ChangeHoldStatus, ExecutionStatus
 from mustit_pipeline.store.catalog_tables import UNPUBLISHED_PRODUCT
-from mustit_pipeline.store.publication import ready_of
+from mustit_pipeline.store.publication import NEWEST_VERSION, ready_of
 from mustit_pipeline.store.tables import OPEN_EXECUTION
-from mustit_pipeline.store.task_states import LEASED
+from mustit_pipeline.store.task_states import LEASED, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,14 @@ _UNPROCESSED = text(f"""
         NOT EXISTS (SELECT FROM change_holds h
                     WHERE h.seller_id = i.seller_id AND h.status = '{ChangeHoldStatus.OPEN.value}')
         AND EXISTS (SELECT FROM products p
-                    LEFT JOIN product_change_sets c
-                           ON c.seller_id = p.seller_id AND c.item_no = p.item_no AND c.version = p.version
+                    {NEWEST_VERSION}
                     WHERE {ready_of("i.seller_id")}))
     ORDER BY i.seller_id
 """)
 
-_BEGUN = text("""
+_BEGUN = text(f"""
     SELECT execution_id, seller_id, updated_at AS moved_at FROM crawling_schedule_executions
-    WHERE status = ANY(CAST(:workable AS text[])) AND slice_no > 0
+    WHERE status IN ({listed(OPEN_STATES - {ExecutionStatus.PAUSED})}) AND slice_no > 0
     ORDER BY created_at
 """)
 
@@ -111,5 +110,4 @@ def unprocessed(connection: Connection, idle_seconds: float) -> list[str]:
 
 def begun(connection: Connection) -> list[OpenExecution]:
     """Executions that have had a slice and could have another."""
-    workable = [status.value for status in OPEN_STATES if status is not ExecutionStatus.PAUSED]
-    return [OpenExecution(*row) for row in connection.execute(_BEGUN, {"workable": workable})]
+    return [OpenExecution(*row) for row in connection.execute(_BEGUN)]

@@ -136,7 +136,7 @@ crawling_schedule_executions = Table(
     CheckConstraint("product_limit > 0", name="limit_positive"),
     Index("uq_executions_one_open_per_seller", "seller_id", unique=True, postgresql_where=text(OPEN_EXECUTION)),
     Index(None, "seller_id", "started_at"),
-    Index(None, "status"),
+    Index(None, "created_at"),
 )
 
 task_sequence = Sequence("crawler_task_seq", metadata=metadata)
@@ -180,8 +180,6 @@ crawler_tasks = Table(
     Index("ix_crawler_tasks_claim", "execution_id", "priority", "seq", postgresql_where=text(CLAIMABLE_TASK)),
     Index("ix_crawler_tasks_open_items", "execution_id", "item_no", postgresql_where=text(OPEN_TASK)),
     Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("status = 'IN_PROGRESS'")),
-    Index(None, "seller_id", "created_at"),
-    Index(None, "status", "created_at"),
     postgresql_partition_by="RANGE (task_month)",
 )
 

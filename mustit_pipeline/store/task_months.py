@@ -11,6 +11,10 @@ from mustit_pipeline.domain.states import EXECUTION
 # Partitions come and go under locks that workers wait behind: better not tonight than everybody waiting for one long
 # transaction.
 LOCK_TIMEOUT = "5s"
+# As the queue that it is: see the migration that set the same for the partitions of before.
+SETTINGS = (
+    "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_analyze_scale_factor = 0.02"
+)
 _OPEN = ", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))
 _RESUMABLE = ", ".join(f"'{state.value}'" for state in sorted(EXECUTION.sources("resume") - OPEN_STATES))
 
@@ -54,7 +58,7 @@ def ensure_month(connection: Connection, month: date) -> bool:
     connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
     connection.exec_driver_sql(
         f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF crawler_tasks"
-        f" FOR VALUES FROM ('{month}') TO ('{following(month)}')"
+        f" FOR VALUES FROM ('{month}') TO ('{following(month)}') WITH ({SETTINGS})"
     )
     return True
 
@@ -100,7 +104,7 @@ def move_from_default(connection: Connection, month: date) -> int:
     be_brief(connection)
     connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
     connection.exec_driver_sql("LOCK TABLE crawler_tasks IN ACCESS EXCLUSIVE MODE")
-    connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE crawler_tasks INCLUDING ALL)")
+    connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE crawler_tasks INCLUDING ALL) WITH ({SETTINGS})")
     moved = connection.execute(
         text(f"""
             WITH moved AS (DELETE FROM crawler_tasks_default WHERE task_month = :month RETURNING *)

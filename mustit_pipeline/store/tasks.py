@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.states import TASK
 from mustit_pipeline.domain.task import CANCELLED
 from mustit_pipeline.domain.values import RequestUrl
+from mustit_pipeline.store.task_states import OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ _ADD = text("""
     RETURNING (SELECT count(*) FROM added) AS added
 """)
 
-_CANCEL = text("""
+_CANCEL = text(f"""
     WITH ended AS (
         UPDATE crawler_tasks SET status = :target, error_code = :reason, error_text = :reason, lease_owner = NULL,
                lease_expires_at = NULL, completed_at = now()
-        WHERE task_month = :task_month AND execution_id = :execution_id AND status = ANY(CAST(:sources AS text[]))
+        WHERE task_month = :task_month AND execution_id = :execution_id AND status IN ({OPEN})
         RETURNING 1
     )
     UPDATE crawling_schedule_executions SET failed_tasks = failed_tasks + (SELECT count(*) FROM ended)
@@ -94,7 +95,6 @@ def cancel_open(connection: Connection, home: TaskHome) -> None:
         "task_month": home.task_month,
         "execution_id": home.execution_id,
         "target": TASK.target("cancel").value,
-        "sources": [status.value for status in TASK.sources("cancel")],
         "reason": CANCELLED,
     }
     connection.execute(_CANCEL, values)

@@ -1,0 +1,156 @@
+"""Indexes that each serve their own statements, and vacuuming that keeps up with queues."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+# What each table is like, and what that asks for:
+QUEUE = {
+    # Every row is written and then moves through its states. A state is in the condition of an index, so that no such
+    # update is HOT, whatever room a page has: dead rows and dead index entries go by vacuum alone. A fifth of a large
+    # table would be millions of them.
+    "autovacuum_vacuum_scale_factor": 0.02,
+    "autovacuum_vacuum_threshold": 2000,
+    "autovacuum_analyze_scale_factor": 0.02,
+}
+BODIES = {
+    **QUEUE,
+    # What a body says lies beside the row until it is processed, and is dead from then on.
+    "toast.autovacuum_vacuum_scale_factor": 0.05,
+    "toast.autovacuum_vacuum_threshold": 5000,
+}
+HISTORY = {
+    # Only ever added to: nothing to clean, but the newest times have to be known, and pages marked as all visible.
+    "autovacuum_vacuum_insert_scale_factor": 0.05,
+    "autovacuum_analyze_scale_factor": 0.02,
+}
+PRODUCTS = {
+    # Each crawl writes every row that it sees, and mostly no column of an index: with room in the page that is HOT.
+    "fillfactor": 80,
+    "autovacuum_vacuum_scale_factor": 0.05,
+    "autovacuum_analyze_scale_factor": 0.02,
+    "toast.autovacuum_vacuum_scale_factor": 0.05,
+}
+EXECUTIONS = {
+    # A few rows are written with every batch of results, their counters alone: HOT, as long as pages have room.
+    "fillfactor": 50,
+    "autovacuum_vacuum_scale_factor": 0.02,
+    "autovacuum_vacuum_threshold": 500,
+}
+SETTINGS = {
+    "product_raw_data": BODIES,
+    "product_outbox": QUEUE,
+    "product_change_sets": HISTORY,
+    "products": PRODUCTS,
+    "crawling_schedule_executions": EXECUTIONS,
+}
+
+PENDING, PROCESSED, FAILED = (sa.text(f"status = '{status}'") for status in ("PENDING", "PROCESSED", "FAILED"))
+BY_TIME = sa.text("version > 0")
+SEEN_AGAIN = "(deleted_at IS NULL OR {seen})"
+UNPUBLISHED = "complete AND data_hash IS DISTINCT FROM published_hash AND " + SEEN_AGAIN
+
+
+def upgrade() -> None:
+    op.drop_index("ix_crawler_tasks_seller_id_created_at", "crawler_tasks")
+    op.drop_index("ix_crawler_tasks_status_created_at", "crawler_tasks")
+
+    op.drop_index("ix_product_raw_data_status_fetched_at", "product_raw_data")
+    op.drop_index("ix_product_raw_data_pending_items", "product_raw_data")
+    op.drop_index("ix_product_raw_data_pending", "product_raw_data")
+    op.drop_index("ix_product_raw_data_seller_id_fetched_at", "product_raw_data")
+    pending = ["seller_id", "source", "item_no", "raw_id"]
+    op.create_index("ix_product_raw_data_pending", "product_raw_data", pending, postgresql_where=PENDING)
+    for name, state in (("processed", PROCESSED), ("failed", FAILED)):
+        columns = ["seller_id", "fetched_at"]
+        op.create_index(f"ix_product_raw_data_{name}", "product_raw_data", columns, postgresql_where=state)
+
+    op.drop_index("ix_products_seller_id_complete", "products")
+    op.create_index(
+        "ix_products_live", "products", ["seller_id"], postgresql_where=sa.text("complete AND deleted_at IS NULL")
+    )
+    # Who saw a product last changes with every crawl; how many sweeps have not seen it does not.
+    op.execute("""
+        UPDATE products SET absent_sweeps = 1
+        WHERE deleted_at IS NOT NULL AND last_seen_execution_id IS NULL AND absent_sweeps = 0
+    """)
+    _index_unpublished("absent_sweeps = 0")
+
+    op.drop_index("ix_product_change_sets_item_no_version", "product_change_sets")
+    op.drop_index("ix_product_change_sets_seller_id_detected_at", "product_change_sets")
+    op.create_index(
+        "ix_product_change_sets_detected",
+        "product_change_sets",
+        ["seller_id", "detected_at"],
+        postgresql_where=BY_TIME,
+    )
+
+    op.drop_index("ix_product_outbox_status_created_at", "product_outbox")
+    op.create_index("ix_product_outbox_states", "product_outbox", ["status", "created_at"], postgresql_where=BY_TIME)
+
+    # The few that are open are all in the index that allows one of them for a seller.
+    op.drop_index("ix_crawling_schedule_executions_status", "crawling_schedule_executions")
+    op.create_index("ix_crawling_schedule_executions_created_at", "crawling_schedule_executions", ["created_at"])
+
+    for table, settings in SETTINGS.items():
+        op.execute(f"ALTER TABLE {table} SET ({_as_sql(settings)})")
+    for partition in _task_partitions():
+        op.execute(f"ALTER TABLE {partition} SET ({_as_sql(QUEUE)})")
+
+
+def downgrade() -> None:
+    for partition in _task_partitions():
+        op.execute(f"ALTER TABLE {partition} RESET ({', '.join(QUEUE)})")
+    for table, settings in SETTINGS.items():
+        op.execute(f"ALTER TABLE {table} RESET ({', '.join(settings)})")
+
+    op.drop_index("ix_crawling_schedule_executions_created_at", "crawling_schedule_executions")
+    op.create_index("ix_crawling_schedule_executions_status", "crawling_schedule_executions", ["status"])
+
+    op.drop_index("ix_product_outbox_states", "product_outbox")
+    op.create_index("ix_product_outbox_status_created_at", "product_outbox", ["status", "created_at"])
+
+    op.drop_index("ix_product_change_sets_detected", "product_change_sets")
+    op.create_index("ix_product_change_sets_seller_id_detected_at", "product_change_sets", ["seller_id", "detected_at"])
+    op.create_index("ix_product_change_sets_item_no_version", "product_change_sets", ["item_no", "version"])
+
+    _index_unpublished("last_seen_execution_id IS NOT NULL")
+    op.execute("UPDATE products SET absent_sweeps = 0 WHERE deleted_at IS NOT NULL AND absent_sweeps > 0")
+    op.drop_index("ix_products_live", "products")
+    op.create_index("ix_products_seller_id_complete", "products", ["seller_id", "complete"])
+
+    for name in ("failed", "processed", "pending"):
+        op.drop_index(f"ix_product_raw_data_{name}", "product_raw_data")
+    op.create_index("ix_product_raw_data_seller_id_fetched_at", "product_raw_data", ["seller_id", "fetched_at"])
+    pending = ["seller_id", "source", "raw_id"]
+    op.create_index("ix_product_raw_data_pending", "product_raw_data", pending, postgresql_where=PENDING)
+    items = ["seller_id", "item_no"]
+    op.create_index("ix_product_raw_data_pending_items", "product_raw_data", items, postgresql_where=PENDING)
+    op.create_index("ix_product_raw_data_status_fetched_at", "product_raw_data", ["status", "fetched_at"])
+
+    op.create_index("ix_crawler_tasks_status_created_at", "crawler_tasks", ["status", "created_at"])
+    op.create_index("ix_crawler_tasks_seller_id_created_at", "crawler_tasks", ["seller_id", "created_at"])
+
+
+def _index_unpublished(seen: str) -> None:
+    op.drop_index("ix_products_unpublished", "products")
+    op.create_index(
+        "ix_products_unpublished",
+        "products",
+        ["seller_id", "item_no"],
+        postgresql_where=sa.text(UNPUBLISHED.format(seen=seen)),
+    )
+
+
+def _task_partitions() -> list[str]:
+    """Of a table in partitions each one has settings of its own; later ones get theirs when they are made."""
+    query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'crawler_tasks'::regclass"
+    return list(op.get_bind().execute(sa.text(query)).scalars())
+
+
+def _as_sql(settings: dict[str, float]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in settings.items())
