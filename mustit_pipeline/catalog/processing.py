@@ -109,6 +109,28 @@ def process(
                 return report
 
 
+def absorb_waiting(
+    database: Database,
+    seller_id: SellerId,
+    *,
+    batch: BatchSize = USUAL_BATCH,
+    reading_rules: ReadingRules = USUAL_READING,
+) -> ProcessingReport:
+    """Absorb what waits for a seller now, while more is being fetched; judging and publishing come later."""
+    report = ProcessingReport()
+    while True:
+        # Each time anew: bodies that say nothing new go on coming in, and need not be read.
+        with database.transaction() as connection:
+            raw.take_turns(connection, seller_id.value)
+            report.bodies += raw.settle_unchanged(connection, seller_id.value)
+        reading, prepared = _read_next(database, seller_id, batch, reading_rules, [])
+        if not reading.raw_ids:
+            return report
+        with database.transaction() as connection:
+            raw.take_turns(connection, seller_id.value)
+            _absorb_batch(connection, seller_id, reading, prepared, report)
+
+
 def _read_next(
     database: Database, seller_id: SellerId, batch: BatchSize, rules: ReadingRules, beside: Sequence[int]
 ) -> tuple[Reading, dict[int, Prepared]]:

@@ -13,8 +13,10 @@ import structlog
 from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
+from mustit_pipeline.catalog.processing import absorb_waiting
 from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.absorption import Absorption
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
@@ -200,10 +202,21 @@ class Crawl:
         queue = ExecutionQueue(self.database, self.settings, self.stored, types)
         store = ResultStore(self.database, self.settings, client.endpoints, utc_now)
         rules = reading_rules(self.database, self.settings)
+        seller_id = self.stored.execution.seller_id
+        absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules))
+
+        def stored(report: WorkReport) -> None:
+            absorption.stored(report.completed)
+            if progress is not None:
+                progress(report)
+
         worker = Worker(
-            self.settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=progress
+            self.settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=stored
         )
-        report = await worker.run()
+        try:
+            report = await worker.run()
+        finally:
+            await absorption.end()
         report.remaining = self.remaining(types)
         return report
 
