@@ -1,0 +1,36 @@
+"""What a statement costs depends on what it is about, not on what lies beside it or on what the planner believes."""
+
+import pytest
+
+from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.integration.plans.costs import cost, statements_of
+from mustit_pipeline_tests.integration.plans.statements import STATEMENTS, Scene
+from mustit_pipeline_tests.integration.plans.statistics import STATISTICS
+
+# A row is met by several steps of a plan, and found through the pages of an index; a written one enters all of them.
+ROWS_OF_A_LOOK, PAGES_OF_A_LOOK, FIRST_PAGES = 12, 50, 200
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["values known", "plan for all values"])
+@pytest.mark.parametrize("believed", STATISTICS)
+def test_a_statement_looks_at_what_it_is_about_whatever_the_planner_believes(
+    crowded: Database, believed: str, generic: bool
+) -> None:
+    too_much: dict[str, str] = {}
+    with crowded.engine.connect() as connection:
+        STATISTICS[believed](connection)
+        connection.exec_driver_sql(f"SET LOCAL plan_cache_mode = {'force_generic_plan' if generic else 'auto'}")
+        scene = Scene(connection)
+        for name, statement in STATEMENTS.items():
+            sent = statements_of(connection, lambda c, s=statement: s.act(c, scene))
+            if not sent:
+                too_much[name] = "asks nothing of a table that grows"
+            undone = connection.begin_nested()
+            for one in sent:
+                found = cost(connection, one, generic=generic)
+                most = ROWS_OF_A_LOOK * statement.looks, PAGES_OF_A_LOOK * statement.looks + FIRST_PAGES
+                if found.rows > most[0] or found.pages > most[1]:
+                    too_much[name] = f"{found} > {most}: {one.shape[:300]}"
+            undone.rollback()
+        connection.rollback()
+    assert too_much == {}
