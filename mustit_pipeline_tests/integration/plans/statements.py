@@ -131,6 +131,9 @@ class Scene:
         assert found is not None
         self.stored = found
         self.home = TaskHome(found.execution.id.value, WAITING, MONTH)
+        over = executions.find_open(connection, self.ready)
+        assert over is not None
+        self.nearly_done = TaskHome(over.execution.id.value, READY, MONTH)
 
     def _all(self, query: str, seller: str) -> list[Any]:
         return list(self._connection.execute(text(query), {"s": seller, "n": BATCH}).scalars())
@@ -196,6 +199,8 @@ class Statement:
 
     act: Callable[[Connection, Scene], object]
     looks: int
+    # Where the rows are the same by any way, and only the pages tell.
+    pages: int | None = None
 
 
 def _absorb(c: Connection, s: Scene) -> None:
@@ -206,7 +211,8 @@ def _absorb(c: Connection, s: Scene) -> None:
 def _settle_failing(c: Connection, s: Scene) -> None:
     settled = s.settlements(c, failing=True)
     settlements.settle(c, settled)
-    events, _ = outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5)
+    failing = outbox.Wanted(0, BATCH)
+    events, _ = outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
     settlements.deliveries_since(c, events)
 
 
@@ -322,7 +328,7 @@ STATEMENTS: dict[str, Statement] = {
     "sightings": Statement(lambda c, s: sightings.sightings(c, READY, s.home.execution_id, s.now - DAY), SELLER),
     "fingerprints": Statement(lambda c, s: fingerprints.fingerprints(c, WAITING), 2 * SELLER),
     # History.
-    "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5),
+    "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5, pages=20),
     "versions of a product": Statement(lambda c, s: history.versions(c, READY, s.items[0], limit=20), 5),
     "a version": Statement(lambda c, s: history.version(c, READY, s.items[0], 1), 5),
     "changes": Statement(
@@ -357,6 +363,9 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: leases.take_expired(c, limit=500, max_retries=2, execution_id=s.home.execution_id), BATCH
     ),
     "open work": Statement(lambda c, s: task_counts.open_work(c, s.home, TYPES), 2 * SELLER),
+    "open work of a crawl that is nearly done": Statement(
+        lambda c, s: task_counts.open_work(c, s.nearly_done, TYPES), SELLER // 5
+    ),
     "standings": Statement(
         lambda c, s: task_counts.standings(c, s.home, recent_seconds=60, window_seconds=3600), 2 * SELLER
     ),
@@ -436,7 +445,7 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: refreshes.stale(c, s.now, 7 * DAY, everything=False, busy=["x"]), OF_EACH * DAYS
     ),
     # Sellers, each with its products counted from an index alone.
-    "overview": Statement(lambda c, s: sellers.overview(c), 3000),
+    "overview": Statement(lambda c, s: sellers.overview(c), 3000, pages=400),
     "overview of one": Statement(lambda c, s: sellers.overview(c, seller_id=s.ready), SELLER),
     "metrics of a day": Statement(lambda c, s: metrics.seller_days(c, s.now - 2 * DAY, s.now - DAY), 6000),
     "metrics of one": Statement(lambda c, s: metrics.seller_days(c, s.now - DAY, s.now, READY), 2 * SELLER),
