@@ -1,8 +1,14 @@
 """What a statement costs depends on what it is about, not on what lies beside it or on what the planner believes."""
 
-import pytest
+from uuid import uuid4
 
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.store import products
 from mustit_pipeline.store.database import Database
+from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.plans.costs import cost, statements_of
 from mustit_pipeline_tests.integration.plans.statements import STATEMENTS, Scene
 from mustit_pipeline_tests.integration.plans.statistics import STATISTICS
@@ -35,3 +41,14 @@ def test_a_statement_looks_at_what_it_is_about_whatever_the_planner_believes(
             undone.rollback()
         connection.rollback()
     assert too_much == {}
+
+
+def test_a_product_that_a_crawl_has_only_seen_again_enters_no_index(database: Database) -> None:
+    """Every crawl writes every product that it sees: as a HOT update, or each time into all indexes."""
+    register(database, "dmont")
+    with database.transaction() as connection:
+        products.sight(connection, "dmont", uuid4(), {7: utc_now()})
+    with database.transaction() as connection:
+        products.sight(connection, "dmont", uuid4(), {7: utc_now()})
+        hot = connection.execute(text("SELECT pg_stat_get_xact_tuples_hot_updated('products'::regclass)")).scalar_one()
+    assert hot == 1
