@@ -127,7 +127,8 @@ _SETTLE = text("""
 _NOBODY_TO_TELL = text("UPDATE alerts SET notice_at = NULL WHERE notice_at IS NOT NULL AND ended_at IS NOT NULL")
 
 _LIST = text("""
-    (SELECT * FROM alerts WHERE ended_at IS NULL ORDER BY opened_at DESC LIMIT :limit)
+    (SELECT * FROM (SELECT * FROM alerts WHERE ended_at IS NULL OFFSET 0) AS open
+     ORDER BY opened_at DESC LIMIT :limit)
     UNION ALL
     (SELECT * FROM alerts WHERE :everything AND ended_at IS NOT NULL ORDER BY opened_at DESC LIMIT :limit)
     LIMIT :limit

@@ -114,7 +114,8 @@ products = Table(
     UniqueConstraint("seller_id", "item_no"),
     CheckConstraint("item_no > 0", name="item_positive"),
     CheckConstraint("delivered_version <= version", name="delivered_within_version"),
-    Index(None, "item_no"),
+    # Without an order, in which a seller's products would be looked for among all.
+    Index(None, "item_no", postgresql_using="hash"),
     # For counting alone.
     Index("ix_products_live", "seller_id", postgresql_where=text("complete AND deleted_at IS NULL")),
     Index("ix_products_unpublished", "seller_id", "item_no", postgresql_where=text(UNPUBLISHED_PRODUCT)),

@@ -178,11 +178,12 @@ _JUMPS = text(f"""
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT count(DISTINCT v.item_no) AS jumped
-        FROM product_change_sets v CROSS JOIN LATERAL jsonb_array_elements(v.changes) AS one
-        WHERE v.seller_id = s.seller_id AND v.detected_at >= :since AND v.{BY_TIME}
-          AND v.life_cycle = '{LifeCycle.UPDATED.value}'
-          AND '{ChangeType.PRICE.value}' = ANY(v.change_types)
-          AND one.value ->> 'type' = '{ChangeType.PRICE.value}' AND one.value ->> 'field' <> 'discountRate'
+        FROM (SELECT item_no, changes FROM product_change_sets
+              WHERE seller_id = s.seller_id AND detected_at >= :since AND {BY_TIME}
+                AND life_cycle = '{LifeCycle.UPDATED.value}' AND '{ChangeType.PRICE.value}' = ANY(change_types)
+              ORDER BY detected_at OFFSET 0) AS v
+        CROSS JOIN LATERAL jsonb_array_elements(v.changes) AS one
+        WHERE one.value ->> 'type' = '{ChangeType.PRICE.value}' AND one.value ->> 'field' <> 'discountRate'
           AND jsonb_typeof(one.value -> 'old') = 'number' AND jsonb_typeof(one.value -> 'new') = 'number'
           AND CAST(one.value ->> 'old' AS numeric) > 0
           AND (CAST(one.value ->> 'new' AS numeric) * :factor < CAST(one.value ->> 'old' AS numeric)
@@ -207,9 +208,12 @@ _GAPS = text(f"""
     CROSS JOIN LATERAL (SELECT CAST(v.product_data AS jsonb) AS data OFFSET 0) AS d
 """)
 
-_VERDICTS = text("""
-    SELECT verdict, count(*) AS number FROM truth_samples
-    WHERE judged_at >= :since OR verdict = :open GROUP BY verdict
+_VERDICTS = text(f"""
+    SELECT verdict, count(*) AS number FROM (
+        SELECT verdict FROM truth_samples WHERE judged_at >= :since
+        UNION ALL
+        SELECT verdict FROM truth_samples WHERE verdict = '{TruthVerdict.OPEN.value}'
+    ) AS judged GROUP BY verdict
 """)
 
 
@@ -248,5 +252,5 @@ def gaps(connection: Connection, since: datetime) -> Gaps:
 
 def verdicts(connection: Connection, since: datetime) -> dict[TruthVerdict, int]:
     """How products compared with the marketplace were judged."""
-    rows = connection.execute(_VERDICTS, {"since": since, "open": TruthVerdict.OPEN.value})
+    rows = connection.execute(_VERDICTS, {"since": since})
     return {TruthVerdict(row.verdict): row.number for row in rows}

@@ -15,6 +15,7 @@ from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import ExecutionId, ScheduleId, SellerId
 from mustit_pipeline.store.pages import Page, page
 from mustit_pipeline.store.prefixes import find_one
+from mustit_pipeline.store.tables import BY_CREATION
 from mustit_pipeline.store.tables import crawling_schedule_executions as executions
 from mustit_pipeline.store.tasks import TaskHome
 
@@ -137,7 +138,7 @@ def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution 
 def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Page[StoredExecution]:
     """The newest executions, of one seller or of all."""
     if seller_id is None:
-        query = select(executions).order_by(executions.c.created_at.desc()).limit(limit + 1)
+        query = select(executions).where(text(BY_CREATION)).order_by(executions.c.created_at.desc()).limit(limit + 1)
     else:
         query = _newest_of(seller_id, limit + 1)
     return page(map(_stored, connection.execute(query)), limit)

@@ -12,7 +12,7 @@ from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
-from mustit_pipeline.store.task_states import CLAIMABLE, IN_MONTHS, LEASED
+from mustit_pipeline.store.task_states import CLAIMABLE, HAS_LEASE, IN_MONTHS
 from mustit_pipeline.store.tasks import TaskHome
 
 
@@ -34,8 +34,9 @@ _KNOWN_HASH = """(
                             WHEN 'PRODUCT_OPTION' THEN p.option_data_hash END
     FROM products p WHERE p.seller_id = t.seller_id AND p.item_no = t.item_no) AS known_hash"""
 # A held lease is the same as being IN_PROGRESS, by a constraint of the table. Asked for by status, or without the ids
-# themselves, the planner goes through all leases that have ended lately instead of looking these tasks up.
-_HELD = f"t.lease_owner IS NOT NULL AND t.task_id = ANY(CAST(:ids AS uuid[])) AND {IN_MONTHS}"
+# themselves, the planner goes through all leases that have ended lately instead of looking these tasks up. As a number,
+# because of that it does not believe that hardly any task is held, and compares each one with each.
+_HELD = f"num_nulls(t.lease_owner) <> 1 AND t.task_id = ANY(CAST(:ids AS uuid[])) AND {IN_MONTHS}"
 
 _CLAIM = text(f"""
     WITH picked AS (
@@ -59,10 +60,11 @@ _CLAIM = text(f"""
 _CLAIM_ANY = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
-        WHERE e.status = 'RUNNING' AND EXISTS (
-            SELECT FROM crawler_tasks t
+        WHERE e.status = 'RUNNING' AND (
+            SELECT t.task_id FROM crawler_tasks t
             WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
-              AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP'))
+              AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP')
+            ORDER BY t.priority, t.seq LIMIT 1) IS NOT NULL
         ORDER BY random() LIMIT :limit
     ), picked AS (
         SELECT t.* FROM running r CROSS JOIN LATERAL (
@@ -139,7 +141,7 @@ _HEARTBEAT = text(f"""
 # are few and the tasks of an execution are not: no plan shall look for them that way.
 _EXPIRED = text(f"""
     SELECT t.*, NULL AS known_hash FROM crawler_tasks t
-    WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()
+    WHERE t.lease_expires_at < now() AND {HAS_LEASE}
       AND (t.execution_id = ANY(CAST(:execution_ids AS uuid[]))) IS TRUE
     ORDER BY t.lease_expires_at LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -148,8 +150,8 @@ _EXPIRED = text(f"""
 _LOCK_EXPIRED = text(f"""
     SELECT e.execution_id FROM crawling_schedule_executions e
     WHERE (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id)
-      AND e.execution_id = ANY(ARRAY(SELECT DISTINCT t.execution_id FROM crawler_tasks t
-                                     WHERE t.status IN ({LEASED}) AND t.lease_expires_at < now()))
+      AND e.execution_id = ANY(ARRAY(SELECT t.execution_id FROM crawler_tasks t
+                                     WHERE t.lease_expires_at < now() AND {HAS_LEASE}))
     ORDER BY e.execution_id FOR NO KEY UPDATE
 """)
 

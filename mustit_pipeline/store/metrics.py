@@ -46,8 +46,9 @@ _COUNTED = ",\n               ".join(
     f"count(*) FILTER (WHERE k.kind = '{kind}') AS changes_{kind.lower()}" for kind in CHANGE_KINDS
 )
 
-# Seller by seller through the indexes on (seller, time): a day is a sliver of tables that only grow. Ended tasks are
-# counted by their execution, which outlives them; only those that are open are looked up.
+# Seller by seller through the indexes on (seller, time), which their order with OFFSET 0 asks for: a day is a sliver of
+# tables that only grow. Ended tasks are counted by their execution, which outlives them; only those that are open are
+# looked up.
 _DAYS = text(f"""
     SELECT s.seller_id, crawls.*, opened.*, kinds.*, sent.*,
            coalesce(listed.total, s.total_product_count) AS products_total,
@@ -75,15 +76,18 @@ _DAYS = text(f"""
     CROSS JOIN LATERAL (
         SELECT count(DISTINCT c.change_set_id) AS change_sets,
                {_COUNTED}
-        FROM product_change_sets c
+        FROM (SELECT * FROM product_change_sets
+              WHERE seller_id = s.seller_id AND detected_at >= :start AND detected_at < :end AND {BY_TIME}
+              ORDER BY detected_at OFFSET 0) AS c
         LEFT JOIN LATERAL unnest(CASE WHEN c.life_cycle = '{LifeCycle.UPDATED.value}' THEN c.change_types
                                       ELSE ARRAY[c.life_cycle] END) AS k(kind) ON true
-        WHERE c.seller_id = s.seller_id AND c.detected_at >= :start AND c.detected_at < :end AND c.{BY_TIME}
     ) AS kinds
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE life_cycle IN ('{LifeCycle.CREATED.value}', '{LifeCycle.RESTORED.value}'))
                - count(*) FILTER (WHERE life_cycle = '{LifeCycle.DELETED.value}') AS gained
-        FROM product_change_sets WHERE seller_id = s.seller_id AND detected_at >= :end AND {BY_TIME}
+        FROM (SELECT life_cycle FROM product_change_sets
+              WHERE seller_id = s.seller_id AND detected_at >= :end AND {BY_TIME}
+              ORDER BY detected_at OFFSET 0) AS later
     ) AS since
     CROSS JOIN LATERAL (
         SELECT count(*) AS now FROM products WHERE seller_id = s.seller_id AND complete AND deleted_at IS NULL

@@ -96,8 +96,8 @@ _SUPERSEDE = text(f"""
 # Claims take turns: two at once could each take another version of one product, which its index then refuses.
 _CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
 
-_FREE = f"""NOT EXISTS (SELECT FROM product_outbox f
-                       WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}))"""
+_FREE = f"""(SELECT f.outbox_id FROM product_outbox f
+              WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}) LIMIT 1) IS NULL"""
 
 # A row is sent only while no other version of its product is in flight; the unique index says so too. Fresh and failing
 # rows are looked for separately, each by its own index: nobody wades through the other's.

@@ -14,6 +14,7 @@ from mustit_pipeline.store.catalog_tables import BY_TIME
 from mustit_pipeline.store.outbox_states import IN_LOCK_ORDER
 from mustit_pipeline.store.pages import Page, page
 from mustit_pipeline.store.prefixes import find_one
+from mustit_pipeline.store.task_states import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ _NEWEST_OF_SELLER = text("""
     ORDER BY o.created_at DESC, o.item_no LIMIT :limit
 """)
 
-_OF_FILTER = f"""o.status = ANY(CAST(:sources AS text[])) AND o.{BY_TIME}
+_FAILED = f"o.status IN ({listed(PRODUCT_OUTBOX.sources('retry'))})"
+_OF_FILTER = f"""{_FAILED} AND o.{BY_TIME}
                AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
-_OF_ID = "o.outbox_id = :outbox_id AND o.status = ANY(CAST(:sources AS text[]))"
+_OF_ID = f"o.outbox_id = :outbox_id AND {_FAILED}"
 
 # Versions only grow: where a newer one exists, whatever became of it, the failed one has nothing left to say.
 _RETRY = """
@@ -141,7 +143,6 @@ def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: Seller
 
 def _moves() -> dict[str, object]:
     return {
-        "sources": [status.value for status in PRODUCT_OUTBOX.sources("retry")],
         "waiting": PRODUCT_OUTBOX.target("retry").value,
         "superseded": PRODUCT_OUTBOX.target("supersede").value,
     }

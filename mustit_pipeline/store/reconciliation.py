@@ -44,19 +44,21 @@ class Correction:
     missing: bool = False
 
 
-_UNDER_WAY = f"""EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
-                        AND o.status IN ({UNSENT}))"""
+_UNDER_WAY = f"""(SELECT o.outbox_id FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
+                  AND o.status IN ({UNSENT}) LIMIT 1) IS NOT NULL"""
 
 _TOLD = f"""(p.delivered_version > 0
-             OR EXISTS (SELECT FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
-                        AND o.version = p.version AND o.status = {COMPLETED} AND o.last_status = {STALE}))"""
+             OR (SELECT o.outbox_id FROM product_outbox o WHERE o.seller_id = p.seller_id AND o.item_no = p.item_no
+                 AND o.version = p.version AND o.status = {COMPLETED} AND o.last_status = {STALE}
+                 LIMIT 1) IS NOT NULL)"""
 
 _BELIEFS = f"""
     SELECT p.seller_id, p.item_no, p.version, p.delivered_version, {_UNDER_WAY} AS under_way, d.product_data
     FROM products p
-    JOIN product_change_sets d
-      ON d.seller_id = p.seller_id AND d.item_no = p.item_no
-     AND d.version = coalesce(nullif(p.delivered_version, 0), p.version)
+    CROSS JOIN LATERAL (
+        SELECT v.product_data FROM product_change_sets v
+        WHERE v.seller_id = p.seller_id AND v.item_no = p.item_no
+          AND v.version = coalesce(nullif(p.delivered_version, 0), p.version) LIMIT 1) AS d
     WHERE {_TOLD} AND {{which}}
     ORDER BY p.seller_id, p.item_no
 """
@@ -64,10 +66,8 @@ _OF_ALL = text(_BELIEFS.format(which="(p.seller_id, p.item_no) > (:seller_id, :i
 _OF_SELLER = text(_BELIEFS.format(which="p.seller_id = :seller_id AND p.item_no > :item_no") + "LIMIT :limit")
 _OF_ITEMS = text(_BELIEFS.format(which="p.seller_id = :seller_id AND p.item_no = ANY(CAST(:items AS bigint[]))"))
 
-_COUNT = text(f"""
-    SELECT count(*) FROM products p
-    WHERE {_TOLD} AND (CAST(:seller_id AS text) IS NULL OR p.seller_id = :seller_id)
-""")
+_COUNT = text(f"SELECT count(*) FROM products p WHERE {_TOLD}")
+_COUNT_OF_SELLER = text(f"SELECT count(*) FROM products p WHERE {_TOLD} AND p.seller_id = :seller_id")
 
 # The state of the newest version goes out, whatever became of that version: a failed one is superseded by this.
 _VERSIONS = text("""
@@ -77,21 +77,27 @@ _VERSIONS = text("""
            '{}', '[]', c.product_data, c.execution_id
     FROM unnest(CAST(:items AS bigint[]), CAST(:newest AS int[]), CAST(:versions AS int[]))
          AS r(item_no, newest, version)
-    JOIN product_change_sets c ON c.seller_id = :seller_id AND c.item_no = r.item_no AND c.version = r.newest
+    CROSS JOIN LATERAL (
+        SELECT * FROM product_change_sets v
+        WHERE v.seller_id = :seller_id AND v.item_no = r.item_no AND v.version = r.newest LIMIT 1) AS c
     RETURNING item_no, life_cycle
 """)
 
 _PRODUCTS = text("""
     UPDATE products p SET version = r.version, delivered_version = r.delivered, updated_at = now()
-    FROM unnest(CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:delivered AS int[]))
-         AS r(item_no, version, delivered)
-    WHERE p.seller_id = :seller_id AND p.item_no = r.item_no
+    FROM (SELECT r.version, r.delivered, (SELECT o.product_id FROM products o
+                                          WHERE o.seller_id = :seller_id AND o.item_no = r.item_no) AS product_id
+          FROM unnest(CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:delivered AS int[]))
+               AS r(item_no, version, delivered) OFFSET 0) AS r
+    WHERE p.product_id = r.product_id
 """)
 
 
 def count(connection: Connection, seller_id: SellerId | None) -> int:
     """How many products there are to compare."""
-    return connection.execute(_COUNT, {"seller_id": None if seller_id is None else seller_id.value}).scalar_one()
+    if seller_id is None:
+        return connection.execute(_COUNT).scalar_one()
+    return connection.execute(_COUNT_OF_SELLER, {"seller_id": seller_id.value}).scalar_one()
 
 
 def beliefs(connection: Connection, seller_id: SellerId | None, after: Belief | None, limit: int) -> list[Belief]:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.store.outbox import ClaimedEvent
-from mustit_pipeline.store.outbox_states import COMPLETED, SENDING
+from mustit_pipeline.store.outbox_states import COMPLETED
 
 NEWEST_DELIVERIES = 200
 
@@ -34,6 +34,9 @@ class Deliveries:
     recovered: int
 
 
+# SENDING, by a constraint of the table; so that the planner looks these rows up, and not through all that are SENDING.
+IN_OUR_HANDS = "num_nulls(o.lease_owner) <> 1"
+
 _SETTLE = text(f"""
     UPDATE product_outbox o
     SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
@@ -49,7 +52,7 @@ _SETTLE = text(f"""
                 CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
                 CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
          AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
-    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND o.status IN ({SENDING})
+    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND {IN_OUR_HANDS}
     RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
 """)
 

@@ -11,7 +11,7 @@ from mustit_pipeline.domain.states import AGENT, EXECUTION, PRODUCT_OUTBOX, Chan
 from mustit_pipeline.store.catalog_tables import UNPUBLISHED_PRODUCT
 from mustit_pipeline.store.publication import NEWEST_VERSION, ready_of
 from mustit_pipeline.store.tables import OPEN_EXECUTION
-from mustit_pipeline.store.task_states import LEASED, listed
+from mustit_pipeline.store.task_states import HAS_LEASE, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class OpenExecution:
 
 
 _COUNTS = text(f"""
-    SELECT (SELECT count(*) FROM crawler_tasks WHERE status IN ({LEASED}) AND lease_expires_at < now()) AS tasks,
+    SELECT (SELECT count(*) FROM crawler_tasks WHERE lease_expires_at < now() AND {HAS_LEASE}) AS tasks,
            (SELECT count(*) FROM product_outbox
             WHERE status = '{PRODUCT_OUTBOX.target("send").value}' AND lease_expires_at < now()) AS events,
            (SELECT count(*) FROM user_agents

@@ -51,6 +51,9 @@ OPEN_EXECUTION = "status IN ('PENDING', 'RUNNING', 'PAUSED')"
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
 
+# True of every row. Only a statement that states it too goes by this index, and no other is tempted to read all of it.
+BY_CREATION = "created_at > '-infinity'"
+
 
 def timestamp(name: str, *, nullable: bool = False, default: bool = False) -> Column[object]:
     """A point in time; the database's clock fills it where it has a default."""
@@ -136,7 +139,7 @@ crawling_schedule_executions = Table(
     CheckConstraint("product_limit > 0", name="limit_positive"),
     Index("uq_executions_one_open_per_seller", "seller_id", unique=True, postgresql_where=text(OPEN_EXECUTION)),
     Index(None, "seller_id", "started_at"),
-    Index(None, "created_at"),
+    Index("ix_executions_created", "created_at", postgresql_where=text(BY_CREATION)),
 )
 
 task_sequence = Sequence("crawler_task_seq", metadata=metadata)
@@ -170,7 +173,7 @@ crawler_tasks = Table(
     timestamp("published_at", nullable=True),
     timestamp("started_at", nullable=True),
     timestamp("completed_at", nullable=True),
-    PrimaryKeyConstraint("task_month", "task_id"),
+    PrimaryKeyConstraint("task_id", "task_month"),
     UniqueConstraint("execution_id", "task_key", "task_month"),
     one_of("status", TaskStatus),
     one_of("task_type", TaskType),
@@ -179,7 +182,7 @@ crawler_tasks = Table(
     CheckConstraint("(task_type = 'MINISHOP') = (item_no IS NULL)", name="item_for_products"),
     Index("ix_crawler_tasks_claim", "execution_id", "priority", "seq", postgresql_where=text(CLAIMABLE_TASK)),
     Index("ix_crawler_tasks_open_items", "execution_id", "item_no", postgresql_where=text(OPEN_TASK)),
-    Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("status = 'IN_PROGRESS'")),
+    Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("lease_expires_at IS NOT NULL")),
     postgresql_partition_by="RANGE (task_month)",
 )
 

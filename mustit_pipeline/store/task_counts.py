@@ -9,13 +9,15 @@ from mustit_pipeline.domain.states import TASK, TaskType
 from mustit_pipeline.store.task_states import LEASED, OPEN
 from mustit_pipeline.store.tasks import TaskHome
 
+# In the order of the index that holds open tasks alone: towards its end a crawl has few, among all that it had.
 _OPEN_WORK = text(f"""
     SELECT count(*) AS open,
            extract(epoch FROM min(CASE WHEN status IN ({LEASED}) THEN lease_expires_at ELSE available_at END) - now())
                AS next_in
-    FROM crawler_tasks
-    WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
-      AND status IN ({OPEN})
+    FROM (SELECT status, lease_expires_at, available_at FROM crawler_tasks
+          WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
+            AND status IN ({OPEN})
+          ORDER BY item_no OFFSET 0) AS open
 """)
 
 _PAGES = text(f"""

@@ -54,14 +54,15 @@ class Sample:
 
 
 # One of the next few after a random id, through the primary key: cheap however large the table is, and of the few so
-# that no product has better chances only because of the gap before it.
+# that no product has better chances only because of the gap before it. num_nonnulls, because by the usual words the
+# planner may sort all live products instead.
 NEXT_FEW = 20
 _CANDIDATE = f"""
     SELECT p.product_id, p.seller_id, p.item_no FROM products p
-    WHERE p.complete AND p.deleted_at IS NULL AND p.version > 0 AND {{after}}
-      AND EXISTS (SELECT FROM sellers s WHERE s.seller_id = p.seller_id AND s.status = '{SellerStatus.ACTIVE.value}')
-      AND NOT EXISTS (SELECT FROM truth_samples t WHERE t.seller_id = p.seller_id AND t.item_no = p.item_no
-                      AND t.verdict = '{TruthVerdict.OPEN.value}')
+    WHERE p.complete AND num_nonnulls(p.deleted_at) = 0 AND p.version > 0 AND {{after}}
+      AND (SELECT s.status FROM sellers s WHERE s.seller_id = p.seller_id) = '{SellerStatus.ACTIVE.value}'
+      AND (SELECT t.sample_id FROM truth_samples t WHERE t.seller_id = p.seller_id AND t.item_no = p.item_no
+             AND t.verdict = '{TruthVerdict.OPEN.value}') IS NULL
     ORDER BY p.product_id LIMIT {NEXT_FEW}
 """
 _DRAW = text(f"""

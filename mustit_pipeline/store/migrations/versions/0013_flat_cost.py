@@ -58,6 +58,11 @@ UNPUBLISHED = "complete AND data_hash IS DISTINCT FROM published_hash AND " + SE
 def upgrade() -> None:
     op.drop_index("ix_crawler_tasks_seller_id_created_at", "crawler_tasks")
     op.drop_index("ix_crawler_tasks_status_created_at", "crawler_tasks")
+    # A month is every task of its partition: while nothing is known of one, that must not look as good as a key.
+    _set_task_key("task_id", "task_month")
+    op.drop_index("ix_crawler_tasks_leases", "crawler_tasks")
+    leased = sa.text("lease_expires_at IS NOT NULL")
+    op.create_index("ix_crawler_tasks_leases", "crawler_tasks", ["lease_expires_at"], postgresql_where=leased)
 
     op.drop_index("ix_product_raw_data_status_fetched_at", "product_raw_data")
     op.drop_index("ix_product_raw_data_pending_items", "product_raw_data")
@@ -69,6 +74,8 @@ def upgrade() -> None:
         columns = ["seller_id", "fetched_at"]
         op.create_index(f"ix_product_raw_data_{name}", "product_raw_data", columns, postgresql_where=state)
 
+    op.drop_index("ix_products_item_no", "products")
+    op.create_index("ix_products_item_no", "products", ["item_no"], postgresql_using="hash")
     op.drop_index("ix_products_seller_id_complete", "products")
     op.create_index(
         "ix_products_live", "products", ["seller_id"], postgresql_where=sa.text("complete AND deleted_at IS NULL")
@@ -94,7 +101,12 @@ def upgrade() -> None:
 
     # The few that are open are all in the index that allows one of them for a seller.
     op.drop_index("ix_crawling_schedule_executions_status", "crawling_schedule_executions")
-    op.create_index("ix_crawling_schedule_executions_created_at", "crawling_schedule_executions", ["created_at"])
+    op.create_index(
+        "ix_executions_created",
+        "crawling_schedule_executions",
+        ["created_at"],
+        postgresql_where=sa.text("created_at > '-infinity'"),
+    )
 
     for table, settings in SETTINGS.items():
         op.execute(f"ALTER TABLE {table} SET ({_as_sql(settings)})")
@@ -108,7 +120,7 @@ def downgrade() -> None:
     for table, settings in SETTINGS.items():
         op.execute(f"ALTER TABLE {table} RESET ({', '.join(settings)})")
 
-    op.drop_index("ix_crawling_schedule_executions_created_at", "crawling_schedule_executions")
+    op.drop_index("ix_executions_created", "crawling_schedule_executions")
     op.create_index("ix_crawling_schedule_executions_status", "crawling_schedule_executions", ["status"])
 
     op.drop_index("ix_product_outbox_states", "product_outbox")
@@ -122,6 +134,8 @@ def downgrade() -> None:
     op.execute("UPDATE products SET absent_sweeps = 0 WHERE deleted_at IS NOT NULL AND absent_sweeps > 0")
     op.drop_index("ix_products_live", "products")
     op.create_index("ix_products_seller_id_complete", "products", ["seller_id", "complete"])
+    op.drop_index("ix_products_item_no", "products")
+    op.create_index("ix_products_item_no", "products", ["item_no"])
 
     for name in ("failed", "processed", "pending"):
         op.drop_index(f"ix_product_raw_data_{name}", "product_raw_data")
@@ -132,8 +146,17 @@ def downgrade() -> None:
     op.create_index("ix_product_raw_data_pending_items", "product_raw_data", items, postgresql_where=PENDING)
     op.create_index("ix_product_raw_data_status_fetched_at", "product_raw_data", ["status", "fetched_at"])
 
+    op.drop_index("ix_crawler_tasks_leases", "crawler_tasks")
+    leased = sa.text("status = 'IN_PROGRESS'")
+    op.create_index("ix_crawler_tasks_leases", "crawler_tasks", ["lease_expires_at"], postgresql_where=leased)
+    _set_task_key("task_month", "task_id")
     op.create_index("ix_crawler_tasks_status_created_at", "crawler_tasks", ["status", "created_at"])
     op.create_index("ix_crawler_tasks_seller_id_created_at", "crawler_tasks", ["seller_id", "created_at"])
+
+
+def _set_task_key(*columns: str) -> None:
+    op.drop_constraint("pk_crawler_tasks", "crawler_tasks")
+    op.create_primary_key("pk_crawler_tasks", "crawler_tasks", list(columns))
 
 
 def _index_unpublished(seen: str) -> None:

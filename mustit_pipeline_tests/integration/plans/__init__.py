@@ -1,0 +1,1 @@
+"""Every statement beside a large history, under statistics that are wrong."""

@@ -1,0 +1,524 @@
+"""The table of statements: whatever the code asks of a table that grows is called here, with how much it may look at.
+
+One place to add a statement to; two tests say when one is missing.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.change_hold import Suspicion
+from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
+from mustit_pipeline.domain.states import (
+    LifeCycle,
+    OutboxStatus,
+    RawStatus,
+    SweepStatus,
+    TaskType,
+    TruthVerdict,
+)
+from mustit_pipeline.domain.trigger import ParkReason
+from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId
+from mustit_pipeline.store import (
+    agent_bookings,
+    agent_pool,
+    agent_use,
+    alerts,
+    change_holds,
+    criteria,
+    deletions,
+    deliveries,
+    drift,
+    executions,
+    fingerprints,
+    health,
+    history,
+    holds,
+    largest_changes,
+    leases,
+    metrics,
+    outbox,
+    outbox_listing,
+    products,
+    publication,
+    raw,
+    raw_listing,
+    raw_replay,
+    reconciliation,
+    refreshes,
+    retention,
+    sellers,
+    settlements,
+    sightings,
+    stuck,
+    task_counts,
+    task_months,
+    tasks,
+    triggers,
+    truth,
+    turns,
+)
+from mustit_pipeline.store.agent_bookings import AgentLimits, BookingRecord
+from mustit_pipeline.store.alerts import Condition, Outcome
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.drift import Sighting
+from mustit_pipeline.store.leases import LeasedTask
+from mustit_pipeline.store.products import AbsorbedProduct
+from mustit_pipeline.store.publication import NewVersion
+from mustit_pipeline.store.raw import NewRaw, RawFailure
+from mustit_pipeline.store.reconciliation import Correction
+from mustit_pipeline.store.settlements import Settlement
+from mustit_pipeline.store.tasks import PlannedTask, TaskHome
+from mustit_pipeline.store.truth import Drawn, Sample
+from mustit_pipeline_tests.integration.plans.crowd import (
+    DAYS,
+    NEW_PRODUCTS,
+    OLD_MONTH,
+    PRODUCTS,
+    READY,
+    SELLERS,
+    WAITING,
+)
+from mustit_pipeline_tests.integration.store.rows import MONTH
+
+BATCH = 100
+LIMITS = AgentLimits(80, 3600, 1)
+AGENTS, IN_WINDOW = 50, 100
+TYPES = [TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION]
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+class Within(Database):
+    """For what opens its own transactions: all of them are the caller's."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.engine)
+        self._connection = connection
+
+    @contextmanager
+    def transaction(self) -> Generator[Connection]:
+        yield self._connection
+
+
+class Scene:
+    """Rows of the newcomers, to work with."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.now = utc_now()
+        self.waiting, self.ready = SellerId(WAITING), SellerId(READY)
+        self.items = self._all("SELECT item_no FROM products WHERE seller_id = :s ORDER BY 1 LIMIT :n", READY)
+        self.raw_ids = self._all(
+            "SELECT raw_id FROM product_raw_data WHERE seller_id = :s AND status = 'PENDING' LIMIT :n", WAITING
+        )
+        self.outbox_id = self._all("SELECT outbox_id FROM product_outbox WHERE seller_id = :s LIMIT :n", READY)[0]
+        self.failed_id = self._all(
+            "SELECT outbox_id FROM product_outbox WHERE seller_id = :s AND status = 'FAILED' LIMIT :n", READY
+        )[0]
+        self.hold = holds.newest(connection, status=None, seller_id=self.waiting, limit=1).rows[0]
+        self.changes_held = change_holds.find_open(connection, self.waiting)
+        self.agents: list[UUID] = list(connection.execute(text("SELECT agent_id FROM user_agents")).scalars())
+        self.booking_id = connection.execute(text("SELECT booking_id FROM agent_bookings LIMIT 1")).scalar_one()
+        found = executions.find_open(connection, self.waiting)
+        assert found is not None
+        self.stored = found
+        self.home = TaskHome(found.execution.id.value, WAITING, MONTH)
+        over = executions.find_open(connection, self.ready)
+        assert over is not None
+        self.nearly_done = TaskHome(over.execution.id.value, READY, MONTH)
+
+    def _all(self, query: str, seller: str) -> list[Any]:
+        return list(self._connection.execute(text(query), {"s": seller, "n": BATCH}).scalars())
+
+    @property
+    def late(self) -> list[NewRaw]:
+        home = self.home
+        items = [None, *self._all("SELECT item_no FROM products WHERE seller_id = :s LIMIT :n", WAITING)]
+        return [
+            NewRaw(
+                WAITING,
+                home.execution_id,
+                uuid4(),
+                TaskType.MINISHOP if item is None else TaskType.PRODUCT_DETAIL,
+                item,
+                0 if item is None else None,
+                "{}",
+                self.now,
+            )
+            for item in items
+        ]
+
+    @property
+    def planned(self) -> list[PlannedTask]:
+        return [
+            PlannedTask(RequestUrl(f"/item/{item}/detail/top", TaskType.PRODUCT_DETAIL), 20, item_no=item)
+            for item in range(1, BATCH + 1)
+        ]
+
+    def leased(self, connection: Connection) -> list[LeasedTask]:
+        return leases.claim(connection, self.home, TYPES, owner="me", limit=BATCH, lease_seconds=30, max_retries=2)
+
+    def completed(self, connection: Connection) -> list[tuple[LeasedTask, float]]:
+        held = self.leased(connection)
+        for lease in held:
+            lease.task.complete(self.now)
+        return [(lease, 0.0) for lease in held]
+
+    def versions(self, connection: Connection) -> list[NewVersion]:
+        known = products.lock(connection, READY, self.items).values()
+        for product in known:
+            product.publish()
+        return [NewVersion(product, LifeCycle.UPDATED, ["PRICE"], [], None, "x") for product in known]
+
+    def settlements(self, connection: Connection, *, failing: bool = False) -> list[Settlement]:
+        events, _ = outbox.claim(connection, owner="me", limit=BATCH, lease_seconds=60, max_retries=5)
+        for event in events:
+            if failing:
+                event.outbox.fail("no")
+                event.outbox.retry()
+            else:
+                event.outbox.complete(self.now)
+        return [Settlement(event, 200) for event in events]
+
+    @cached_property
+    def since(self) -> dict[str, Any]:
+        return {"since": self.now - DAY}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An act of the code, and about how many rows it deals with: its cost may be some times that, and no more."""
+
+    act: Callable[[Connection, Scene], object]
+    looks: int
+    # Where the rows are the same by any way, and only the pages tell.
+    pages: int | None = None
+
+
+def _absorb(c: Connection, s: Scene) -> None:
+    known = products.lock(c, READY, s.items)
+    products.absorb(c, [AbsorbedProduct(one, "{}", s.raw_ids[0], "{}", "{}", "new") for one in known.values()])
+
+
+def _settle_failing(c: Connection, s: Scene) -> None:
+    settled = s.settlements(c, failing=True)
+    settlements.settle(c, settled)
+    failing = outbox.Wanted(0, BATCH)
+    events, _ = outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
+    settlements.deliveries_since(c, events)
+
+
+def _resend(c: Connection, s: Scene) -> None:
+    beliefs = reconciliation.beliefs(c, SellerId("seller 2"), None, BATCH)
+    reconciliation.resend(c, SellerId("seller 2"), [Correction(one, 0) for one in beliefs], s.now)
+
+
+def _judge(c: Connection, s: Scene) -> None:
+    suspects = truth.suspects(c, 10)
+    truth.judge(c, [(one, Sample(one.product, TruthVerdict.EQUAL)) for one in suspects], s.now)
+
+
+def _tell(c: Connection, s: Scene) -> None:
+    notices = alerts.claim(c, owner="me", limit=10, lease_seconds=60, now=s.now)
+    alerts.settle(c, [alerts.Told(one, {}, heard=True, again_at=None, error=None) for one in notices])
+
+
+def _draw(c: Connection, s: Scene) -> None:
+    truth.add(c, [Sample(one, TruthVerdict.EQUAL) for one in truth.draw(c, 10)], s.now)
+
+
+def _sight(c: Connection, s: Scene) -> None:
+    products.sight(c, READY, s.home.execution_id, dict.fromkeys(s.items, s.now))
+
+
+def _book(c: Connection, s: Scene) -> None:
+    epoch = c.execute(text("UPDATE pool_state SET counter = 'postgres' RETURNING epoch")).scalar_one()
+    c.execute(text("UPDATE agent_limits SET next_free_at = now() - interval '1 hour'"))
+    agent_bookings.book(c, uuid4(), LIMITS, hold=10, epoch=epoch)
+
+
+def _record_booking(c: Connection, s: Scene) -> None:
+    c.execute(text("UPDATE pool_state SET counter = 'postgres'"))
+    booked = BookingRecord(uuid4(), s.agents[0], 1.0, 10.0, 0.5, throttled=False, fresh=True)
+    agent_bookings.record(c, [booked], LIMITS)
+
+
+def _drift(c: Connection, s: Scene) -> None:
+    seen = Deviation("field 7", DriftKind.NEW, "nothing", "text", "x")
+    drift.record(c, [Sighting(WAITING, 1, s.home.execution_id, seen)])
+
+
+def _enqueue(c: Connection, s: Scene) -> None:
+    outbox.enqueue(c, s.ready, s.versions(c), s.now)
+
+
+def _aged(aged: retention.Aged, days: float) -> dict[str, Statement]:
+    return {
+        f"old rows of {aged.table}": Statement(
+            lambda c, s: retention.count_aged(c, aged, s.now - days * DAY), 10 * BATCH
+        ),
+        f"old rows of {aged.table} removed": Statement(
+            lambda c, s: retention.delete_aged(Within(c), aged, s.now - days * DAY, 200), 10 * BATCH
+        ),
+    }
+
+
+# About the rows that a seller, a batch or a screen has. Of one seller 1,000 products, 2,000 bodies and tasks.
+SELLER, OF_EACH = NEW_PRODUCTS, SELLERS + 2
+STATEMENTS: dict[str, Statement] = {
+    # Bodies.
+    "bodies taken back": Statement(lambda c, s: raw.take_back(c, s.late), BATCH),
+    "whether bodies wait": Statement(lambda c, s: raw.any_pending(c, WAITING), 5),
+    "next bodies": Statement(
+        lambda c, s: raw.pending(c, WAITING, pages=2, products=BATCH, beside=s.raw_ids), 2 * BATCH
+    ),
+    "bodies still next": Statement(lambda c, s: raw.still_next(c, WAITING, dict.fromkeys(s.raw_ids, 0)), BATCH),
+    "bodies processed": Statement(lambda c, s: raw.mark_processed(c, s.raw_ids), BATCH),
+    "bodies that failed": Statement(
+        lambda c, s: raw.mark_failed(c, [RawFailure(one, "C", "r") for one in s.raw_ids]), BATCH
+    ),
+    "unchanged bodies": Statement(lambda c, s: raw.settle_unchanged(c, WAITING), 2 * SELLER),
+    "failed bodies again": Statement(lambda c, s: raw.retry_failed(c, READY, attempts=3), SELLER // 2),
+    "failed bodies by hand": Statement(lambda c, s: raw.replay_failed(c, READY, s.now - DAY, s.now), SELLER // 2),
+    "bodies read anew": Statement(lambda c, s: raw_replay.reopen_newest(c, WAITING), 2 * SELLER),
+    "newest bodies": Statement(
+        lambda c, s: raw_listing.newest(c, status=None, seller_id=None, since=None, limit=20), 2 * SELLER
+    ),
+    "newest bodies of one": Statement(
+        lambda c, s: raw_listing.newest(c, status=None, seller_id=s.waiting, since=s.now - DAY, limit=20), 2 * SELLER
+    ),
+    **{
+        f"newest {status.value} bodies": Statement(
+            lambda c, s, status=status: raw_listing.newest(c, status=status, seller_id=None, since=None, limit=20),
+            2 * SELLER,
+        )
+        for status in RawStatus
+    },
+    "failed bodies counted": Statement(lambda c, s: raw_listing.count_failed(c, None, None, None), SELLER // 5),
+    # Products and their versions.
+    "seen products": Statement(_sight, BATCH),
+    "seen products counted": Statement(lambda c, s: products.count_seen(c, READY, s.home.execution_id), SELLER),
+    "known products": Statement(lambda c, s: list(products.known_items(c, READY, limit=None)), SELLER),
+    "locked products": Statement(lambda c, s: products.lock(c, READY, s.items), BATCH),
+    "products as they are": Statement(lambda c, s: products.find_known(c, READY, s.items), BATCH),
+    "contents": Statement(lambda c, s: products.contents(c, READY, s.items), BATCH),
+    "absorbed products": Statement(_absorb, BATCH),
+    "unpublished products": Statement(lambda c, s: publication.unpublished(c, READY, BATCH), BATCH),
+    "unpublished products that wait": Statement(lambda c, s: publication.unpublished(c, WAITING, BATCH), BATCH),
+    "versions": Statement(lambda c, s: publication.publish(c, READY, s.home.execution_id, s.versions(c)), BATCH),
+    "suspicious changes": Statement(lambda c, s: change_holds.suspicious(c, READY, 3), SELLER),
+    "looked at": Statement(lambda c, s: change_holds.among_all(c, WAITING, Suspicion(1, 1, 1, 0)), SELLER),
+    "crawl under way": Statement(lambda c, s: change_holds.crawl_under_way(c, WAITING), DAYS),
+    "hold closed": Statement(lambda c, s: change_holds.close(c, WAITING, s.now), DAYS),
+    "held deletions": Statement(lambda c, s: holds.still_absent(c, s.hold), BATCH),
+    "names": Statement(lambda c, s: holds.names(c, s.ready, s.items), BATCH),
+    "absent from a sweep": Statement(lambda c, s: deletions.absence(c, READY, uuid4(), s.now), SELLER),
+    "absences": Statement(lambda c, s: deletions.count_missed(c, READY, s.items), BATCH),
+    "deletions held": Statement(
+        lambda c, s: deletions.hold(c, READY, s.home.execution_id, deletions.Absence(1, s.items, [])), BATCH
+    ),
+    "sightings": Statement(lambda c, s: sightings.sightings(c, READY, s.home.execution_id, s.now - DAY), SELLER),
+    "fingerprints": Statement(lambda c, s: fingerprints.fingerprints(c, WAITING), 2 * SELLER),
+    # History.
+    "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5, pages=20),
+    "versions of a product": Statement(lambda c, s: history.versions(c, READY, s.items[0], limit=20), 5),
+    "a version": Statement(lambda c, s: history.version(c, READY, s.items[0], 1), 5),
+    "changes": Statement(
+        lambda c, s: history.changes(c, seller_id=None, since=None, kind=None, limit=20), 20 * OF_EACH
+    ),
+    "changes of one": Statement(
+        lambda c, s: history.changes(c, seller_id=s.ready, since=s.now - DAY, kind=ChangeKind.parse("PRICE"), limit=20),
+        SELLER,
+    ),
+    "largest changes": Statement(lambda c, s: largest_changes.largest_changes(c, s.home.execution_id, 10), 5),
+    "changes by type": Statement(lambda c, s: executions.changes_by_type(c, s.home.execution_id), 5),
+    # Tasks.
+    "tasks planned": Statement(lambda c, s: tasks.add(c, s.home, s.planned), BATCH),
+    "tasks cancelled": Statement(lambda c, s: tasks.cancel_open(c, s.home), 2 * SELLER),
+    "claim": Statement(lambda c, s: s.leased(c), BATCH),
+    "claim of any crawl": Statement(
+        lambda c, s: leases.claim_any(c, owner="me", limit=BATCH, lease_seconds=30, max_retries=2, max_releases=5),
+        2 * BATCH,
+    ),
+    "claim without pages": Statement(
+        lambda c, s: leases.claim_any(
+            c, owner="me", limit=BATCH, pages=0, lease_seconds=30, max_retries=2, max_releases=5
+        ),
+        2 * BATCH,
+    ),
+    # At worst each task of a batch is compared with each.
+    "heartbeat": Statement(lambda c, s: leases.heartbeat(c, s.leased(c), 30), 10 * BATCH),
+    "tasks handed back": Statement(lambda c, s: leases.hand_back(c, s.leased(c)), 10 * BATCH),
+    "tasks written back": Statement(lambda c, s: leases.save(c, s.completed(c)), 10 * BATCH),
+    "expired leases": Statement(lambda c, s: leases.take_expired(c, limit=500, max_retries=2), BATCH),
+    "expired leases of one": Statement(
+        lambda c, s: leases.take_expired(c, limit=500, max_retries=2, execution_id=s.home.execution_id), BATCH
+    ),
+    "open work": Statement(lambda c, s: task_counts.open_work(c, s.home, TYPES), 2 * SELLER),
+    "open work of a crawl that is nearly done": Statement(
+        lambda c, s: task_counts.open_work(c, s.nearly_done, TYPES), SELLER // 5
+    ),
+    "standings": Statement(
+        lambda c, s: task_counts.standings(c, s.home, recent_seconds=60, window_seconds=3600), 2 * SELLER
+    ),
+    "listing pages": Statement(lambda c, s: task_counts.page_outcomes(c, s.home), 2 * SELLER),
+    "failures by reason": Statement(lambda c, s: executions.failures_by_reason(c, s.stored), 2 * SELLER),
+    "open crawls of a month": Statement(lambda c, s: task_months.open_executions(c, MONTH), BATCH),
+    # Whoever drops a month goes through all executions, once a month.
+    "month dropped": Statement(lambda c, s: task_months.drop_month(c, OLD_MONTH), SELLERS * DAYS),
+    # Executions.
+    "execution": Statement(lambda c, s: executions.get(c, s.stored.execution.id, lock=True), 5),
+    "execution by its first digits": Statement(lambda c, s: executions.find(c, IdPrefix(str(s.home.execution_id))), 5),
+    "executions": Statement(lambda c, s: executions.lock_all(c, [s.home.execution_id, uuid4()]), 5),
+    "open execution": Statement(lambda c, s: executions.find_open(c, s.waiting, lock=True), DAYS),
+    "open execution as it is": Statement(lambda c, s: executions.find_open(c, s.waiting), DAYS),
+    "an execution as it is": Statement(lambda c, s: executions.get(c, ExecutionId(s.home.execution_id)), 5),
+    "latest execution": Statement(lambda c, s: executions.find_latest(c, SellerId("seller 2")), DAYS),
+    "newest executions": Statement(lambda c, s: executions.newest(c, None, 20), BATCH),
+    "newest executions of one": Statement(lambda c, s: executions.newest(c, SellerId("seller 2"), 20), DAYS),
+    "execution written back": Statement(lambda c, s: executions.save(c, s.stored.execution), 5),
+    "requests counted": Statement(
+        lambda c, s: executions.count_requests(c, s.home.execution_id, requests=1, throttled=0), 5
+    ),
+    "listed products": Statement(lambda c, s: executions.raise_listed(c, s.home.execution_id, 5), 5),
+    "skipped items": Statement(lambda c, s: executions.count_skipped(c, s.home.execution_id, 5), 5),
+    "sweep": Statement(lambda c, s: executions.set_sweep(c, s.home.execution_id, SweepStatus.COMPLETE), 5),
+    "slices": Statement(lambda c, s: executions.next_slices(c, [s.home.execution_id]), 5),
+    "drift of a crawl": Statement(_drift, BATCH),
+    # Events.
+    "events": Statement(_enqueue, 2 * BATCH),
+    "event claim": Statement(
+        lambda c, s: outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5), 2 * BATCH
+    ),
+    "event claim from the other end": Statement(
+        lambda c, s: outbox.claim(
+            c,
+            owner="me",
+            limit=BATCH,
+            lease_seconds=60,
+            max_retries=5,
+            wanted=outbox.Wanted(BATCH, BATCH, newest_first=True),
+        ),
+        2 * BATCH,
+    ),
+    "event claim on trial": Statement(
+        lambda c, s: outbox.claim(c, owner="me", limit=1, lease_seconds=60, max_retries=5, trial=True), 2 * BATCH
+    ),
+    "events settled": Statement(lambda c, s: settlements.settle(c, s.settlements(c)), 2 * BATCH),
+    "failing events": Statement(_settle_failing, 3 * BATCH),
+    "silent senders": Statement(lambda c, s: outbox.release_expired(c), BATCH),
+    "event counts": Statement(lambda c, s: outbox.counts(c), 2 * SELLER),
+    "unsent events counted": Statement(lambda c, s: outbox.unsent(c), 2 * SELLER),
+    "next event": Statement(lambda c, s: outbox.next_due_in(c), BATCH),
+    "deliveries of sellers": Statement(lambda c, s: deliveries.seller_deliveries(c, [READY], s.now - DAY), 4 * SELLER),
+    "newest events": Statement(lambda c, s: outbox_listing.newest(c, status=None, seller_id=None, limit=20), BATCH),
+    "failed events": Statement(
+        lambda c, s: outbox_listing.newest(c, status=OutboxStatus.FAILED, seller_id=None, limit=20), BATCH
+    ),
+    "events of one": Statement(lambda c, s: outbox_listing.newest(c, status=None, seller_id=s.ready, limit=20), SELLER),
+    "event by its first digits": Statement(lambda c, s: outbox_listing.find(c, IdPrefix(str(s.outbox_id))), 5),
+    "event retried": Statement(lambda c, s: outbox_listing.retry_one(c, IdPrefix(str(s.failed_id))), 5),
+    "events retried": Statement(
+        lambda c, s: outbox_listing.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
+    ),
+    # Whoever compares all products counts all products.
+    "products to compare": Statement(lambda c, s: reconciliation.count(c, s.ready), SELLER),
+    "all products to compare": Statement(lambda c, s: reconciliation.count(c, None), SELLERS * PRODUCTS),
+    "beliefs": Statement(lambda c, s: reconciliation.beliefs(c, None, None, BATCH), 4 * BATCH),
+    "states sent again": Statement(_resend, 4 * BATCH),
+    # What is next, and what was left behind.
+    "next sellers": Statement(lambda c, s: turns.next_turns(c, 4, busy=["x"], slice_seconds=600), BATCH),
+    "sellers that wait": Statement(lambda c, s: turns.count_turns(c, busy=["x"]), BATCH),
+    "stuck": Statement(lambda c, s: stuck.counts(c, s.now), BATCH),
+    "unended": Statement(lambda c, s: stuck.unended(c, 60), BATCH),
+    "unprocessed": Statement(lambda c, s: stuck.unprocessed(c, 60), 2 * BATCH),
+    "begun": Statement(lambda c, s: stuck.begun(c), BATCH),
+    "stale sellers": Statement(
+        lambda c, s: refreshes.stale(c, s.now, 7 * DAY, everything=False, busy=["x"]), OF_EACH * DAYS
+    ),
+    # Sellers, each with its products counted from an index alone.
+    "overview": Statement(lambda c, s: sellers.overview(c), 3000, pages=400),
+    "overview of one": Statement(lambda c, s: sellers.overview(c, seller_id=s.ready), SELLER),
+    "metrics of a day": Statement(lambda c, s: metrics.seller_days(c, s.now - 2 * DAY, s.now - DAY), 6000),
+    "metrics of one": Statement(lambda c, s: metrics.seller_days(c, s.now - DAY, s.now, READY), 2 * SELLER),
+    "days that went on": Statement(
+        lambda c, s: metrics.days_moved_since(c, s.now - DAY, horizon=s.now - 8 * DAY, zone="Asia/Seoul"),
+        8 * OF_EACH,
+    ),
+    "outcomes": Statement(lambda c, s: criteria.outcomes(c, s.now - DAY), OF_EACH),
+    "completeness": Statement(lambda c, s: criteria.completeness(c, s.now - DAY, 20), OF_EACH),
+    "delivered in time": Statement(lambda c, s: criteria.deliveries(c, s.now - DAY, s.now, 24), 4 * SELLER),
+    "throughput": Statement(lambda c, s: criteria.throughput(c, s.now - DAY), 2 * SELLER),
+    "jumps": Statement(lambda c, s: criteria.jumps(c, s.now - DAY, 3), 2 * SELLER),
+    "gaps": Statement(lambda c, s: criteria.gaps(c, s.now - DAY), 20 * OF_EACH),
+    "verdicts": Statement(lambda c, s: criteria.verdicts(c, s.now - 7 * DAY), 2 * BATCH),
+    "sweeps": Statement(lambda c, s: health.sweeps(c, s.now - 31 * DAY), OF_EACH),
+    "failed events counted": Statement(lambda c, s: health.failed_events(c), BATCH),
+    "unsent events": Statement(lambda c, s: health.unsent_events(c), 4 * SELLER),
+    "failing": Statement(lambda c, s: health.failing(c, s.now - 31 * DAY, 95, 20), OF_EACH * DAYS),
+    "overdue": Statement(lambda c, s: health.overdue(c, s.now, 2, 20), 2 * OF_EACH),
+    "alerts of nobody": Statement(lambda c, s: health.alerts_of_nobody(c, "RUN_FAILED", "open "), 2 * BATCH),
+    # What is kept no longer.
+    "sellers with old bodies": Statement(lambda c, s: retention.sellers_with_bodies(c, s.now - 7 * DAY), OF_EACH),
+    "expired bodies": Statement(
+        lambda c, s: retention.expired_bodies(
+            c, "seller 2", aged_before=s.now - 40 * DAY, unchanged_before=s.now - 7 * DAY
+        ),
+        2 * SELLER,
+    ),
+    "bodies removed": Statement(lambda c, s: list(retention.delete_bodies(Within(c), s.raw_ids, BATCH)), BATCH),
+    **_aged(retention.BOOKINGS, 5.4 / 24),
+    **_aged(retention.ALERTS, 13.85),
+    **_aged(retention.SAMPLES, 832),
+    **_aged(retention.TRIGGERS, 13.85),
+    # What watches.
+    "truth drawn": Statement(_draw, 4 * BATCH),
+    "truth judged": Statement(_judge, 2 * BATCH),
+    "truth known": Statement(lambda c, s: truth.known(c, [Drawn(READY, item) for item in s.items]), BATCH),
+    "truth of the inactive": Statement(lambda c, s: truth.forget_inactive(c), BATCH),
+    "truth that is wrong": Statement(lambda c, s: truth.wrong(c, s.now - 7 * DAY, 20), 2 * BATCH),
+    "alert seen": Statement(
+        lambda c, s: alerts.see(c, [(Condition("run 7", "RUN_FAILED", "t", "d"), s.now)], s.now), 5
+    ),
+    "alert healed": Statement(
+        lambda c, s: alerts.end_healed(c, [Outcome("run 7", "RUN_FAILED", s.now, None)], s.now), 5
+    ),
+    "alerts unseen": Statement(lambda c, s: alerts.end_unseen(c, ["RUN_FAILED"], ["run 7"], s.now, s.now), BATCH),
+    "alerts told": Statement(_tell, BATCH),
+    "alerts that nobody is told": Statement(lambda c, s: alerts.forget_ended(c), BATCH),
+    "newest alerts": Statement(lambda c, s: alerts.newest(c, everything=True, limit=20), BATCH),
+    "open alerts": Statement(lambda c, s: alerts.open_alerts(c), BATCH),
+    "parked messages": Statement(lambda c, s: triggers.parked(c), BATCH),
+    "newest parked messages": Statement(lambda c, s: triggers.newest_parked(c, everything=False, limit=20), BATCH),
+    "message parked": Statement(lambda c, s: triggers.park(c, "queue", "7", ParkReason.NOT_JSON, "x"), 5),
+    "message taken": Statement(lambda c, s: triggers.took(c, "queue", "7", ExecutionId(s.home.execution_id)), 5),
+    "messages dismissed": Statement(lambda c, s: triggers.dismiss(c, "parked 7", s.now), BATCH),
+    # Agents.
+    "booking": Statement(_book, BATCH),
+    "booking recorded": Statement(_record_booking, BATCH),
+    "booking withdrawn": Statement(
+        lambda c, s: agent_bookings.withdraw(c, s.booking_id, s.agents[0], LIMITS, pause=1), BATCH
+    ),
+    "bookings removed": Statement(lambda c, s: agent_bookings.remove(c, [s.booking_id]), 5),
+    "bookings in the window": Statement(lambda c, s: agent_bookings.in_window(c, 3600), AGENTS * IN_WINDOW),
+    "next free agent": Statement(lambda c, s: agent_bookings.next_free_at(c, LIMITS), AGENTS * 80),
+    "agents freed": Statement(lambda c, s: agent_bookings.refree_all(c, LIMITS), AGENTS * 80 * 5),
+    "bookings handed over": Statement(lambda c, s: agent_bookings.read_seed(c, LIMITS), AGENTS * IN_WINDOW),
+    "bookings pruned": Statement(lambda c, s: agent_bookings.prune(c, 19000), 20 * BATCH),
+    "recent answers": Statement(
+        lambda c, s: agent_pool.read_recent_answers(
+            c, s.now - timedelta(seconds=5), s.now - HOUR, timedelta(seconds=5)
+        ),
+        AGENTS * IN_WINDOW,
+    ),
+    "last good answer": Statement(lambda c, s: agent_pool.last_good_answer(c, s.now - HOUR), AGENTS * IN_WINDOW),
+    "what agents have left": Statement(lambda c, s: agent_use.usable(c, LIMITS, s.now), AGENTS * IN_WINDOW),
+}

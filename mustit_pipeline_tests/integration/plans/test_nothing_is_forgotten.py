@@ -1,0 +1,120 @@
+"""Whatever the code asks of a table that grows is in the table of statements."""
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from typing import cast
+
+import pytest
+from sqlalchemy import Engine, TextClause
+from sqlalchemy.dialects import postgresql
+
+from mustit_pipeline import store
+from mustit_pipeline.catalog.replay import replay_failed, replay_stored
+from mustit_pipeline.cli.doctor import examine
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling import executions
+from mustit_pipeline.delivery.reconcile import reconcile
+from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.scheduling import metrics, recovery
+from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.scheduling.maintenance import maintain
+from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.watching import alerting
+from mustit_pipeline.watching.criteria import CRITERIA
+from mustit_pipeline.watching.telling import tell
+from mustit_pipeline.watching.truth import sample_truth
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.plans.costs import has_a_plan, recorded, shape, statements_of
+from mustit_pipeline_tests.integration.plans.statements import STATEMENTS, Scene
+
+SELLER = "dmont"
+# Once a month, under a lock that lets nobody in, and about the few rows that came before their partition.
+EXEMPT = {"SELECT DISTINCT task_month FROM crawler_tasks_default ORDER BY task_month"}
+
+
+@pytest.fixture(scope="module")
+def covered(crowded: Database) -> set[str]:
+    """The shapes of all statements that the table sends."""
+    shapes: set[str] = set()
+    with crowded.engine.connect() as connection:
+        scene = Scene(connection)
+        for statement in STATEMENTS.values():
+            sent = statements_of(connection, lambda c, s=statement: s.act(c, scene))
+            shapes |= {one.shape for one in sent}
+        connection.rollback()
+    return shapes
+
+
+def written_down() -> Iterator[tuple[str, str]]:
+    """Every statement that a module of the store has a name for."""
+    for found in pkgutil.iter_modules(store.__path__):
+        module = import_module(f"{store.__name__}.{found.name}")
+        for name, value in vars(module).items():
+            named = cast("dict[object, object]", value).values() if isinstance(value, dict) else [value]
+            for one in named:
+                if isinstance(one, TextClause):
+                    compiled = one.compile(dialect=postgresql.dialect(paramstyle="pyformat"))  # pyright: ignore
+                    yield f"{found.name}.{name}", str(compiled)
+
+
+def test_every_statement_that_the_store_has_a_name_for_is_in_the_table(covered: set[str]) -> None:
+    named = {name: statement for name, statement in written_down() if has_a_plan(statement)}
+    assert len(named) > 50
+    assert [name for name, statement in named.items() if shape(statement) not in covered] == []
+
+
+def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
+    covered: set[str],
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    product_server: RunningSimulator,
+    market: MarketplaceControl,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = make_settings(base_url=marketplace.url, product_server_url=product_server.url, page_size=20)
+    monkeypatch.setenv("MUSTIT_HOME", str(settings.home))
+    monkeypatch.setenv("MUSTIT_DATABASE_URL", settings.database_url or "")
+    monkeypatch.setenv("MUSTIT_DAGSTER_DATABASE_URL", settings.dagster_database_url or "")
+    monkeypatch.setenv("MUSTIT_REDIS_URL", "off")
+    market.add_seller(SELLER, 45)
+    seller_id = SellerId(SELLER)
+
+    with recorded(Engine) as sent:
+        register(database, SELLER)
+        next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
+        crawl(database, settings, SELLER)
+        relay(database, settings)
+        market.random_changes(SELLER, 18)
+        market.remove(SELLER, count=2)
+        for _ in range(3):
+            crawl(database, settings, SELLER)
+        relay(database, settings)
+        reconcile(database, settings, seller_id=None, resend=True, now=utc_now)
+        cancelled = executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now()).stored
+        executions.cancel(database, cancelled.execution.id, utc_now())
+        recovery.find_stuck(database, utc_now(), busy=[])
+        recovery.recover(database, settings, utc_now, busy=[], idle_seconds=0)
+        replay_failed(database, seller_id=None, since=None, now=utc_now)
+        replay_stored(database, seller_id, now=utc_now)
+        next_refreshes(database, settings, busy=[], free=4, now=utc_now())
+        metrics.metrics_of(database, utc_now().date())
+        metrics.days_to_compute(database, utc_now(), [])
+        with database.reading() as connection:
+            for criterion in CRITERIA:
+                criterion.judge(connection, settings, utc_now())
+        alerting.observe(database, settings, utc_now())
+        tell(database, settings, utc_now())
+        sample_truth(database, settings)
+        maintain(database, settings, utc_now())
+        list(examine())
+
+    asked = {one.shape for one in sent if has_a_plan(one.statement)}
+    assert len(asked) > 60
+    assert sorted(asked - covered - EXEMPT) == []
