@@ -12,7 +12,7 @@ from mustit_pipeline.store.leases import LeasedTask
 
 # Enough for a transaction; whatever gathers while all of them are under way goes with the next. The first batches are
 # small: a worker that does not live long leaves something behind too.
-BATCH = 40
+BATCH = 80
 # A page is as much to store as this many other results, and as much to hold.
 PAGE_WEIGHT = 10
 BATCHES_AT_ONCE = 2

@@ -31,6 +31,8 @@ HELD_SECONDS = 2.0
 # A page holds hundreds of products: with as many of them at once as of other calls, memory would grow with a seller's
 # listing, and reading them would keep everything else waiting.
 MOST_PAGES = 5
+# Agents that are booked before there is a place for their request: the answer to a booking takes as long as a request.
+MOST_PARKED = 50
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25
 # How long an agent that was asked for keeps a task and a place: the counter answers sooner, only a token takes longer.
@@ -100,10 +102,12 @@ class Worker:
         self._dry_until = 0.0
         self._flying: dict[asyncio.Task[TaskResult | None], _Flight] = {}
         self._flying_pages = 0
-        self._landed: list[asyncio.Task[TaskResult | None]] = []
+        self._landed: list[tuple[asyncio.Task[TaskResult | None], _Flight]] = []
         self._leasing: asyncio.Task[None] | None = None
         # Tasks that have asked for an agent, and when; with one, the same task sends the request.
         self._booking: dict[asyncio.Task[TaskResult | None], float] = {}
+        # Those of them that have their agent and wait for a place.
+        self._parked: deque[tuple[asyncio.Task[TaskResult | None], asyncio.Future[_Flight | None]]] = deque()
         self._broken: BaseException | None = None
         self._free = FreeAgents()
         self._stopping = False
@@ -129,8 +133,9 @@ class Worker:
             if self._held and not self._fresh:
                 self._hand_back()
             self._lease_ahead()
+            self._serve_parked()
             self._book_agents()
-            if self._flying or self._held or self._leasing or self._expected or self._results.unstored:
+            if self._flying or self._landed or self._held or self._leasing or self._expected or self._results.unstored:
                 await self._wait_for_news()
                 continue
             rest = await asyncio.to_thread(self._queue.rest)
@@ -159,7 +164,7 @@ class Worker:
     def _room(self) -> int:
         """Requests that may be started: what a crash would repeat stays within twice the concurrency."""
         most = self._settings.max_concurrent_requests
-        return min(most, 2 * most - self._results.unstored) - len(self._flying)
+        return min(most, 2 * most - self._results.unstored - len(self._landed)) - len(self._flying)
 
     def _page_room(self) -> int:
         """Pages that may be leased: one that could not be sent would hold up whatever was leased after it."""
@@ -187,37 +192,67 @@ class Worker:
 
     def _book_agents(self) -> None:
         now = self._loop.time()
-        for _ in range(self._free.ask(min(self._room(), len(self._held)) - self._expected, now)):
+        wanted = min(self._room() + MOST_PARKED, len(self._held)) - self._expected
+        for _ in range(self._free.ask(wanted, now)):
             task = self._loop.create_task(self._book(self._free.freed))
             self._booking[task] = now
             task.add_done_callback(self._ended)
 
     async def _book(self, freed: int) -> TaskResult | None:
         """Send a task with an agent if one is free; so many had been freed when it was asked for."""
-        answer = await self._pool.acquire()
-        if isinstance(answer, Wait):
-            self._free.none_is(self._loop.time(), min(answer.seconds, LONGEST_SLEEP_SECONDS), freed)
-        elif self._held and self._fresh and self._room() > 0 and not self._stopping:
-            self._flown += 1
-            return await self._fly(self._held.popleft(), answer)
-        else:
+        booking = await self._pool.acquire()
+        if isinstance(booking, Wait):
+            self._free.none_is(self._loop.time(), min(booking.seconds, LONGEST_SLEEP_SECONDS), freed)
+            return None
+        task = cast("asyncio.Task[TaskResult | None]", asyncio.current_task())
+        flight = self._take_off(task) if self._may_take_off() else await self._park(task, booking)
+        if flight is None:
             # It came late: others have sent what there was, or it was given back.
-            await asyncio.shield(self._pool.settle(answer, Outcome.NOT_SENT))
+            await asyncio.shield(self._pool.settle(booking, Outcome.NOT_SENT))
             self._free.one_may_be()
-        return None
+            return None
+        return await self._attempts.make(flight.leased, booking, flight.calls)
 
-    def _fly(self, leased: LeasedTask, booking: Booking) -> Coroutine[Any, Any, TaskResult]:
-        """The request of the task that has just got its agent."""
-        task, flight = cast("asyncio.Task[TaskResult | None]", asyncio.current_task()), _Flight(leased)
+    def _may_take_off(self) -> bool:
+        return bool(self._held) and self._fresh and self._room() > 0 and not self._stopping
+
+    def _take_off(self, task: asyncio.Task[TaskResult | None]) -> _Flight:
+        """From here on a request is under way."""
+        flight = _Flight(self._held.popleft())
         del self._booking[task]
         self._flying[task] = flight
-        self._flying_pages += leased.page_no is not None
-        return self._attempts.make(leased, booking, flight.calls)
+        self._flying_pages += flight.leased.page_no is not None
+        self._flown += 1
+        return flight
+
+    async def _park(self, task: asyncio.Task[TaskResult | None], booking: Booking) -> _Flight | None:
+        """Wait for a place with a booked agent; None where there is nothing left to send."""
+        place: asyncio.Future[_Flight | None] = self._loop.create_future()
+        self._parked.append((task, place))
+        self._serve_parked()
+        try:
+            return await place
+        except asyncio.CancelledError:
+            await asyncio.shield(self._pool.settle(booking, Outcome.NOT_SENT))
+            raise
+
+    def _serve_parked(self) -> None:
+        """Give places to those who wait for one, and let go of those for whom there is nothing to send."""
+        while self._parked and self._may_take_off():
+            task, place = self._parked.popleft()
+            if not place.done():
+                place.set_result(self._take_off(task))
+        most = len(self._held) if self._fresh and not self._stopping else 0
+        while len(self._parked) > most:
+            _, place = self._parked.pop()
+            if not place.done():
+                place.set_result(None)
 
     def _ended(self, task: asyncio.Task[TaskResult | None]) -> None:
         if self._booking.pop(task, None) is None:
-            self._landed.append(task)
+            self._landed.append((task, self._flying.pop(task)))
             self._free.one_may_be()
+            self._serve_parked()
         elif not task.cancelled() and (error := task.exception()) is not None:
             self._broken = error
         self._news.set()
@@ -231,10 +266,10 @@ class Worker:
         """Take in what has ended since the last turn."""
         landed, self._landed = self._landed, []
         # Whatever broke one of them, the others' results are kept.
-        ended = [_end(task, self._flying.pop(task)) for task in landed]
+        ended = [_end(task, flight) for task, flight in landed]
         self._flying_pages -= sum(result.leased.page_no is not None for result in ended)
         self._results.add(ended)
-        for task in landed:
+        for task, _ in landed:
             task.result()
         if self._leasing is not None and self._leasing.done():
             leasing, self._leasing = self._leasing, None
@@ -265,6 +300,7 @@ class Worker:
     async def _drain(self) -> None:
         """Take nothing new, let what is in flight end within the grace time, store it, and give the rest back."""
         self._stopping = True
+        self._serve_parked()
         since = self._loop.time() - EXPECTED_SECONDS
         # Nobody needs the tokens that these wait for.
         for task in (task for task, asked in self._booking.items() if asked <= since):
@@ -276,13 +312,14 @@ class Worker:
         for task in (*self._booking, *self._flying):
             task.cancel()
         await asyncio.gather(*leasing, *self._booking, *self._flying, return_exceptions=True)
-        flying, self._flying = self._flying, {}
+        ended = [*self._landed, *self._flying.items()]
+        self._landed, self._flying = [], {}
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()
         # Whatever broke one of them, the others' results are stored first.
-        self._results.add([_end(task, flight) for task, flight in flying.items()])
+        self._results.add([_end(task, flight) for task, flight in ended])
         await self._results.store_all()
-        for task in flying:
+        for task, _ in ended:
             if not task.cancelled():
                 task.result()
 
@@ -290,7 +327,7 @@ class Worker:
         """Keep our leases alive for as long as we are."""
         while True:
             await asyncio.sleep(self._settings.lease_seconds / 3)
-            flying = [flight.leased for flight in self._flying.values()]
+            flying = [flight.leased for flight in (*self._flying.values(), *(flight for _, flight in self._landed))]
             leases = [*self._held, *flying, *self._results.leases()]
             if leases:
                 try:
