@@ -1,0 +1,113 @@
+"""The short versions of the benchmarks of growth, sequence and bloat: no time is judged on a busy machine."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from benchmarks import bloat, filling, growth, growth_plot, sequence
+from benchmarks.growth import Growth, Plan
+from mustit_pipeline.store.database import Database
+
+# Rows that belong together, table by table; each of these finds none.
+ODD = {
+    "tasks that add up to no execution": """
+        SELECT e.execution_id FROM crawling_schedule_executions e
+        LEFT JOIN (SELECT execution_id, task_month, count(*) AS total,
+                          count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+                          count(*) FILTER (WHERE status = 'FAILED') AS failed
+                   FROM crawler_tasks GROUP BY execution_id, task_month) t USING (execution_id, task_month)
+        WHERE (t.total, t.completed, t.failed) IS DISTINCT FROM (e.total_tasks, e.completed_tasks, e.failed_tasks)
+    """,
+    "tasks of another month than their execution's": """
+        SELECT task_id FROM crawler_tasks t JOIN crawling_schedule_executions e USING (execution_id)
+        WHERE t.task_month <> e.task_month OR date_trunc('month', t.created_at) <> date_trunc('month', e.created_at)
+           OR t.seller_id <> e.seller_id
+    """,
+    "calls that name another product or seller": """
+        SELECT task_id FROM crawler_tasks
+        WHERE (item_no IS NOT NULL AND (task_key <> task_type || ':' || item_no
+                                        OR request_url NOT LIKE '%/' || item_no || '/%'))
+           OR (item_no IS NULL AND request_url NOT LIKE '%sellerId=' || seller_id || '&%')
+    """,
+    "bodies without their task": """
+        SELECT raw_id FROM product_raw_data r
+        WHERE NOT EXISTS (SELECT FROM crawler_tasks t WHERE t.task_id = r.task_id AND t.execution_id = r.execution_id
+                          AND t.seller_id = r.seller_id AND t.item_no IS NOT DISTINCT FROM r.item_no)
+    """,
+    "products whose versions have no change set or event": """
+        SELECT p.item_no FROM products p
+        WHERE p.version <> (SELECT count(*) FROM product_change_sets c
+                            WHERE (c.seller_id, c.item_no) = (p.seller_id, p.item_no))
+           OR p.version <> (SELECT count(*) FROM product_outbox o
+                            WHERE (o.seller_id, o.item_no) = (p.seller_id, p.item_no))
+    """,
+    "events with another key than their version's": """
+        SELECT outbox_id FROM product_outbox
+        WHERE idempotency_key <> seller_id || ':' || item_no || ':' || version
+    """,
+    "what happened in the wrong order": """
+        SELECT execution_id FROM crawling_schedule_executions
+        WHERE NOT (created_at <= started_at AND started_at <= ended_at AND ended_at <= now())
+    """,
+}
+
+
+def test_copies_of_a_crawled_seller_fit_together_like_what_was_crawled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every size, after everything was measured on it."""
+    found: dict[str, object] = {}
+    fill = filling.Filler.fill
+
+    def looked_into(self: filling.Filler, products: int) -> float:
+        taken = fill(self, products)
+        found.update({what: rows for what, query in ODD.items() if (rows := _asked(self.database, query))})
+        return taken
+
+    monkeypatch.setattr(filling.Filler, "fill", looked_into)
+    grown = growth.run(growth.QUICK)
+
+    assert found == {}
+    largest = growth.QUICK.sizes[-1]
+    assert grown.stored[largest]["products"] >= largest
+    assert grown.stored[largest]["tasks"] >= 10 * largest
+    assert {len(measured) for measured in grown.seconds.values()} == {len(growth.QUICK.sizes)}
+
+
+def test_growth_is_judged_from_the_least_to_the_most_stored_and_short_operations_with_an_allowance() -> None:
+    grown = Growth(Plan((10, 100)))
+    for operation, least, most in (("long", 1.0, 1.31), ("short", 0.001, 0.006), ("short and grown", 0.001, 0.019)):
+        grown.note(operation, 10, least)
+        grown.note(operation, 100, most)
+
+    assert [target.is_met for target in grown.targets()] == [False, True, False]
+
+
+def test_the_picture_has_a_line_for_every_operation(tmp_path: Path) -> None:
+    grown = Growth(Plan((10, 100)))
+    for size in (10, 100):
+        grown.note("recovery", size, 1.0)
+
+    growth_plot.draw(grown, tmp_path / "growth.svg")
+
+    assert "recovery" in (tmp_path / "growth.svg").read_text()
+
+
+def test_sellers_crawled_one_after_the_other_are_each_crawled_as_a_whole() -> None:
+    crawled = sequence.run(sequence.QUICK)
+
+    assert [outcome.products for outcome in crawled.outcomes] == [300] * 6
+    assert all(seconds > 0 for seconds in crawled.processing)
+
+
+def test_re_crawls_leave_one_body_of_each_content() -> None:
+    sizes = bloat.run(bloat.QUICK).sizes
+
+    first, last = sizes[bloat.QUICK.looks[0]], sizes[bloat.QUICK.looks[-1]]
+    assert last["crawler_tasks"].live > first["crawler_tasks"].live
+    assert last["product_raw_data"].live < 2 * first["product_raw_data"].live
+    assert all(size.table_bytes and size.index_bytes for size in last.values())
+
+
+def _asked(database: Database, query: str) -> list[object]:
+    with database.reading() as connection:
+        return list(connection.execute(text(query)).scalars())
