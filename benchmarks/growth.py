@@ -176,18 +176,19 @@ def _make_pattern(bench: _Bench, receiver: ProductServerControl) -> None:
     """Crawls of a seller as they happen: changes, deletions, one failed call, one refused event. And a held one."""
     market, products = bench.world.market, bench.plan.pattern
     bench.world.add_seller(PATTERN, products)
-    refused, failing = (product["itemNo"] for product in market.products(PATTERN)[:2])
-    receiver.fault("status", "events", status=422, itemNo=refused)
+    refused, failing, *others = (product["itemNo"] for product in market.products(PATTERN))
     for number in range(PATTERN_CRAWLS):
         if number:
             market.random_changes(PATTERN, max(1, round(products * PATTERN_CHANGED)))
         if number == 1:
-            market.remove(PATTERN, count=max(1, round(products * PATTERN_REMOVED)))
+            market.remove(PATTERN, others[: max(1, round(products * PATTERN_REMOVED))])
         if number == PATTERN_CRAWLS - 1:
             market.fault("wrong_shape", "detail", itemNo=failing)
+            market.change(PATTERN, refused, "STOCK")
+            receiver.fault("status", "events", status=422, itemNo=refused)
         crawl_seller(bench.database, bench.settings, SellerId(PATTERN), Stopwatch())
         relay(bench.database, bench.settings, patience_seconds=PATIENCE_SECONDS)
-        receiver.clear_faults()
+    receiver.clear_faults()
     market.clear_faults()
     bench.world.add_seller(HELD, products)
     register(bench.database, HELD)
