@@ -180,7 +180,7 @@ class Filler:
     """Multiplies what is stored of one seller."""
 
     def __init__(self, database: Database, seller_id: str, products: int, bodies_every: int) -> None:
-        self.database = database
+        self._database = database
         self._products = products
         self._bodies_every = bodies_every
         self._copies = 0
@@ -200,7 +200,7 @@ class Filler:
         while self._copies < wanted:
             last = min(self._copies + COPIES_AT_ONCE, wanted) - 1
             names = [seller_name(n) for n in range(self._copies, last + 1)]
-            with self.database.transaction() as connection:
+            with self._database.transaction() as connection:
                 # Nobody waits for a disk between two batches of rows that can be made again.
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 for copied in _TABLES:

@@ -82,12 +82,20 @@ class Growth:
 
     def is_short(self, operation: str) -> bool:
         """Whether it is judged with a few milliseconds of allowance."""
-        return self.usual(operation, self.plan.sizes[-1]) < SHORT_SECONDS
+        return max(self._usual_times(operation)) < SHORT_SECONDS
 
     def judged(self, operation: str) -> float:
-        """The ratio from the least to the most stored, less what a short operation is allowed."""
-        least, most = (self.usual(operation, size) for size in (self.plan.sizes[0], self.plan.sizes[-1]))
-        return max(0.0, most - ALLOWED_SECONDS) / least if self.is_short(operation) else most / least
+        """The slowest size in times of the quickest, less what a short operation is allowed.
+
+        Not the largest in times of the smallest: a bad plan strikes at any size, and at the smallest it would excuse
+        all others.
+        """
+        taken = self._usual_times(operation)
+        slowest = max(taken) - ALLOWED_SECONDS if self.is_short(operation) else max(taken)
+        return max(1.0, slowest / min(taken))
+
+    def _usual_times(self, operation: str) -> list[float]:
+        return [self.usual(operation, size) for size in self.plan.sizes]
 
     def targets(self) -> list[Target]:
         allowance = f" ({ALLOWED_SECONDS * 1000:g} ms allowed)"
@@ -111,11 +119,16 @@ class Growth:
                 operation,
                 *(f"{self.usual(operation, size):.4g}" for size in sizes),
                 *(f"{self.ratio(operation, size):.2f} x" for size in sizes[1:]),
-                f"{self.judged(operation):.2f} x" if self.is_short(operation) else "",
+                f"{self.judged(operation):.2f} x{' (short)' if self.is_short(operation) else ''}",
             ]
             for operation in self.seconds
         ]
-        heads = ["operation", *(f"{size:,}" for size in sizes), *(f"× at {size:,}" for size in sizes[1:]), "judged"]
+        heads = [
+            "operation",
+            *(f"{size:,}" for size in sizes),
+            *(f"× at {size:,}" for size in sizes[1:]),
+            "slowest / quickest",
+        ]
         return Table(title, heads, rows)
 
     def document(self) -> dict[str, object]:
@@ -146,8 +159,8 @@ class _Bench:
         return result
 
 
-def run(plan: Plan) -> Growth:
-    """Fill one database step by step, and measure everything at each."""
+def run(plan: Plan, look: Callable[[Database], None] = lambda _: None) -> Growth:
+    """Fill one database step by step, and measure everything at each; who wants to may look into it before."""
     growth = Growth(plan)
     with opened() as world, _receiving(world) as (server_url, receiver):
         url = world.fresh_database()
@@ -162,6 +175,7 @@ def run(plan: Plan) -> Growth:
             for size in plan.sizes:
                 growth.stored[size] = {"fill_seconds": filler.fill(size)} | rest(database, plan.rest_seconds)
                 print(f"{size:,} products: {growth.stored[size]}", file=sys.stderr, flush=True)
+                look(database)
                 _measure(bench, size)
     return growth
 

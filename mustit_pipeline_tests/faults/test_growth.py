@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from sqlalchemy import text
 
-from benchmarks import bloat, filling, growth, growth_plot, sequence
+from benchmarks import bloat, growth, growth_plot, sequence
 from benchmarks.growth import Growth, Plan
 from mustit_pipeline.store.database import Database
 
@@ -53,33 +52,39 @@ ODD = {
 }
 
 
-def test_copies_of_a_crawled_seller_fit_together_like_what_was_crawled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At every size, after everything was measured on it."""
-    found: dict[str, object] = {}
-    fill = filling.Filler.fill
+def test_copies_of_a_crawled_seller_fit_together_like_what_was_crawled() -> None:
+    odd: dict[str, object] = {}
 
-    def looked_into(self: filling.Filler, products: int) -> float:
-        taken = fill(self, products)
-        found.update({what: rows for what, query in ODD.items() if (rows := _asked(self.database, query))})
-        return taken
+    def look(database: Database) -> None:
+        with database.reading() as connection:
+            found = {what: connection.execute(text(query)).scalars().all() for what, query in ODD.items()}
+        odd.update({what: rows for what, rows in found.items() if rows})
 
-    monkeypatch.setattr(filling.Filler, "fill", looked_into)
-    grown = growth.run(growth.QUICK)
+    grown = growth.run(growth.QUICK, look)
 
-    assert found == {}
+    assert odd == {}
     largest = growth.QUICK.sizes[-1]
     assert grown.stored[largest]["products"] >= largest
     assert grown.stored[largest]["tasks"] >= 10 * largest
     assert {len(measured) for measured in grown.seconds.values()} == {len(growth.QUICK.sizes)}
 
 
-def test_growth_is_judged_from_the_least_to_the_most_stored_and_short_operations_with_an_allowance() -> None:
-    grown = Growth(Plan((10, 100)))
-    for operation, least, most in (("long", 1.0, 1.31), ("short", 0.001, 0.006), ("short and grown", 0.001, 0.019)):
-        grown.note(operation, 10, least)
-        grown.note(operation, 100, most)
+def test_growth_is_judged_by_the_slowest_size_and_short_operations_with_an_allowance() -> None:
+    taken = {
+        "flat": (1.0, 1.2, 1.1),
+        "grows": (1.0, 1.1, 1.31),
+        "has a bad plan at the smallest size": (3.0, 1.0, 1.0),
+        "moves by milliseconds": (0.001, 0.002, 0.006),
+        "is short and grows": (0.001, 0.002, 0.019),
+    }
+    grown = Growth(Plan((10, 100, 1000)))
+    for operation, times in taken.items():
+        for size, seconds in zip(grown.plan.sizes, times, strict=True):
+            grown.note(operation, size, seconds)
 
-    assert [target.is_met for target in grown.targets()] == [False, True, False]
+    met = dict(zip(taken, (target.is_met for target in grown.targets()), strict=True))
+
+    assert [operation for operation, is_met in met.items() if is_met] == ["flat", "moves by milliseconds"]
 
 
 def test_the_picture_has_a_line_for_every_operation(tmp_path: Path) -> None:
@@ -106,8 +111,3 @@ def test_re_crawls_leave_one_body_of_each_content() -> None:
     assert last["crawler_tasks"].live > first["crawler_tasks"].live
     assert last["product_raw_data"].live < 2 * first["product_raw_data"].live
     assert all(size.table_bytes and size.index_bytes for size in last.values())
-
-
-def _asked(database: Database, query: str) -> list[object]:
-    with database.reading() as connection:
-        return list(connection.execute(text(query)).scalars())
