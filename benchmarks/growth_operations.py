@@ -77,9 +77,9 @@ def criteria(ground: Ground) -> dict[str, Callable[[], object]]:
     return {one.name: lambda number=number: judged(number) for number, one in enumerate(CRITERIA)}
 
 
-def keep(ground: Ground) -> int:
+def keep(database: Database, settings: Settings) -> int:
     """A night's maintenance; returns how many bodies it removed."""
-    done = maintain(ground.database, ground.settings, utc_now())
+    done = maintain(database, settings, utc_now())
     return done.bodies_aged + done.bodies_unchanged
 
 

@@ -20,7 +20,7 @@ def draw(growth: Growth, output: Path) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("stored products (tasks: ten times as many)")
-    axes.set_ylabel(f"time, of that with {sizes[0]:,} products")
+    axes.set_ylabel("time, in times of that with the least stored")
     axes.grid(which="both", alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
     output.parent.mkdir(parents=True, exist_ok=True)
