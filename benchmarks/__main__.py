@@ -1,35 +1,68 @@
-"""`python -m benchmarks [crawl|budget|memory|profile|all]`: runs, prints a table and writes JSON."""
+"""`python -m benchmarks [part|profile|all]`: runs, prints a table and writes JSON."""
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import budget, crawl, memory, profiling, report
+from benchmarks import bloat, budget, crawl, growth, growth_plot, memory, profiling, report, sequence
 from benchmarks.world import AGENTS, ROOT, opened
 
-PARTS = ("crawl", "budget", "memory")
 QUICK_PRODUCTS = 500
 
 
 def main() -> int:
     """Exit 0 where every target was met."""
     options = _options()
-    products = min(options.products, QUICK_PRODUCTS) if options.quick else options.products
     if options.part == "profile":
-        _profile(products, options.output)
+        _profile(_products(options), options.output)
         return 0
-    parts: dict[str, report.Part] = {}
-    for part in PARTS if options.part == "all" else (options.part,):
-        if part == "crawl":
-            parts[part] = crawl.run(products, 1 if options.quick else options.rounds)
-        elif part == "budget":
-            plan = budget.QUICK if options.quick else budget.Plan(options.window, options.windows)
-            parts[part] = budget.run(plan)
-        else:
-            parts[part] = memory.run(products)
+    wanted = PARTS if options.part == "all" else {options.part: PARTS[options.part]}
+    parts = {name: part(options) for name, part in wanted.items()}
     met = report.show(list(parts.values()))
     report.write(parts, options.output)
     return 0 if met else 1
+
+
+def _products(options: argparse.Namespace) -> int:
+    return min(options.products, QUICK_PRODUCTS) if options.quick else options.products
+
+
+def _crawl(options: argparse.Namespace) -> report.Part:
+    return crawl.run(_products(options), 1 if options.quick else options.rounds)
+
+
+def _budget(options: argparse.Namespace) -> report.Part:
+    return budget.run(budget.QUICK if options.quick else budget.Plan(options.window, options.windows))
+
+
+def _memory(options: argparse.Namespace) -> report.Part:
+    return memory.run(_products(options))
+
+
+def _growth(options: argparse.Namespace) -> report.Part:
+    sizes = tuple(size for size in growth.SIZES if size <= options.stored)
+    grown = growth.run(growth.QUICK if options.quick else growth.Plan(sizes))
+    growth_plot.draw(grown, options.output.with_name("growth.svg"))
+    return grown
+
+
+def _sequence(options: argparse.Namespace) -> report.Part:
+    return sequence.run(sequence.QUICK if options.quick else sequence.Plan())
+
+
+def _bloat(options: argparse.Namespace) -> report.Part:
+    return bloat.run(bloat.QUICK if options.quick else bloat.Plan())
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
+    "crawl": _crawl,
+    "budget": _budget,
+    "memory": _memory,
+    "growth": _growth,
+    "sequence": _sequence,
+    "bloat": _bloat,
+}
 
 
 def _options() -> argparse.Namespace:
@@ -39,8 +72,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl (3)")
     parser.add_argument("--window", type=float, default=60.0, help="WINDOW_SECONDS of the budget runs (60)")
     parser.add_argument("--windows", type=int, default=3, help="windows of each budget run (3)")
+    parser.add_argument("--stored", type=int, default=growth.SIZES[-1], help="the most products stored (1000000)")
     parser.add_argument(
-        "--quick", action="store_true", help="500 products, one round, windows of seconds: shows that it works"
+        "--quick", action="store_true", help="500 products or fewer, one round, windows of seconds: shows that it works"
     )
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench.json", help="where the JSON goes")
     return parser.parse_args()

@@ -62,9 +62,9 @@ class Stopwatch:
         self._last = self._start
 
     def lap(self, stage: str) -> None:
-        """The stage that ends here."""
+        """The stage, or one more stretch of it, that ends here."""
         now = time.perf_counter()
-        self.stages[stage] = now - self._last
+        self.stages[stage] = self.stages.get(stage, 0.0) + now - self._last
         self._last = now
 
     def outcome(self) -> Outcome:

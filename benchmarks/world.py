@@ -68,12 +68,11 @@ class World:
     def prepare_ours(self, database_url: str, seller_id: str, agents: int) -> None:
         """Schema, agents and the registered seller; and a Redis that knows nothing yet."""
         redis.Redis.from_url(self.servers.redis_url).flushall()
-        database = Database(make_engine(make_url(database_url).set(drivername="postgresql+psycopg")))
-        with database.transaction() as connection:
-            schema.upgrade(connection)
-            roster.load(connection, [f"Mozilla/5.0 (X11; Linux x86_64) agent/{number}" for number in range(agents)])
-        registry.register(database, SellerId(seller_id), seller_id, CrawlingInterval.DEFAULT, utc_now())
-        database.close()
+        with connected(database_url) as database:
+            with database.transaction() as connection:
+                schema.upgrade(connection)
+                roster.load(connection, [f"Mozilla/5.0 (X11; Linux x86_64) agent/{number}" for number in range(agents)])
+            register(database, seller_id)
 
     def job(self, seller_id: str, database_url: str, *, first: bool, concurrency: int = CONCURRENCY) -> Job:
         """The same for every contender but for the database."""
@@ -117,6 +116,21 @@ def opened(
     finally:
         embedded.stop(home)
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def connected(database_url: str) -> Generator[Database]:
+    """A database of ours, for work in this process."""
+    database = Database(make_engine(make_url(database_url).set(drivername="postgresql+psycopg")))
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def register(database: Database, seller_id: str) -> None:
+    """A seller that is crawled from now on."""
+    registry.register(database, SellerId(seller_id), seller_id, CrawlingInterval.DEFAULT, utc_now())
 
 
 def _plain(url: URL) -> str:

@@ -1,0 +1,154 @@
+"""What is asked of a pipeline all the time, whatever it has stored: each as one call that can be timed."""
+
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from typer.testing import CliRunner
+
+from benchmarks.filling import seller_name
+from mustit_pipeline.catalog.history import find_product, find_version
+from mustit_pipeline.cli.app import app
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.scheduling.maintenance import maintain
+from mustit_pipeline.scheduling.metrics import SEOUL, metrics_of
+from mustit_pipeline.scheduling.recovery import recover
+from mustit_pipeline.settings import Settings, load_settings
+from mustit_pipeline.store import history, outbox_listing, truth
+from mustit_pipeline.store.database import Database
+from mustit_pipeline.store.turns import count_turns, next_turns
+from mustit_pipeline.watching.criteria import CRITERIA
+
+LANES = 4
+SLICE_SECONDS = 600.0
+PAGE = 20
+# The variables that a command reads its settings from.
+VARIABLES = (
+    "home",
+    "database_url",
+    "dagster_database_url",
+    "redis_url",
+    "base_url",
+    "listing_path",
+    "product_server_url",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the operations work on: one product that they look at, and its seller."""
+
+    database: Database
+    settings: Settings
+    seller_id: str
+    item_no: int
+
+
+def operations(ground: Ground) -> dict[str, Callable[[], object]]:
+    """By the name of their row, those that leave everything as it is."""
+    database, settings = ground.database, ground.settings
+    return {
+        "due-seller choice": lambda: _choose(database),
+        "recovery, nothing stuck": lambda: _recover(database, settings),
+        "hourly checks": lambda: _check(database, settings),
+        "daily metrics": lambda: metrics_of(database, datetime.now(UTC).astimezone(ZoneInfo(SEOUL)).date()),
+        "doctor": lambda: _command(settings, "doctor", "--json"),
+        "product show": lambda: _show(ground),
+        "changes": lambda: _changes(database, None),
+        "changes of a seller": lambda: _changes(database, SellerId(ground.seller_id)),
+        "outbox list": lambda: _events(database, None, None),
+        "outbox list of a seller": lambda: _events(database, None, SellerId(ground.seller_id)),
+        "outbox list, FAILED": lambda: _events(database, OutboxStatus.FAILED, None),
+    }
+
+
+def criteria(ground: Ground) -> dict[str, Callable[[], object]]:
+    """The rules of the hourly checks one by one, to see which of them grows."""
+
+    def judged(number: int) -> object:
+        with ground.database.reading() as connection:
+            return CRITERIA[number].judge(connection, ground.settings, utc_now())
+
+    return {one.name: lambda number=number: judged(number) for number, one in enumerate(CRITERIA)}
+
+
+def keep(database: Database, settings: Settings) -> int:
+    """A night's maintenance; returns how many bodies it removed."""
+    done = maintain(database, settings, utc_now())
+    return done.bodies_aged + done.bodies_unchanged
+
+
+def _choose(database: Database) -> None:
+    with database.reading() as connection:
+        chosen = next_turns(connection, LANES, busy=[seller_name(0)], slice_seconds=SLICE_SECONDS)
+        waiting = count_turns(connection, busy=[])
+    _require(len(chosen) == LANES and waiting >= LANES, "no seller is due")
+
+
+def _recover(database: Database, settings: Settings) -> None:
+    found = recover(database, settings, utc_now, busy=())
+    _require(not found.anything, f"something was stuck: {found}")
+
+
+def _check(database: Database, settings: Settings) -> None:
+    with database.reading() as connection:
+        truth.suspects(connection, settings.truth_sample)
+        truth.known(connection, truth.draw(connection, settings.truth_sample))
+        for one in CRITERIA:
+            one.judge(connection, settings, utc_now())
+
+
+def _show(ground: Ground) -> None:
+    with ground.database.reading() as connection:
+        product = find_product(connection, ItemNo(ground.item_no), None)
+        find_version(connection, product, product.version)
+        history.versions(connection, product.seller_id, product.item_no, limit=PAGE)
+
+
+def _changes(database: Database, seller_id: SellerId | None) -> None:
+    with database.reading() as connection:
+        found = history.changes(connection, seller_id=seller_id, since=None, kind=None, limit=PAGE)
+    _require(len(found.rows) == PAGE, "too few changes are stored")
+
+
+def _events(database: Database, status: OutboxStatus | None, seller_id: SellerId | None) -> None:
+    with database.reading() as connection:
+        found = outbox_listing.newest(connection, status=status, seller_id=seller_id, limit=PAGE)
+    _require(len(found.rows) > 0, "no event is stored")
+
+
+def _command(settings: Settings, *arguments: str) -> None:
+    """A command in this process: the start of one of its own would hide what grows."""
+    values: Mapping[str, object] = settings.model_dump()
+    environment = {f"MUSTIT_{name.upper()}": str(values[name]) for name in VARIABLES}
+    for name in ("token_key", "jwt_secret"):
+        secret = getattr(settings, name)
+        environment[f"MUSTIT_{name.upper()}"] = secret.get_secret_value()
+    with _own_environment():
+        load_settings.cache_clear()
+        result = CliRunner().invoke(app, list(arguments), env=environment)
+        load_settings.cache_clear()
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    _require(result.stdout.startswith("["), f"{arguments} said {result.output[:200]}")
+
+
+@contextmanager
+def _own_environment() -> Generator[None]:
+    """A command tells Dagster its home by variables, which nobody after it should find."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise RuntimeError(otherwise)
