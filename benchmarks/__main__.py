@@ -1,13 +1,13 @@
-"""`python -m benchmarks [crawl|budget|memory|profile|all]`: runs, prints a table and writes JSON."""
+"""`python -m benchmarks [crawl|budget|memory|relay|profile|all]`: runs, prints a table and writes JSON."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import budget, crawl, memory, profiling, report
+from benchmarks import budget, crawl, memory, profiling, relay, report
 from benchmarks.world import AGENTS, ROOT, opened
 
-PARTS = ("crawl", "budget", "memory")
+PARTS = ("crawl", "budget", "memory", "relay")
 QUICK_PRODUCTS = 500
 
 
@@ -25,6 +25,8 @@ def main() -> int:
         elif part == "budget":
             plan = budget.QUICK if options.quick else budget.Plan(options.window, options.windows)
             parts[part] = budget.run(plan)
+        elif part == "relay":
+            parts[part] = relay.run(products, 1 if options.quick else options.rounds)
         else:
             parts[part] = memory.run(products)
     met = report.show(list(parts.values()))
@@ -35,8 +37,10 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", default="all", choices=(*PARTS, "profile", "all"))
-    parser.add_argument("--products", type=int, default=5000, help="products of the crawled seller (5000)")
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl (3)")
+    parser.add_argument(
+        "--products", type=int, default=5000, help="products of the crawled seller, events of the relay (5000)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl and of the relay (3)")
     parser.add_argument("--window", type=float, default=60.0, help="WINDOW_SECONDS of the budget runs (60)")
     parser.add_argument("--windows", type=int, default=3, help="windows of each budget run (3)")
     parser.add_argument(
