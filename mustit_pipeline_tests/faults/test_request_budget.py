@@ -1,4 +1,4 @@
-"""The short version of the benchmarks: contenders do what they are timed for, the budget holds, memory stays bounded."""
+"""Short version of the benchmarks: contenders do what they are timed for, the budget holds, memory stays bounded."""
 
 import pytest
 
