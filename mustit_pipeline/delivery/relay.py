@@ -253,7 +253,8 @@ class _Relay:
             log.error("the product server refuses our token: nothing is sent until it is another one")
 
     def _settlement(self, one: Ended, charged: Charge) -> Settlement:
-        event, answer, row = one.event, one.answer, one.event.outbox
+        event, answer = one.event, one.answer
+        row = event.outbox
         if answer.verdict in (Verdict.DONE, Verdict.STALE):
             row.complete(event.occurred_at)
             # Stale where it was sent before is the echo of our own version, whose answer was lost; at once it is about
