@@ -223,6 +223,7 @@ class Window:
             answer = CUT_OFF if task.cancelled() else task.result()
             self._end(Ended(flight.event, answer, accompanied=self._last_well > flight.begun))
             if answer.is_well:
+                self.answers += 1
                 self._last_well = now
                 self._failures = 0
                 self._refused.clear()
@@ -230,7 +231,8 @@ class Window:
                 self._refused.add(flight.event.outbox.id.value)
             elif answer.is_doubtful:
                 self._failures += 1
-            if answer.status is not None or answer.verdict is Verdict.RETRY:
+            # An outage may have answers too; that they go on is no reason to wait for its end.
+            elif answer.status is not None or answer.verdict is Verdict.RETRY:
                 self.answers += 1
 
     def _end(self, *ended: Ended) -> None:

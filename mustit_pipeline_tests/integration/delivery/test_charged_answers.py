@@ -67,6 +67,20 @@ def test_a_server_that_answers_so_to_everything_costs_few_calls_and_no_try(
     assert len(effects()) == ROWS
 
 
+@pytest.mark.parametrize("status", [401, 503])
+def test_an_outage_that_answers_uses_up_the_patience_of_a_relay(
+    shelf: Shelf, settings: Settings, server: ProductServerControl, status: int
+) -> None:
+    """Each trial's answer renewed it: `mustit relay` would have gone on for as long as the outage."""
+    short = settings.model_copy(update={"relay_run_seconds": 6.0, "product_server_credential_seconds": 0.1})
+    server.fault("status", "events", status=status, retryAfter=None)
+    shelf.crawl(*range(1, ROWS + 1))
+
+    relay(shelf.database, short, patience_seconds=0.5, cooldown_seconds=0.1)
+
+    assert sends(server) <= MOST_CALLS + 6
+
+
 def http_date(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
