@@ -97,6 +97,7 @@ def http_date(seconds: float) -> str:
         ("0", 1, 30),
         ("soon", 1, 30),
     ],
+    ids=["seconds", "long", "huge", "date", "past date", "negative", "zero", "garbage"],
 )
 def test_with_the_breaker_open_everybody_waits_as_long_as_the_server_asks_and_at_most_an_hour(
     shelf: Shelf, settings: Settings, server: ProductServerControl, header: str, least: float, most: float
