@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import bloat, budget, crawl, growth, growth_plot, memory, profiling, report, sequence
+from benchmarks import bloat, budget, crawl, growth, growth_plot, memory, profiling, relay, report, sequence
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
@@ -55,6 +55,10 @@ def _bloat(options: argparse.Namespace) -> report.Part:
     return bloat.run(bloat.QUICK if options.quick else bloat.Plan())
 
 
+def _relay(options: argparse.Namespace) -> report.Part:
+    return relay.run(_products(options), 1 if options.quick else options.rounds)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -62,14 +66,17 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "growth": _growth,
     "sequence": _sequence,
     "bloat": _bloat,
+    "relay": _relay,
 }
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", default="all", choices=(*PARTS, "profile", "all"))
-    parser.add_argument("--products", type=int, default=5000, help="products of the crawled seller (5000)")
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl (3)")
+    parser.add_argument(
+        "--products", type=int, default=5000, help="products of the crawled seller, events of the relay (5000)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl and of the relay (3)")
     parser.add_argument("--window", type=float, default=60.0, help="WINDOW_SECONDS of the budget runs (60)")
     parser.add_argument("--windows", type=int, default=3, help="windows of each budget run (3)")
     parser.add_argument("--stored", type=int, default=growth.SIZES[-1], help="the most products stored (1000000)")

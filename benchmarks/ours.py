@@ -23,12 +23,6 @@ ENOUGH_SECONDS = 3600.0
 def settings_of(job: Job, **changed: object) -> Settings:
     """Settings for the job's database and marketplace; limits wide open unless changed."""
     values: dict[str, object] = {
-        "home": Path(job.home),
-        "database_url": job.database_url,
-        "dagster_database_url": str(make_url(job.database_url).set(database="mustit_dagster")),
-        "redis_url": job.redis_url,
-        "token_key": base64.b64encode(bytes(range(32))).decode(),
-        "jwt_secret": "only-for-benchmarks-only-for-benchmarks",
         "base_url": job.base_url,
         "listing_path": job.listing_path,
         "page_size": job.page_size,
@@ -36,7 +30,20 @@ def settings_of(job: Job, **changed: object) -> Settings:
         "requests_per_hour": 1_000_000,
         "min_request_gap_seconds": 0,
     }
-    return Settings(**(values | changed))  # pyright: ignore[reportArgumentType]
+    return settings_for(Path(job.home), job.database_url, job.redis_url, **(values | changed))
+
+
+def settings_for(home: Path, database_url: str, redis_url: str, **values: object) -> Settings:
+    """Settings for these servers, with secrets that protect nothing."""
+    servers: dict[str, object] = {
+        "home": home,
+        "database_url": database_url,
+        "dagster_database_url": str(make_url(database_url).set(database="mustit_dagster")),
+        "redis_url": redis_url,
+        "token_key": base64.b64encode(bytes(range(32))).decode(),
+        "jwt_secret": "only-for-benchmarks-only-for-benchmarks",
+    }
+    return Settings(**(servers | values))  # pyright: ignore[reportArgumentType]
 
 
 def open_database(job: Job) -> Database:

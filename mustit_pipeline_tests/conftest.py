@@ -158,6 +158,7 @@ def make_settings(database_url: str, tmp_path: Path) -> MakeSettings:
             "requests_per_hour": 100_000,
             "min_request_gap_seconds": 0,
             "retry_base_seconds": 0.02,
+            "outbox_retry_base_seconds": 0.02,
         }
         return Settings(**(values | changed))
 

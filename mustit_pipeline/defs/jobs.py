@@ -1,17 +1,19 @@
 """The jobs that runs are made of."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import datetime
 
 import dagster as dg
 
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.assets.external import DELIVERED
-from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
+from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, TransientFailure, readable_failures
 from mustit_pipeline.defs.metadata import Stopwatch
 from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import RESOURCES, Pipeline
 from mustit_pipeline.defs.slices import PRIORITY_TAG
-from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.delivery.relay import RelayReport, relay
 from mustit_pipeline.scheduling.recovery import recover
 from mustit_pipeline.store.deliveries import seller_deliveries
 
@@ -23,6 +25,8 @@ RELAY = {**FIRST, "dagster/max_runtime": str(2 * 3600)}
 # Long, and nobody waits for them: one at a time (dagster.yaml), so that they leave room for those.
 # One that hangs would keep all others waiting.
 HOUSEKEEPING = {"mustit/housekeeping": "yes", "dagster/max_runtime": str(2 * 3600)}
+RELAY_RETRIES = 3
+RELAY_RETRY_SECONDS = 2.0
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
 
 crawl_seller = dg.define_asset_job(
@@ -47,13 +51,50 @@ class RelayConfig(dg.Config):
     patience_seconds: float = 0.0
 
 
-@dg.op(description="Send what waits in the product outbox and record it for each seller.", retry_policy=RETRY_TRANSIENT)
-def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline) -> dict[str, int]:
-    watch, began = Stopwatch(), utc_now()
-    with readable_failures():
-        report = relay(pipeline.database, pipeline.settings, patience_seconds=config.patience_seconds)
-        with pipeline.database.reading() as connection:
-            found = seller_deliveries(connection, report.sent_by_seller, began)
+# Without a RetryPolicy: Dagster obeys one also where somebody asks the run to stop, and would send on.
+@dg.op(out=dg.Out(dict[str, int]), description="Send what waits in the product outbox and record it for each seller.")
+def relay_waiting_events(
+    context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline
+) -> Iterator[dg.Output[dict[str, int]]]:
+    watch, began, report = Stopwatch(), utc_now(), RelayReport()
+    try:
+        with readable_failures():
+            relay(pipeline.database, pipeline.settings, patience_seconds=config.patience_seconds, report=report)
+    except TransientFailure as failure:
+        record_deliveries(context, pipeline, report, began, watch)
+        raise dg.RetryRequested(RELAY_RETRIES, RELAY_RETRY_SECONDS * 2**context.retry_number) from failure
+    except Exception:
+        record_deliveries(context, pipeline, report, began, watch)
+        raise
+    except BaseException:
+        # It was asked to stop: what it has sent by then is recorded all the same.
+        yield recorded_totals(context, pipeline, report, began, watch)
+        raise
+    yield recorded_totals(context, pipeline, report, began, watch)
+
+
+def recorded_totals(
+    context: dg.OpExecutionContext, pipeline: Pipeline, report: RelayReport, began: datetime, watch: Stopwatch
+) -> dg.Output[dict[str, int]]:
+    """What a relay did, once it is recorded."""
+    record_deliveries(context, pipeline, report, began, watch)
+    totals = {
+        "sent": report.sent,
+        "superseded": report.superseded,
+        "failed": report.failed,
+        "waiting": report.waiting,
+    }
+    return dg.Output(totals, metadata={**totals})
+
+
+def record_deliveries(
+    context: dg.OpExecutionContext, pipeline: Pipeline, report: RelayReport, began: datetime, watch: Stopwatch
+) -> None:
+    """One materialization of the product server for each seller of whom something was sent."""
+    if not report.sent_by_seller:
+        return
+    with readable_failures(), pipeline.database.reading() as connection:
+        found = seller_deliveries(connection, report.sent_by_seller, began)
     for seller_id, sent in sorted(report.sent_by_seller.items()):
         metadata = {
             "events_sent": sent,
@@ -63,14 +104,6 @@ def relay_waiting_events(context: dg.OpExecutionContext, config: RelayConfig, pi
             "duration_seconds": watch.seconds,
         }
         context.log_event(dg.AssetMaterialization("product_server", partition=seller_id, metadata=metadata))
-    totals = {
-        "sent": report.sent,
-        "superseded": report.superseded,
-        "failed": report.failed,
-        "waiting": report.waiting,
-    }
-    context.add_output_metadata(totals)
-    return totals
 
 
 @dg.op(description="Turn the run red where an event became FAILED; everything else has been sent by then.")

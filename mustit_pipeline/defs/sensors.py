@@ -13,6 +13,7 @@ from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.rule_relay import relay_scheduler_outbox
 from mustit_pipeline.defs.slices import slice_requests, without_backfills, without_waiting_backfills
+from mustit_pipeline.delivery.credential import fingerprint
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.store import breakers, outbox, scheduler_outbox, sellers
@@ -120,13 +121,15 @@ def why_no_event_is_sent(pipeline: Pipeline) -> str | None:
     """What speaks against a relay now; None if nothing does."""
     with pipeline.database.reading() as connection:
         due_in = outbox.next_due_in(connection)
-        trial_in = breakers.open_for(connection, BREAKER)
+        breaker = breakers.find(connection, BREAKER)
+        trial_in = breaker.trial_in_with(fingerprint(pipeline.settings))
     if due_in is None:
         return "no product event waits"
     if pipeline.settings.product_server_url is None:
         return "product events wait, but MUSTIT_PRODUCT_SERVER_URL is not set"
     if trial_in is not None and trial_in > 0:
-        return f"the product server is unreachable; it is tried again in {trial_in:.0f} s"
+        why = "is unreachable" if breaker.refused_credential is None else "refuses our token"
+        return f"the product server {why}; it is tried again in {trial_in:.0f} s"
     if due_in > 0:
         return f"the next product event is due in {due_in:.0f} s"
     return None

@@ -15,14 +15,15 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline import event_loop
+from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_seconds
+from mustit_pipeline.delivery.credential import fingerprint
 from mustit_pipeline.delivery.events import event_body, event_type
-from mustit_pipeline.delivery.flakiness import is_flaky, may_be_chance
 from mustit_pipeline.delivery.product_server import NOT_SENT, NOTHING_TO_SAY, Answer, ProductServer, Verdict
-from mustit_pipeline.delivery.window import Ended, Ports, Window
-from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.delivery.window import Ports, Window
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import breakers, outbox, settlements
+from mustit_pipeline.store.breakers import Breaker
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
 from mustit_pipeline.store.settlements import Settlement
@@ -53,10 +54,12 @@ def relay(
     cooldown_seconds: float | None = None,
     lease_seconds: float | None = None,
     progress: Callable[[RelayReport], None] | None = None,
+    report: RelayReport | None = None,
 ) -> RelayReport:
     """Send until nothing is due or RELAY_RUN_SECONDS are over.
 
-    It waits for back-offs and trials as long as the caller's patience lasts.
+    It waits for back-offs and trials as long as the caller's patience lasts. Asked to stop by a signal, it ends within
+    its grace time and hands the signal on; a report that was given to it says what was sent until then.
     """
     sender = _Relay(
         database,
@@ -65,6 +68,7 @@ def relay(
         cooldown=cooldown_seconds or settings.product_server_breaker_seconds,
         lease=lease_seconds or settings.relay_lease_seconds,
         progress=progress,
+        report=report or RelayReport(),
     )
     return event_loop.run(sender.run())
 
@@ -79,36 +83,60 @@ class _Relay:
         cooldown: float,
         lease: float,
         progress: Callable[[RelayReport], None] | None,
+        report: RelayReport,
     ) -> None:
         self._database = database
         self._settings = settings
         self._patience = patience
         self._cooldown = cooldown
         self._lease = lease
+        self._credential_seconds = settings.product_server_credential_seconds
         self._progress = progress
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-        self._report = RelayReport()
+        self._report = report
+        self._credential = fingerprint(settings)
+        self._trial: UUID | None = None
+        self._window_now: Window | None = None
         self._waited = 0.0
         self._window = settings.relay_concurrent_sends
         self._ends_at = time.monotonic() + settings.relay_run_seconds
 
     async def run(self) -> RelayReport:
         async with ProductServer(self._settings, connections=self._window) as server:
-            while True:
-                await self._send_due(server)
-                pause = await asyncio.to_thread(self._pause)
-                # Patience is for silence: each answer renews it, an outage that lasts uses it up.
-                if pause is None or self._waited + pause > self._patience or time.monotonic() > self._ends_at:
-                    break
-                nap = min(pause, 1.0) + 0.01
-                self._waited += nap
-                await asyncio.sleep(nap)
-        with self._database.reading() as connection:
-            self._report.waiting = outbox.unsent(connection)
+            try:
+                await self._send_all(server)
+            except asyncio.CancelledError:
+                await self._give_back()
+                raise
+        self._count_waiting()
         return self._report
 
+    async def _send_all(self, server: ProductServer) -> None:
+        while True:
+            await self._send_due(server)
+            pause = await asyncio.to_thread(self._pause)
+            # Patience is for silence: each answer renews it, an outage that lasts uses it up.
+            if pause is None or self._waited + pause > self._patience or time.monotonic() > self._ends_at:
+                return
+            nap = min(pause, 1.0) + 0.01
+            self._waited += nap
+            await asyncio.sleep(nap)
+
+    async def _give_back(self) -> None:
+        """We are asked to stop; a database that is gone now must not turn that into a failure, since leases end."""
+        try:
+            if self._window_now is not None:
+                await self._window_now.wind_down(self._settings.relay_grace_seconds)
+            self._count_waiting()
+        except Exception as error:
+            log.warning("claimed events wait until their lease ends", error=type(error).__name__)
+
+    def _count_waiting(self) -> None:
+        with self._database.reading() as connection:
+            self._report.waiting = outbox.unsent(connection)
+
     async def _send_due(self, server: ProductServer) -> None:
-        window = Window(
+        window = self._window_now = Window(
             Ports(self._claim, lambda event: self._deliver(server, event), self._settle),
             size=self._window,
             batch=self._settings.relay_batch,
@@ -117,6 +145,7 @@ class _Relay:
             breaker=self._settings.product_server_breaker_failures,
         )
         await window.run()
+        self._window_now = None
         if window.answers:
             self._waited = 0.0
 
@@ -128,7 +157,8 @@ class _Relay:
             outbox.release_expired(connection)
             # Whoever waited for somebody else's claim sees the trial that has begun with it.
             outbox.take_turns(connection)
-            trial_in = breakers.open_for(connection, BREAKER)
+            breaker = breakers.find(connection, BREAKER)
+            trial_in = breaker.trial_in_with(self._credential)
             if trial_in is not None and trial_in > 0:
                 return [], 0
             claimed, superseded = outbox.claim(
@@ -141,18 +171,20 @@ class _Relay:
                 trial=trial_in is not None,
             )
             if trial_in is not None:
-                claimed = self._on_trial(connection, claimed)
+                claimed = self._on_trial(connection, claimed, breaker)
         self._report.superseded += superseded
         return claimed, superseded
 
-    def _on_trial(self, connection: Connection, claimed: list[ClaimedEvent]) -> list[ClaimedEvent]:
+    def _on_trial(self, connection: Connection, claimed: list[ClaimedEvent], breaker: Breaker) -> list[ClaimedEvent]:
         """One row asks whether the server is back; those that send nothing need no server, the others wait on."""
         speaking = [event for event in claimed if event_type(event) is not None]
         if not speaking:
             return claimed
-        breakers.begin_trial(connection, BREAKER, cooldown=self._cooldown)
+        pause = self._cooldown if breaker.refused_credential is None else self._credential_seconds
+        breakers.begin_trial(connection, BREAKER, cooldown=pause, credential=self._credential)
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
-        given_back = [self._settlement(event, NOT_SENT, server_is_there=False) for event in waiting]
+        self._trial = asking.outbox.id.value
+        given_back = [self._settlement(Ended(event, NOT_SENT), Charge.NOBODY) for event in waiting]
         settlements.settle(connection, given_back)
         return [event for event in claimed if event is asking or event_type(event) is None]
 
@@ -160,19 +192,19 @@ class _Relay:
         """Seconds until it is worth looking again; None where nothing waits."""
         with self._database.reading() as connection:
             due_in = outbox.next_due_in(connection)
-            trial_in = breakers.open_for(connection, BREAKER)
+            trial_in = breakers.find(connection, BREAKER).trial_in_with(self._credential)
         return None if due_in is None else max(due_in, trial_in or 0.0)
 
-    async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Ended:
+    async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Answer:
         try:
-            return event, await self._answer(server, event)
+            return await self._answer(server, event)
         except Exception as error:
             # A defect of ours on one row must not stop those beside it. Only where it happened is told: values, and
             # with them the server's token, stay out of the logs.
             where = "".join(traceback.format_tb(error.__traceback__))
             kind, key = type(error).__name__, event.outbox.idempotency_key
             log.error("event cannot be sent", idempotency_key=key, error=kind, where=where)  # noqa: TRY400
-            return event, Answer(Verdict.RETRY, None, f"{kind} while sending it", sent=False)
+            return Answer(Verdict.RETRY, None, f"{kind} while sending it", sent=False)
 
     async def _answer(self, server: ProductServer, event: ClaimedEvent) -> Answer:
         kind = event_type(event)
@@ -182,35 +214,46 @@ class _Relay:
         return await server.deliver(event.outbox.idempotency_key, event_body(event, kind))
 
     def _settle(self, ended: list[Ended]) -> None:
-        answers = [answer for _, answer in ended]
-        last_answered = max((place for place, answer in enumerate(answers) if answer.answered), default=-1)
-        judged = [
-            self._settlement(event, answer, server_is_there=place < last_answered)
-            for place, (event, answer) in enumerate(ended)
-        ]
-        failures = sum(answer.unreachable for answer in answers[last_answered + 1 :])
         with self._database.transaction() as connection:
-            luckless = [s for s, answer in zip(judged, answers, strict=True) if _given_up(s) and may_be_chance(answer)]
-            excused = self._excused(connection, luckless)
-            kept = settlements.settle(connection, [excused.get(s.event.outbox.id.value, s) for s in judged])
+            charges = charge(ended, breakers.find(connection, BREAKER), self._trial)
+            judged = [self._settlement(one, charged) for one, charged in zip(ended, charges, strict=True)]
+            kept = settlements.settle(connection, judged)
             # After the products are locked, as a crawl does it. A version that came while its product was in flight
             # speaks for whatever failed then.
-            settled = [event.outbox for event, _ in ended if event.outbox.id.value in kept]
-            superseded = outbox.supersede(connection, settled)
-            if last_answered >= 0:
-                breakers.succeeded(connection, BREAKER)
-            if failures and breakers.failed(
-                connection,
-                BREAKER,
-                failures=failures,
-                threshold=self._settings.product_server_breaker_failures,
-                cooldown=self._cooldown,
-            ):
-                log.warning("product server unreachable: breaker open", cooldown_seconds=self._cooldown)
+            superseded = outbox.supersede(connection, [one.event.outbox for one in ended if one.row_id in kept])
+            self._tell_breaker(connection, list(zip(ended, charges, strict=True)))
         self._report.superseded += len(superseded)
         self._count(ended, kept - superseded)
 
-    def _settlement(self, event: ClaimedEvent, answer: Answer, *, server_is_there: bool) -> Settlement:
+    def _tell_breaker(self, connection: Connection, charged: list[tuple[Ended, Charge]]) -> None:
+        """After everything else is locked: what the latest answers say about the server and our credential."""
+        last_well = max((place for place, (one, _) in enumerate(charged) if one.answer.is_well), default=-1)
+        if last_well >= 0:
+            breakers.answered(connection, BREAKER)
+        since = charged[last_well + 1 :]
+        refused = {one.row_id for one, charge in since if charge is Charge.CREDENTIAL}
+        alone = {one.row_id for one, charge in since if charge is Charge.ROW and one.answer.is_doubtful}
+        failures = [one for one, charge in since if charge is Charge.SERVER and one.answer.is_doubtful]
+        if alone:
+            breakers.charged(connection, BREAKER, alone)
+        if failures and breakers.failed(
+            connection,
+            BREAKER,
+            failures=len(failures),
+            threshold=self._settings.product_server_breaker_failures,
+            cooldown=max(self._cooldown, *(one.answer.retry_after for one in failures)),
+            rows={one.row_id for one in failures},
+            trial=any(one.row_id == self._trial for one in failures),
+        ):
+            log.warning("product server unreachable: breaker open", cooldown_seconds=self._cooldown)
+        if refused:
+            breakers.refused(
+                connection, BREAKER, credential=self._credential, pause=self._credential_seconds, rows=refused
+            )
+            log.error("the product server refuses our token: nothing is sent until it is another one")
+
+    def _settlement(self, one: Ended, charged: Charge) -> Settlement:
+        event, answer = one.event, one.answer
         row = event.outbox
         if answer.verdict in (Verdict.DONE, Verdict.STALE):
             row.complete(event.occurred_at)
@@ -218,42 +261,26 @@ class _Relay:
             # something that we know nothing of, and from which no changes run.
             held = answer.verdict is Verdict.DONE or event.sent_before
             return Settlement(event, answer.status, sent=answer.sent, held=held)
-        # An outage burns no try. A connection that breaks although the server goes on answering others is this
-        # event's own failure, and would otherwise be tried for ever.
-        if answer.verdict is Verdict.UNREACHABLE and not (answer.sent and server_is_there):
-            row.release()
-            return Settlement(event, None, delay=self._backoff(1) if answer.reason else 0.0, sent=answer.sent)
-        row.fail(answer.reason or f"HTTP {answer.status}", permanent=answer.verdict is Verdict.REFUSED)
-        return self._tried_again(event, answer.status)
+        if charged is Charge.ROW:
+            permanent = answer.verdict in (Verdict.REFUSED, Verdict.UNAUTHORIZED)
+            row.fail(answer.reason or f"HTTP {answer.status}", permanent=permanent)
+            if not row.can_retry():
+                return Settlement(event, answer.status)
+            row.retry()
+            return Settlement(event, answer.status, delay=self._pause_of(row.retry_count, answer))
+        # No try is burnt. A row that waits for the credential stays due, for the moment at which that is another one.
+        row.release()
+        delay = self._pause_of(1, answer) if charged is Charge.SERVER else 0.0
+        return Settlement(event, answer.status, delay=delay, sent=answer.sent, doubt=answer.reason)
 
-    def _excused(self, connection: Connection, given_up: list[Settlement]) -> dict[UUID, Settlement]:
-        """Rows at their end that only had bad luck with a flaky server: they get more tries."""
-        since = settlements.deliveries_since(connection, [settlement.event for settlement in given_up])
-        excused: dict[UUID, Settlement] = {}
-        for settlement in given_up:
-            row = settlement.event.outbox
-            found = since.get(row.id.value)
-            if found is not None and is_flaky(found):
-                row.excuse(self._settings.outbox_flaky_factor)
-                excused[row.id.value] = self._tried_again(settlement.event, settlement.http_status)
-        return excused
-
-    def _tried_again(self, event: ClaimedEvent, status: int | None) -> Settlement:
-        """A failed row waits for its next try, as long as it has one."""
-        row = event.outbox
-        if not row.can_retry():
-            return Settlement(event, status)
-        row.retry()
-        return Settlement(event, status, delay=self._backoff(row.retry_count))
-
-    def _backoff(self, attempt: int) -> float:
-        base, longest = self._settings.retry_base_seconds, self._settings.relay_longest_backoff_seconds
-        return backoff_seconds(attempt, base, longest, random.random())
+    def _pause_of(self, attempt: int, answer: Answer) -> float:
+        base, longest = self._settings.outbox_retry_base_seconds, self._settings.relay_longest_backoff_seconds
+        return max(pause_seconds(attempt, base, longest, random.random()), answer.retry_after)
 
     def _count(self, ended: list[Ended], kept: set[UUID]) -> None:
-        for event, answer in ended:
-            row = event.outbox
-            if row.id.value not in kept:
+        for one in ended:
+            row, answer = one.event.outbox, one.answer
+            if one.row_id not in kept:
                 continue
             if row.status is OutboxStatus.COMPLETED and answer.verdict is Verdict.STALE:
                 self._report.superseded += 1
@@ -264,7 +291,3 @@ class _Relay:
                 self._report.failed += 1
         if self._progress is not None:
             self._progress(self._report)
-
-
-def _given_up(settlement: Settlement) -> bool:
-    return settlement.event.outbox.status is OutboxStatus.FAILED

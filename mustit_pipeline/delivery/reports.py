@@ -75,7 +75,8 @@ async def knows_the_call(server: ProductServer, not_held: Report) -> bool:
 def read(reply: Reply | Answer) -> Report:
     """What an answer to a question for a product means."""
     if isinstance(reply, Answer):
-        told = Told.UNREACHABLE if reply.verdict is Verdict.UNREACHABLE else Told.UNANSWERED
+        gone = reply.verdict in (Verdict.UNREACHABLE, Verdict.DROPPED)
+        told = Told.UNREACHABLE if gone else Told.UNANSWERED
         return Report(told, reason=reply.reason or "")
     if reply.status in NOT_THERE:
         return Report(Told.NOT_HELD, look=f"{reply.status} {_look(reply.body)}")

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from mustit_pipeline.delivery.backlog import Backlog, Lane
-from mustit_pipeline.delivery.product_server import NOT_SENT, Answer
+from mustit_pipeline.delivery.charges import Ended
+from mustit_pipeline.delivery.product_server import CUT_OFF, NOT_SENT, Answer, Verdict
 from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
-
-Ended = tuple[ClaimedEvent, Answer]
 
 # While something is still under way, rows that have become due meanwhile need not wait for its end.
 LOOK_AGAIN_SECONDS = 0.25
@@ -20,6 +20,10 @@ SETTLE_SECONDS = 0.1
 STILL_HANGING_SECONDS = 0.1
 # How many times as long as a hanging call takes to be noticed must pass without one: those that follow it show by then.
 CALM_TIMES = 5
+# How often it is looked who hangs: with each answer would cost more than the answer.
+LOOK_WHO_HANGS_SECONDS = 0.02
+# One row that is refused for its token may be refused for itself: a second one tells.
+REFUSED_ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,16 @@ class Ports:
     """What the window works with; claiming and settling block, and are called in threads."""
 
     claim: Callable[[Wanted], tuple[list[ClaimedEvent], int]]
-    deliver: Callable[[ClaimedEvent], Coroutine[Any, Any, Ended]]
+    deliver: Callable[[ClaimedEvent], Coroutine[Any, Any, Answer]]
     settle: Callable[[list[Ended]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A row under way, and the moment at which it began."""
+
+    event: ClaimedEvent
+    begun: float
 
 
 class Window:
@@ -44,53 +56,90 @@ class Window:
         self._hanging_seconds = hanging_seconds
         self._breaker = breaker
         self._backlog = Backlog(size)
-        # Each with the moment at which it began.
-        self._flying: dict[asyncio.Task[Ended], float] = {}
+        self._flying: dict[asyncio.Task[Answer], Flight] = {}
+        self._landed: list[asyncio.Task[Answer]] = []
+        self._something_ended = asyncio.Event()
         self._hanging_since: float | None = None
         self._last_hung = 0.0
+        self._look_who_hangs_at = 0.0
         self._ended: list[Ended] = []
+        # What may be the server's failure or our credential's: the next row that is answered well tells.
+        self._undecided: list[Ended] = []
         self._settle_by = 0.0
         self._claiming: asyncio.Task[tuple[list[ClaimedEvent], int]] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._dry_fresh = self._dry_failing = False
         self._look_again_at = 0.0
-        self._unreachable = 0
+        self._last_well = 0.0
+        self._failures = 0
+        self._refused: set[UUID] = set()
+        self._stops_by: float | None = None
         self.answers = 0
 
     @property
-    def _server_gone(self) -> bool:
-        return self._unreachable >= self._breaker
+    def _is_halted(self) -> bool:
+        """Whether nothing new is sent: what is under way tells whether it is the server, the credential, or a row."""
+        return self._failures >= self._breaker or len(self._refused) >= REFUSED_ROWS or self._stops_by is not None
 
     async def run(self) -> None:
-        """Send for as long as rows are due; once the server is gone, the rest goes back unsent."""
+        """Send for as long as rows are due; once the server is gone or we are to stop, the rest goes back unsent."""
         while True:
             self._give_back()
             self._send()
             self._claim_ahead()
             self._settle_ended()
-            under_way = self._under_way()
-            if not under_way:
+            if not (self._flying or self._landed or self._claiming or self._settling):
                 return
-            await asyncio.wait(under_way, timeout=self._patience(), return_when=asyncio.FIRST_COMPLETED)
+            await self._wait()
             self._take_answers()
             self._take_claimed()
             if self._settling is not None and self._settling.done():
                 self._settling.result()
                 self._settling = None
 
-    def _under_way(self) -> set[asyncio.Task[Any]]:
-        beside = {task for task in (self._claiming, self._settling) if task is not None}
-        return {*self._flying, *beside}
+    async def wind_down(self, grace_seconds: float) -> None:
+        """Take no new row, let what is under way end for the grace time, and give the rest back.
+
+        Whoever is asked once more to stop waits no longer.
+        """
+        self._stops_by = time.monotonic() + grace_seconds
+        while True:
+            try:
+                return await self.run()
+            except asyncio.CancelledError:
+                self._stops_by = time.monotonic()
+
+    async def _wait(self) -> None:
+        """Until something has ended, or something is to be done although nothing has."""
+        timer = asyncio.get_running_loop().call_later(self._patience(), self._something_ended.set)
+        try:
+            await self._something_ended.wait()
+        finally:
+            timer.cancel()
+            self._something_ended.clear()
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._something_ended.set())
+        return task
 
     def _give_back(self) -> None:
-        returned = self._backlog.clear() if self._server_gone else self._backlog.outdated()
+        if self._stops_by is not None and time.monotonic() >= self._stops_by:
+            for task in self._flying:
+                task.cancel()
+        # What was claimed is kept until nothing is under way: an answer may tell that the server is there after all.
+        gone = self._is_halted and (not self._flying or self._stops_by is not None)
+        returned = self._backlog.clear() if gone else self._backlog.outdated()
         returned += self._look_who_hangs()
-        # First of all, because nothing has to be awaited before it is known what becomes of them.
-        self._end(*((event, NOT_SENT) for event in returned), at=0)
+        self._end(*(Ended(event, NOT_SENT) for event in returned))
 
     def _look_who_hangs(self) -> list[ClaimedEvent]:
         """Half of the window hangs, or nothing has for long; what is given back for the former."""
-        now, hanging = time.monotonic(), self._hanging()
+        now = time.monotonic()
+        if now < self._look_who_hangs_at:
+            return []
+        self._look_who_hangs_at = now + LOOK_WHO_HANGS_SECONDS
+        hanging = self._hanging()
         if hanging:
             self._last_hung = now
         if self._backlog.wary:
@@ -107,14 +156,23 @@ class Window:
 
     def _hanging(self) -> int:
         begun_before = time.monotonic() - self._hanging_seconds
-        return sum(begun < begun_before for begun in self._flying.values())
+        return sum(flight.begun < begun_before for flight in self._flying.values())
 
     def _send(self) -> None:
+        if self._is_halted:
+            return
+        now = time.monotonic()
         while len(self._flying) < self._size and (event := self._backlog.next()) is not None:
-            self._flying[asyncio.create_task(self._ports.deliver(event))] = time.monotonic()
+            task = asyncio.create_task(self._ports.deliver(event))
+            task.add_done_callback(self._land)
+            self._flying[task] = Flight(event, now)
+
+    def _land(self, task: asyncio.Task[Answer]) -> None:
+        self._landed.append(task)
+        self._something_ended.set()
 
     def _claim_ahead(self) -> None:
-        if self._claiming is not None or self._server_gone:
+        if self._claiming is not None or self._is_halted:
             return
         now = time.monotonic()
         if self._flying and now >= self._look_again_at:
@@ -122,7 +180,7 @@ class Window:
             self._look_again_at = now + LOOK_AGAIN_SECONDS
         wanted = self._wanted()
         if wanted.fresh or wanted.failing:
-            self._claiming = asyncio.create_task(self._claim(wanted))
+            self._claiming = self._begin(self._claim(wanted))
 
     def _wanted(self) -> Wanted:
         """What to claim next; of rows that may hold their places for long only so many as will soon have one."""
@@ -157,42 +215,57 @@ class Window:
             self._claiming = None
 
     def _take_answers(self) -> None:
-        for task in [task for task in self._flying if task.done()]:
-            del self._flying[task]
-            event, answer = task.result()
-            self._backlog.ended(event)
-            self._end((event, answer))
-            if answer.answered:
+        now = time.monotonic()
+        landed, self._landed = self._landed, []
+        for task in landed:
+            flight = self._flying.pop(task)
+            self._backlog.ended(flight.event)
+            answer = CUT_OFF if task.cancelled() else task.result()
+            self._end(Ended(flight.event, answer, accompanied=self._last_well > flight.begun))
+            if answer.is_well:
                 self.answers += 1
-                self._unreachable = 0
-            elif answer.unreachable:
-                self._unreachable += 1
+                self._last_well = now
+                self._failures = 0
+                self._refused.clear()
+            elif answer.verdict is Verdict.UNAUTHORIZED:
+                self._refused.add(flight.event.outbox.id.value)
+            elif answer.is_doubtful:
+                self._failures += 1
+            # An outage may have answers too; that they go on is no reason to wait for its end.
+            elif answer.status is not None or answer.verdict is Verdict.RETRY:
+                self.answers += 1
 
-    def _end(self, *ended: Ended, at: int | None = None) -> None:
+    def _end(self, *ended: Ended) -> None:
         if ended and not self._ended:
             self._settle_by = time.monotonic() + SETTLE_SECONDS
-        place = len(self._ended) if at is None else at
-        self._ended[place:place] = ended
+        for one in ended:
+            if one.answer.is_doubtful:
+                self._undecided.append(one)
+                continue
+            if one.answer.is_well and self._undecided:
+                self._ended += self._undecided
+                self._undecided = []
+            self._ended.append(one)
 
     def _settle_ended(self) -> None:
         if self._settling is not None:
             return
-        whole = len(self._ended) >= self._size or not self._flying
-        ready = len(self._ended) if whole else self._decided() if time.monotonic() >= self._settle_by else 0
-        if ready:
-            batch, self._ended = self._ended[:ready], self._ended[ready:]
-            self._settling = asyncio.create_task(asyncio.to_thread(self._ports.settle, batch))
-
-    def _decided(self) -> int:
-        """Up to the last answer: whether a connection that broke after it was an outage, the next answer tells."""
-        decided = (answer.answered or answer is NOT_SENT for _, answer in self._ended)
-        return max((place for place, is_decided in enumerate(decided, 1) if is_decided), default=0)
+        if not (self._flying or self._landed) or len(self._undecided) >= 2 * self._size:
+            self._ended += self._undecided
+            self._undecided = []
+        elif len(self._ended) < self._size and time.monotonic() < self._settle_by:
+            return
+        if self._ended:
+            batch, self._ended = self._ended, []
+            self._settling = self._begin(asyncio.to_thread(self._ports.settle, batch))
 
     def _patience(self) -> float:
         """Until something is to be done although nothing has ended."""
         until = self._look_again_at
-        if self._settling is None and self._decided():
+        if self._settling is None and self._ended:
             until = min(until, self._settle_by)
         if self._hanging_since is not None:
             until = min(until, self._hanging_since + STILL_HANGING_SECONDS)
+        if self._stops_by is not None:
+            until = min(until, self._stops_by)
         return max(0.005, until - time.monotonic())

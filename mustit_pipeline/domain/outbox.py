@@ -49,10 +49,6 @@ class Outbox(Aggregate):
         status = self.machine.move(self.status, "fail")
         self._set(status=status, retry_count=self.retry_count + 1, last_error=reason, permanent=permanent)
 
-    def excuse(self, factor: int) -> None:
-        """The receiver fails others too, and takes them in the end: so many times the usual tries."""
-        self._set(max_retries=self.max_retries * factor)
-
     def retry(self) -> None:
         """Wait for the next try."""
         status = self.machine.move(self.status, "retry")

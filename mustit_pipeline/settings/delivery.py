@@ -20,6 +20,12 @@ class DeliverySettings(BaseSettings):
     relay_run_seconds: float = Field(
         3600, gt=0, le=3600, description="How long one relay goes on; the next one sends what is left"
     )
+    relay_grace_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=60,
+        description="For events in flight to end when a relay is asked to stop; the rest is given back",
+    )
     relay_longest_backoff_seconds: float = Field(300, gt=0, description="Longest pause before a row is sent again")
     product_server_connect_seconds: float = Field(3.0, gt=0, description="To open a connection to the product server")
     product_server_read_seconds: float = Field(
@@ -27,11 +33,24 @@ class DeliverySettings(BaseSettings):
         gt=0,
         description="For the product server's answer to begin, and to go on; all of it has twice that",
     )
-    product_server_breaker_failures: int = Field(5, ge=1, description="Connection failures in a row that stop sending")
-    product_server_breaker_seconds: float = Field(30, gt=0, le=60, description="Until sending is tried again")
+    product_server_breaker_failures: int = Field(
+        5,
+        ge=1,
+        description="Answers in a row that are the server's own failure (no connection, 502, 503, 504, 429) "
+        "until sending stops",
+    )
+    product_server_breaker_seconds: float = Field(
+        30, gt=0, le=60, description="Until one event asks whether the product server is back"
+    )
+    product_server_credential_seconds: float = Field(
+        300, gt=0, le=3600, description="Until one event asks whether a refused token (401, 403) is accepted again"
+    )
     outbox_max_retries: int = Field(5, ge=0, le=50, description="Failures of an outbox row before it is FAILED")
-    outbox_flaky_factor: int = Field(
-        10, ge=1, le=100, description="So many times OUTBOX_MAX_RETRIES while the product server fails now and then"
+    outbox_retry_base_seconds: float = Field(
+        10, gt=0, description="First pause before a row is sent again; three times as long after each further failure"
+    )
+    outbox_longest_retry_after_seconds: float = Field(
+        3600, ge=0, le=86400, description="Longest Retry-After of the product server that is honoured"
     )
 
     @property

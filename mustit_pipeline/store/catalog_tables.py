@@ -162,8 +162,11 @@ product_outbox = Table(
     Column("status", Text, nullable=False),
     Column("retry_count", SmallInteger, nullable=False, server_default="0"),
     Column("attempts", Integer, nullable=False, server_default="0"),
-    # The first of the counted failures; a delivered row keeps it, and is a recovery.
+    # The first of the counted failures.
     timestamp("failing_since", nullable=True),
+    # The first failure that was charged to the product server or our credential; another row that is answered well
+    # after it makes the next one the row's own.
+    timestamp("doubted_since", nullable=True),
     timestamp("next_attempt_at", default=True),
     Column("lease_owner", Text),
     Column("lease_no", Integer, nullable=False, server_default="0"),
@@ -244,7 +247,12 @@ circuit_breakers = Table(
     "circuit_breakers",
     metadata,
     Column("name", Text, primary_key=True),
+    # Charged to the server, since it last answered a row well; and the rows that failed so since then.
     Column("failures", Integer, nullable=False, server_default="0"),
+    Column("failed_rows", ARRAY(Uuid), nullable=False, server_default="{}"),
+    timestamp("answered_at", nullable=True),
     timestamp("open_until", nullable=True),
+    # A keyed hash of the credential that is refused; null where the server itself is the reason.
+    Column("refused_credential", Text),
     timestamp("updated_at", default=True),
 )

@@ -45,6 +45,8 @@ class ClaimedEvent:
     may_be_deleted: bool
     due_at: datetime
     failing_since: datetime | None
+    # Since when it fails in a way that was charged to the server or our credential.
+    doubted_since: datetime | None
     # How often this version has been sent, this time included; and whether an earlier time may have arrived.
     attempts: int
     sent_before: bool
@@ -304,6 +306,7 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.may_be_deleted,
         row.next_attempt_at,
         row.failing_since,
+        row.doubted_since,
         row.attempts,
         row.sent_before,
     )

@@ -84,6 +84,7 @@ _RETRY = """
         superseded_by = j.newer,
         completed_at = CASE WHEN j.newer IS NULL THEN NULL ELSE now() END,
         retry_count = CASE WHEN j.newer IS NULL THEN 0 ELSE o.retry_count END,
+        doubted_since = NULL,
         next_attempt_at = now()
     FROM judged j WHERE o.outbox_id = j.outbox_id
     RETURNING o.outbox_id, o.superseded_by

@@ -1,4 +1,4 @@
-"""The end of a claim: how each row goes on, and what the deliveries around it say about the product server."""
+"""The end of a claim: how each row goes on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.store.outbox import ClaimedEvent
 from mustit_pipeline.store.outbox_states import COMPLETED
-
-NEWEST_DELIVERIES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +22,8 @@ class Settlement:
     sent: bool = True
     # Whether the server has this version now that it is done, and not a newer one of somebody else's.
     held: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Deliveries:
-    """What went through since a row began to fail, and how much of that had failed before it did."""
-
-    delivered: int
-    recovered: int
+    # Why it failed, where that was charged to the server or our credential; the row's own failure is in the row.
+    doubt: str | None = None
 
 
 # SENDING, by a constraint of the table; so that the planner looks these rows up, and not through all that are SENDING.
@@ -44,14 +36,16 @@ _SETTLE = text(f"""
         -- A replay by hand starts the count again, and with it the time.
         failing_since = CASE WHEN s.retry_count = 0 THEN NULL WHEN o.retry_count = 0 THEN now()
                              ELSE coalesce(o.failing_since, now()) END,
+        doubted_since = CASE WHEN s.doubted THEN coalesce(o.doubted_since, now()) ELSE o.doubted_since END,
         attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
         -- Given back without a pause it is as old as it was, and stands where it stood.
         next_attempt_at = CASE WHEN s.delay > 0 THEN now() + make_interval(secs => s.delay) ELSE o.next_attempt_at END,
         completed_at = CASE WHEN s.status = {COMPLETED} THEN now() END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
                 CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
-                CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]))
-         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent)
+                CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]),
+                CAST(:doubted AS boolean[]))
+         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent, doubted)
     WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND {IN_OUR_HANDS}
     RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
 """)
@@ -70,18 +64,6 @@ _DELIVERED = text("""
     WHERE p.product_id = l.product_id AND p.delivered_version < l.version
 """)
 
-_SINCE = text(f"""
-    SELECT f.id, count(d.completed_at) AS delivered, count(d.failing_since) AS recovered
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:sinces AS timestamptz[])) AS f(id, since)
-    LEFT JOIN LATERAL (
-        SELECT o.completed_at, o.failing_since FROM product_outbox o
-        WHERE o.status = {COMPLETED} AND o.superseded_by IS NULL AND o.last_status IS NOT NULL
-          AND o.completed_at >= f.since
-        ORDER BY o.completed_at DESC LIMIT :newest
-    ) d ON true
-    GROUP BY f.id
-""")
-
 
 def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUID]:
     """Write rows back; returns those whose claim still was ours."""
@@ -94,10 +76,11 @@ def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUI
         "statuses": [row.status.value for row in rows],
         "retry_counts": [row.retry_count for row in rows],
         "http_statuses": [s.http_status for s in settlements],
-        "errors": [row.last_error for row in rows],
+        "errors": [s.doubt or s.event.outbox.last_error for s in settlements],
         "types": [row.event_type.value for row in rows],
         "delays": [s.delay for s in settlements],
         "sent": [s.sent for s in settlements],
+        "doubted": [s.doubt is not None for s in settlements],
     }
     written = connection.execute(_SETTLE, values).all()
     held = {s.event.outbox.id.value for s in settlements if s.sent and s.held}
@@ -112,12 +95,3 @@ def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUI
             },
         )
     return {row.outbox_id for row in written}
-
-
-def deliveries_since(connection: Connection, failing: Sequence[ClaimedEvent]) -> dict[UUID, Deliveries]:
-    """For each row that failed before: the newest deliveries of others since its first failure."""
-    known = [(event.outbox.id.value, event.failing_since) for event in failing if event.failing_since is not None]
-    if not known:
-        return {}
-    values = {"ids": [i for i, _ in known], "sinces": [since for _, since in known], "newest": NEWEST_DELIVERIES}
-    return {row.id: Deliveries(row.delivered, row.recovered) for row in connection.execute(_SINCE, values)}

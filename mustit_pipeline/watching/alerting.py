@@ -19,6 +19,7 @@ HELD_DELETIONS = "HELD_DELETIONS"
 HELD_CHANGES = "HELD_CHANGES"
 INCOMPLETE_SWEEP = "INCOMPLETE_SWEEP"
 BREAKER_OPEN = "BREAKER_OPEN"
+CREDENTIAL_REFUSED = "CREDENTIAL_REFUSED"
 THROTTLED = "THROTTLED"
 FAILED_EVENTS = "FAILED_EVENTS"
 SCHEDULE_FAILED = "SCHEDULE_FAILED"
@@ -31,6 +32,7 @@ STATES = (
     HELD_CHANGES,
     INCOMPLETE_SWEEP,
     BREAKER_OPEN,
+    CREDENTIAL_REFUSED,
     THROTTLED,
     FAILED_EVENTS,
     SCHEDULE_FAILED,
@@ -153,7 +155,16 @@ def _throttling(connection: Connection, now: datetime) -> Iterable[Condition]:
             "The marketplace throttles us as a whole (429)",
             "All calls pause and go on by themselves; nothing is lost.",
         )
-    if breakers.open_for(connection, BREAKER) is not None:
+    product_server = breakers.find(connection, BREAKER)
+    if product_server.refused_credential is not None:
+        yield Condition(
+            "token of the product server",
+            CREDENTIAL_REFUSED,
+            "The product server refuses our token (401 or 403)",
+            "Nothing is sent and no event is lost. Set MUSTIT_PRODUCT_SERVER_TOKEN to one that it accepts: the next "
+            "relay sends at once.",
+        )
+    elif product_server.trial_in is not None:
         yield Condition(
             "breaker of the product server",
             BREAKER_OPEN,

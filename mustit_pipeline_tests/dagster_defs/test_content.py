@@ -206,7 +206,7 @@ def test_a_delivery_says_what_it_stands_for_and_what_is_left(
     for product in market.products(SELLER):
         market.change(SELLER, product["itemNo"], "STOCK")
     run(instance)
-    set_environment(retry_base_seconds=60)
+    set_environment(outbox_retry_base_seconds=60)
     receiver.fault("status", count=1, status=503)
     assert numbers(relayed(instance), *names) == {
         "events_sent": PRODUCTS - 1,

@@ -1,4 +1,4 @@
-"""What a product server can do to the relay; afterwards each version took effect once, in order, and none is FAILED."""
+"""What a product server can do to the relay; afterwards each version took effect once, and in order."""
 
 import threading
 import time
@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import text
 
 from mustit_pipeline.delivery.relay import RelayReport, relay
+from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import outbox
+from mustit_pipeline.store import outbox, outbox_listing
 from mustit_pipeline_tests.faults.backlog import fill
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size
 from mustit_pipeline_tests.faults.world import World
@@ -21,17 +22,91 @@ LONGEST_SECONDS = 600.0
 
 
 def every_third_call_fails(world: World, size: Size) -> Numbers:
-    """A third of all calls is answered 503: of so many events some fail five times in a row, and none is given up."""
+    """A third of all calls is answered 503 beside good ones: a row has five tries, and few need a replay by hand."""
     rows = 20_000 if size == LONG else 1_500
     settings = world.with_settings(relay_longest_backoff_seconds=0.5)
     fill(world.database, "flaky", range(1, rows + 1))
-    world.receiver.fault("status", "events", share=1 / 3, status=503)
+    world.receiver.fault("status", "events", share=1 / 3, status=503, retryAfter=None)
     _deliver(world, settings)
-    effects = _check(world)
-    if effects != rows:
+    failed = _one(world, "SELECT count(*) FROM product_outbox WHERE status = 'FAILED'")
+    tried = _one(world, "SELECT count(*) FROM product_outbox WHERE status = 'FAILED' AND retry_count = 5")
+    calls = _calls(world)
+    # One in 243 fails five times in a row; those are few, and none was given up earlier or later.
+    if failed != tried or failed > rows / 50:
+        raise AssertionError(f"{failed} events are FAILED, {tried} of them after five tries")
+    world.receiver.clear_faults()
+    with world.database.transaction() as connection:
+        outbox_listing.retry_all(connection, status=OutboxStatus.FAILED, seller_id=None)
+    _deliver(world, settings)
+    if (effects := _check(world)) != rows:
         raise AssertionError(f"{effects} effects of {rows} events")
-    unlucky = _one(world, "SELECT count(*) FROM product_outbox WHERE NOT retry_count = ANY(ARRAY[0, 1, 2, 3, 4])")
-    return {"events": rows, "calls": _calls(world), "failed five times or more": unlucky}
+    return {"events": rows, "calls": calls, "failed five times": failed}
+
+
+def server_behind_a_balancer(world: World, size: Size) -> Numbers:
+    """503 for 120 cool-downs, then 429 with Retry-After, then an expired token: few calls, no try, nothing FAILED."""
+    cooldowns = 120 if size == LONG else 10
+    # The scaled clock: as many credential pauses as cool-downs, and a Retry-After of a second as the longest.
+    settings = world.with_settings(product_server_credential_seconds=COOLDOWN_SECONDS)
+    rows = size.products * 10
+    numbers: Numbers = {"events": 3 * rows}
+    answers: dict[str, dict[str, Any]] = {
+        "503": {"status": 503, "retryAfter": None},
+        "429": {"status": 429, "retryAfter": "1"},
+        "401": {"status": 401},
+    }
+    for name, answer in answers.items():
+        fill(world.database, f"behind-{name}", range(1, rows + 1))
+        world.receiver.reset_audit()
+        fault = world.receiver.fault("status", "events", **answer)
+        end = time.monotonic() + cooldowns * COOLDOWN_SECONDS
+        while time.monotonic() < end:
+            _relay(world, settings)
+        calls = _calls(world)
+        pause = 1.0 if name == "429" else COOLDOWN_SECONDS
+        allowed = settings.product_server_breaker_failures + settings.relay_concurrent_sends
+        allowed += 1 + round(cooldowns * COOLDOWN_SECONDS / pause)
+        if not 2 <= calls <= allowed:
+            raise AssertionError(f"{calls} calls while the server answered {name}, {allowed} may be")
+        charged = _one(world, "SELECT count(*) FROM product_outbox WHERE status = 'FAILED' OR retry_count > 0")
+        if charged:
+            raise AssertionError(f"{name} was held against {charged} events")
+        world.receiver.clear_faults(fault)
+        _deliver(world, settings)
+        numbers[f"calls while {name}"] = calls
+    if (effects := _check(world)) != 3 * rows:
+        raise AssertionError(f"{effects} effects of {3 * rows} events")
+    return numbers
+
+
+def one_event_of_a_hundred_meets_503(world: World, size: Size) -> Numbers:
+    """It ends FAILED after five tries, alone; everything else goes out, before an outage and after it."""
+    rows = 10_000 if size == LONG else 100
+    settings = world.with_settings(relay_longest_backoff_seconds=0.5)
+    fill(world.database, "hundred", range(1, rows + 1))
+    for item in range(50, rows + 1, 100):
+        world.receiver.fault("status", "events", status=503, retryAfter=None, sellerId="hundred", itemNo=item)
+    outage = world.receiver.fault("status", "events", status=503, retryAfter=None)
+    for _ in range(10):
+        _relay(world, settings)
+    if charged := _one(world, "SELECT count(*) FROM product_outbox WHERE retry_count > 0"):
+        raise AssertionError(f"the outage was held against {charged} events")
+    world.receiver.clear_faults(outage)
+    hopeless = rows // 100
+    # Others go by while it is tried again: where nobody else is served, nobody could tell it from an outage.
+    for passer_by in range(1, 60):
+        fill(world.database, f"passer-by-{passer_by}", [1, 2])
+        relay(world.database, settings, patience_seconds=2, cooldown_seconds=COOLDOWN_SECONDS)
+        if not _one(world, "SELECT count(*) FROM product_outbox WHERE status = 'WAITING'"):
+            break
+    failed = _one(
+        world,
+        "SELECT count(*) FROM product_outbox WHERE status = 'FAILED' AND retry_count = 5 AND item_no % 100 = 50",
+    )
+    others = _one(world, "SELECT count(*) FROM product_outbox WHERE status <> 'COMPLETED'") - failed
+    if (failed, others) != (hopeless, 0):
+        raise AssertionError(f"{failed} of {hopeless} hopeless events are FAILED after five tries, and {others} others")
+    return {"events": rows, "hopeless": hopeless, "calls": _calls(world)}
 
 
 def answers_lost_after_applying(world: World, size: Size) -> Numbers:
@@ -203,6 +278,8 @@ def _one(world: World, query: str) -> int:
 
 DELIVERY_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (
     every_third_call_fails,
+    server_behind_a_balancer,
+    one_event_of_a_hundred_meets_503,
     answers_lost_after_applying,
     connections_dropped_after_applying,
     answers_out_of_order,

@@ -1,8 +1,8 @@
-"""The short version of the benchmarks: the crawl does what it is timed for, the budget holds, memory stays bounded."""
+"""Short version of the benchmarks: contenders do what they are timed for, the budget holds, memory stays bounded."""
 
 import pytest
 
-from benchmarks import budget, crawl, memory
+from benchmarks import budget, crawl, memory, relay
 from benchmarks.budget import QUICK, SCENARIOS, Scenario
 
 # In windows of seconds it is the machine that is short, and a hand-over takes as long as a window: how much of the
@@ -10,6 +10,7 @@ from benchmarks.budget import QUICK, SCENARIOS, Scenario
 LEAST_SHARE = 0.3
 QUICK_PRODUCTS = 150
 RACED_PRODUCTS = 60
+RACED_EVENTS = 300
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.name for scenario in SCENARIOS])
@@ -31,3 +32,10 @@ def test_every_contender_of_the_race_makes_every_request_once_and_finds_exactly_
     for name in crawl.MODULES:
         assert [len(outcome.created) for outcome in race.outcomes[crawl.FIRST][name]] == [RACED_PRODUCTS]
         assert [len(outcome.changed) for outcome in race.outcomes[crawl.AGAIN][name]] == [1]
+
+
+def test_every_contender_of_the_relay_race_sends_every_event_once_and_the_same_bytes() -> None:
+    """The race itself refuses a contender that sent anything else; no time is judged here."""
+    race = relay.run(RACED_EVENTS, 1)
+
+    assert {len(outcomes) for found in race.outcomes.values() for outcomes in found.values()} == {1}

@@ -23,7 +23,6 @@ Effects = Callable[[], list[tuple[int, int, str]]]
 BROKEN = {
     "garbage": b"garbage garbage\r\n\r\n",
     "a header without end": b"HTTP/1.1 400 Bad\r\nX-Why: " + b"x" * 20_000 + b"\r\nContent-Length: 0\r\n\r\n",
-    "a reason in EUC-KR": "HTTP/1.1 400 잘못된 요청\r\nContent-Length: 0\r\n\r\n".encode("euc-kr"),
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
     "a chunk without length": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     "text that is called gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
@@ -83,6 +82,18 @@ def test_an_answer_that_is_no_http_is_a_failure_of_its_row_alone(
     (row,) = shelf.outbox(1)
     assert (row["status"], row["retry_count"], row["last_status"]) == ("FAILED", 5, None)
     assert row["last_error"].startswith("answer ")
+
+
+def test_a_status_counts_whatever_the_encoding_of_its_reason(shelf: Shelf, settings: Settings) -> None:
+    shelf.crawl(1, 2, 3)
+
+    answer = "HTTP/1.1 400 잘못된 요청\r\nContent-Length: 0\r\n\r\n".encode("euc-kr")
+    with a_server_that_breaks_the_answer_about(1, answer) as url:
+        report = relay(shelf.database, settings.model_copy(update={"product_server_url": url}), patience_seconds=5)
+
+    assert (report.sent, report.failed, report.waiting) == (2, 1, 0)
+    (row,) = shelf.outbox(1)
+    assert (row["status"], row["retry_count"], row["last_status"]) == ("FAILED", 1, 400)
 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 400 B", b"HTTP/1.1 400 Bad\r\nContent-Length: 9000\r\n\r\n"])

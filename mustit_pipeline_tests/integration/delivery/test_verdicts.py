@@ -42,11 +42,11 @@ def test_an_event_arrives_once_with_the_key_of_an_odd_seller_id(
     assert server.audit()["rejected"] == 0
 
 
-@pytest.mark.parametrize("status", [408, 422, 429, 500, 503])
+@pytest.mark.parametrize("status", [408, 422, 425, 429, 500, 501, 502, 503, 504])
 def test_what_may_heal_is_tried_again_and_counts_as_a_failure(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects, status: int
 ) -> None:
-    server.fault("status", "events", status=status, count=1, itemNo=1)
+    server.fault("status", "events", status=status, count=1, itemNo=1, retryAfter=None)
     shelf.crawl(1, 2)
 
     report = relay(shelf.database, settings, patience_seconds=5)
@@ -106,7 +106,7 @@ def test_the_fifth_failure_is_final_and_the_row_is_never_taken_again(
 def test_a_hopeless_row_does_not_delay_the_others(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:
-    slow = settings.model_copy(update={"retry_base_seconds": 3600.0, "relay_concurrent_sends": 1})
+    slow = settings.model_copy(update={"outbox_retry_base_seconds": 3600.0, "relay_concurrent_sends": 1})
     server.fault("status", "events", status=500, itemNo=1)
     shelf.crawl(1, 2, 3)
 
@@ -168,7 +168,7 @@ class _Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         said = f"no entry for {self.headers['Authorization']} {SECRET}\x00".encode()
-        self.send_response(403)
+        self.send_response(400)
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)

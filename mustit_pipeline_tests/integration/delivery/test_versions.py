@@ -164,7 +164,7 @@ def test_an_update_after_a_deletion_whose_answer_was_lost_creates_the_product_ag
     relay(shelf.database, settings)
     shelf.delete(1)
     server.fault("drop_after", "events", itemNo=1, count=1)
-    relay(shelf.database, settings.model_copy(update={"retry_base_seconds": 600.0}))
+    relay(shelf.database, settings.model_copy(update={"outbox_retry_base_seconds": 600.0}))
     assert shelf.rows("SELECT delivered_version FROM products") == [{"delivered_version": 2}]
     shelf.crawl(1, stock=4)
     shelf.crawl(1, stock=5)

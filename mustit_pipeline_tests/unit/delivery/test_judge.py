@@ -6,12 +6,16 @@ from mustit_pipeline.delivery.product_server import Verdict, judge
 
 
 @pytest.mark.parametrize("status", range(200, 600))
-def test_a_status_is_done_stale_worth_another_try_or_refused(status: int) -> None:
+def test_a_status_has_one_meaning(status: int) -> None:
     if status < 300:
         expected = Verdict.DONE
     elif status == 409:
         expected = Verdict.STALE
-    elif status in (408, 422, 429) or status >= 500:
+    elif status in (429, 502, 503, 504):
+        expected = Verdict.OVERLOADED
+    elif status in (401, 403):
+        expected = Verdict.UNAUTHORIZED
+    elif status in (408, 422, 425) or status >= 500:
         expected = Verdict.RETRY
     else:
         expected = Verdict.REFUSED

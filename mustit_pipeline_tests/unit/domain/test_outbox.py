@@ -23,18 +23,6 @@ def sent_again(row: Any) -> Any:
 
 
 @BOTH
-def test_an_excused_message_has_so_many_times_its_tries(build: Build) -> None:
-    row = build(status=OutboxStatus.SENDING, retry_count=4)
-    row.fail("503")
-    assert not row.can_retry()
-    row.excuse(2)
-    row.retry()
-    row = replace(row, status=OutboxStatus.SENDING, retry_count=9)
-    row.fail("503")
-    assert not row.can_retry()
-
-
-@BOTH
 def test_the_fifth_failure_is_final(build: Build) -> None:
     row = build()
     for failure in (1, 2, 3, 4, 5):
