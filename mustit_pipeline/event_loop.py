@@ -4,7 +4,9 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
 import uvloop
@@ -12,6 +14,9 @@ import uvloop
 T = TypeVar("T")
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+# The signals that have asked this process to stop. Their next handler may not say which it was: Dagster makes one
+# exception of both.
+heard: list[signal.Signals] = []
 # Every request makes and drops hundreds of objects: at the usual threshold a sixth of the CPU time goes into looking
 # for cycles among them.
 COLLECT_AFTER = (20_000, 50, 50)
@@ -29,6 +34,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
         def stop(number: signal.Signals) -> None:
             caught.append(number)
+            heard.append(number)
             task.cancel()
 
         usual, thresholds = _usual_handlers(), gc.get_threshold()
@@ -47,6 +53,24 @@ def run(work: Coroutine[Any, Any, T]) -> T:
                 signal.signal(number, handler)
     signal.raise_signal(caught[0])
     raise KeyboardInterrupt
+
+
+@contextmanager
+def heard_signals() -> Generator[None]:
+    """Note the signals that reach the body outside of a loop; they go on to their usual handlers."""
+    usual = {number: handler for number, handler in _usual_handlers().items() if callable(handler)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        heard.append(signal.Signals(number))
+        usual[signal.Signals(number)](number, frame)
+
+    for number in usual:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def _usual_handlers() -> dict[signal.Signals, Any]:

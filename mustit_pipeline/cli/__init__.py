@@ -1,5 +1,19 @@
 """The `mustit` command."""
 
-from mustit_pipeline.cli.app import main
+
+def main() -> None:
+    """Run the command; exit 0 done, 1 failed, 2 usage, 130 or 143 stopped by Ctrl-C or SIGTERM."""
+    # Imports take a moment, in which a Ctrl-C is as quiet as later.
+    from mustit_pipeline.cli.stopping import Stopped, hear_signals, ignore_signals
+
+    hear_signals()
+    try:
+        from mustit_pipeline.cli.app import run
+
+        run()
+    except Stopped as stop:
+        ignore_signals()
+        raise SystemExit(stop.exit_code) from None
+
 
 __all__ = ["main"]

@@ -83,8 +83,8 @@ def _load(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-def main() -> None:
-    """Run the command; exit 0 done, 1 failed, 2 usage."""
+def run() -> None:
+    """Run the command that the arguments name; an error that people can act on is explained, and is exit 1."""
     try:
         app()
     except Exception as error:

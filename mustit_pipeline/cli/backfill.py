@@ -12,6 +12,7 @@ from mustit_pipeline.cli.dagster_ui import BackfillState, DagsterUI, backfill_st
 from mustit_pipeline.cli.output import Json, message_of, out, print_json, print_table
 from mustit_pipeline.cli.progress import watched
 from mustit_pipeline.cli.runtime import Runtime, dagster_instance, failure_reason, run_quietly, runtime
+from mustit_pipeline.cli.stopping import raise_if_stopped
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import SellerId
@@ -80,7 +81,7 @@ def backfill(
     """
     if bool(seller_ids) == everybody:
         raise typer.BadParameter("name sellers, or say --all")
-    with runtime() as ground, dagster_instance(ground.settings) as instance:
+    with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         outcome = Outcome(mode, _chosen(ground, seller_ids or [], mode))
         if outcome.sellers:
             _ensure_partitions(instance, outcome.sellers)
@@ -179,6 +180,8 @@ def _refetch(ground: Runtime, instance: "dg.DagsterInstance", seller_id: str) ->
         summary = run_crawl(ground, instance, SellerId(seller_id), full=True, quiet=True)
     except Conflict as error:
         return message_of(error)
+    if summary.stopped is not None:
+        raise summary.stopped
     execution = summary.stored.execution
     if summary.is_good:
         return None
@@ -195,6 +198,7 @@ def _replay(instance: "dg.DagsterInstance", seller_id: str) -> str | None:
         partition_key=seller_id,
         asset_selection=[dg.AssetKey("product_change_sets")],
     )
+    raise_if_stopped(result)
     return None if result.success else failure_reason(result)
 
 

@@ -16,6 +16,7 @@ from mustit_pipeline.cli.runtime import (
     run_quietly,
     runtime,
 )
+from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.executions import find, open_or_join
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 HELD = "Too many products look wrong at once, so nothing was published: see `mustit holds list`"
 
+STOPPED = "Stopped; what is stored stays, and the next crawl of this seller goes on from there"
+
 
 @dataclass(frozen=True, slots=True)
 class CrawlSummary:
@@ -39,6 +42,7 @@ class CrawlSummary:
     changes: dict[str, int] = field(default_factory=dict[str, int])
     problem: str | None = None
     held: bool = False
+    stopped: Stopped | None = None
 
     @property
     def is_good(self) -> bool:
@@ -81,7 +85,7 @@ def crawl(
     if dry_run:
         _tell_estimate(key, limit, as_json=as_json)
         return
-    with runtime() as ground, dagster_instance(ground.settings) as instance:
+    with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         try:
             summary = run_crawl(ground, instance, key, full=full, limit=limit, quiet=as_json)
         except Conflict as error:
@@ -93,6 +97,9 @@ def crawl(
         print_json(summary.document())
     else:
         _tell(summary)
+    if summary.stopped is not None:
+        err.print(STOPPED, highlight=False)
+        raise summary.stopped
     if summary.problem is not None:
         print_error(summary.problem)
     raise typer.Exit(0 if summary.is_good else 1)
@@ -107,7 +114,7 @@ def run_crawl(
     limit: int | None = None,
     quiet: bool = False,
 ) -> CrawlSummary:
-    """Open or join the seller's execution and run slice after slice of it until it has ended."""
+    """Open or join the seller's execution and run slice after slice of it until it has ended or somebody stops it."""
     opened = open_or_join(
         ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
     )
@@ -123,15 +130,18 @@ def run_crawl(
         execution = find(ground.database, execution_id).execution
         return execution.completed_tasks + execution.failed_tasks, execution.total_tasks or None
 
-    stored, problem = opened.stored, None
+    stored, problem, stopped = opened.stored, None, None
     with watched(f"crawling {seller_id}", look, quiet=quiet):
-        while _is_workable(stored) and problem is None:
-            problem = _run_slice(instance, stored)
-            stored = find(ground.database, execution_id)
+        try:
+            while _is_workable(stored) and problem is None:
+                problem = _run_slice(instance, stored)
+                stored = find(ground.database, execution_id)
+        except Stopped as stop:
+            stored, problem, stopped = find(ground.database, execution_id), STOPPED, stop
     with ground.database.reading() as connection:
         changes = executions.changes_by_type(connection, execution_id.value)
         held = change_holds.is_open(connection, seller_id)
-    return CrawlSummary(stored, changes, _halted(stored) or problem or (HELD if held else None), held)
+    return CrawlSummary(stored, changes, _halted(stored) or problem or (HELD if held else None), held, stopped)
 
 
 def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str | None:
@@ -144,6 +154,7 @@ def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str |
         partition_key=stored.execution.seller_id.value,
         tags={EXECUTION_TAG: str(stored.execution.id)},
     )
+    raise_if_stopped(result)
     # A failed task turns the run red too, but only after its change sets are written: such a crawl goes on.
     if result.success or result.asset_materializations_for_node("product_change_sets"):
         return None

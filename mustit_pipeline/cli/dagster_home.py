@@ -16,6 +16,7 @@ ROOT = PACKED if PACKED.is_dir() else Path(__file__).parents[2]
 BASE = ROOT / "dagster.yaml"
 WORKSPACE = ROOT / "workspace.yaml"
 CELERY = ROOT / "deploy" / "celery" / "run_launcher.yaml"
+OWN = "command.yaml"
 UPLOAD_SECONDS = 10
 # What a crawl may take beyond its slice: change sets of many products, and a database that is slow.
 BEYOND_SLICE_SECONDS = 3600
@@ -29,10 +30,26 @@ def make_dagster_home(settings: Settings) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     target = home / "dagster.yaml"
     if given is None or not target.exists():
-        fresh = target.with_suffix(f".{os.getpid()}")
-        fresh.write_text(MADE + yaml.safe_dump(_composed(settings), sort_keys=False))
-        fresh.replace(target)
+        _write(target, _composed(settings))
     return home
+
+
+def make_own_dagster_yaml(settings: Settings, home: Path) -> tuple[Path, str]:
+    """The same dagster.yaml for runs inside a command, whose output stays on its terminal: its folder and its name."""
+    composed = yaml.safe_load((home / "dagster.yaml").read_text())
+    module = "dagster.core.storage.noop_compute_log_manager"
+    composed["compute_logs"] = {"module": module, "class": "NoOpComputeLogManager"}
+    folder = settings.home / "dagster"
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / OWN, composed)
+    return folder, OWN
+
+
+def _write(target: Path, composed: dict[str, Any]) -> None:
+    """Whole or not at all: others read it at any moment."""
+    fresh = target.with_suffix(f".{os.getpid()}")
+    fresh.write_text(MADE + yaml.safe_dump(composed, sort_keys=False))
+    fresh.replace(target)
 
 
 def _composed(settings: Settings) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class _Demo:
         self._say("1/5  registering sellers")
         for seller_id in self._sellers:
             self._register(seller_id)
-        with dagster_instance(self._ground.settings) as self._instance:
+        with dagster_instance(self._ground.settings, runs_here=True) as self._instance:
             self._say("2/5  first crawl and relay")
             self._crawl_and_relay()
             self._say(f"3/5  changing the marketplace: {CHANGES} changes, {ADDED} new, {REMOVED} gone for each seller")
@@ -113,6 +113,8 @@ class _Demo:
     def _crawl_and_relay(self) -> None:
         for seller_id in self._sellers:
             summary = run_crawl(self._ground, self._instance, SellerId(seller_id), quiet=self._quiet)
+            if summary.stopped is not None:
+                raise summary.stopped
             if summary.problem is not None:
                 raise RunFailed(f"the crawl of {seller_id} did not end: {summary.problem}")
             self._requests += summary.stored.requests

@@ -2,6 +2,7 @@
 
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import RunFailed, dagster_instance, failure_reason, run_quietly, runtime
+from mustit_pipeline.cli.stopping import raise_if_stopped
 
 KINDS = {
     "released_tasks": ("releasedTasks", "tasks of silent workers, back in the queue"),
@@ -18,8 +19,9 @@ def recover(as_json: Json = False) -> None:
 
     Example: `mustit recover --json`
     """
-    with runtime() as ground, dagster_instance(ground.settings) as instance:
+    with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         result = run_quietly(instance, "recover_stuck_work")
+        raise_if_stopped(result)
         if not result.success:
             raise RunFailed(failure_reason(result))
         totals: dict[str, int] = result.output_for_node("recover_what_is_stuck")

@@ -20,7 +20,7 @@ def relay(as_json: Json = False) -> None:
 
     Example: `mustit relay --json`
     """
-    with runtime() as ground, dagster_instance(ground.settings) as instance:
+    with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         report = run_relay(ground, instance, quiet=as_json)
     if as_json:
         print_json(report)

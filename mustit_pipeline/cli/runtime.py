@@ -5,13 +5,14 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
+from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.store import schema
@@ -100,13 +101,22 @@ def _in_utc(url: URL) -> URL:
 
 
 @contextmanager
-def dagster_instance(settings: Settings) -> Generator["dg.DagsterInstance"]:
-    """Dagster's instance, with its storage in our PostgreSQL."""
+def dagster_instance(settings: Settings, *, runs_here: bool = False) -> Generator["dg.DagsterInstance"]:
+    """Dagster's instance, with its storage in our PostgreSQL.
+
+    Runs in this process leave its output alone: Dagster would redirect it to a file, where no progress can be seen, and
+    mirror it with processes that a Ctrl-C kills noisily.
+    """
     os.environ.update(dagster_environment(settings))
     _require_dagster_database(addresses(settings).dagster_database_url)
     import dagster as dg
 
-    with dg.DagsterInstance.get() as instance:
+    if runs_here:
+        folder, name = make_own_dagster_yaml(settings, Path(os.environ["DAGSTER_HOME"]))
+        opened = dg.DagsterInstance.from_config(str(folder), name)
+    else:
+        opened = dg.DagsterInstance.get()
+    with opened as instance:
         yield instance
 
 

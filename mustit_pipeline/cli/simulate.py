@@ -9,6 +9,7 @@ import typer
 
 from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
+from mustit_pipeline.cli.stopping import Stopped
 from mustit_pipeline.settings import load_settings
 
 app = typer.Typer(help="Simulated servers with switchable faults, for trying things out.", no_args_is_help=True)
@@ -58,7 +59,7 @@ def _run(server: str, port: int, arguments: list[str], *, as_json: bool) -> None
             if process.stdout is not None and (said := process.stdout.readline()):
                 _announce(server, json.loads(said), str(state), as_json=as_json)
             code = process.wait()
-        except KeyboardInterrupt:
+        except (Stopped, KeyboardInterrupt):
             process.terminate()
             code = process.wait()
     raise typer.Exit(0 if code in (0, -15, -2) else 1)

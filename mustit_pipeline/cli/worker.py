@@ -1,8 +1,8 @@
 """`mustit worker`: take crawl tasks from the queue, on this host, beside any number of others."""
 
 import math
-import signal
 import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,14 +11,11 @@ from mustit_pipeline import event_loop
 from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.stopping import Stopped
 from mustit_pipeline.crawling.service import serve
 from mustit_pipeline.crawling.storing import WorkReport
 
 TELL_SECONDS = 60.0
-
-
-class _Stopped(Exception):
-    """Somebody asked this worker to stop, and it has tidied up."""
 
 
 class _Tally:
@@ -67,15 +64,11 @@ def worker(
     with runtime() as ground:
         if not as_json:
             err.print("waiting for tasks of running crawls; Ctrl-C stops", highlight=False)
-        usual = signal.signal(signal.SIGTERM, _stop)
-        try:
+        # A signal is how a worker usually ends, when it has tidied up.
+        with suppress(Stopped):
             event_loop.run(
                 serve(ground.database, ground.settings, math.inf if seconds is None else seconds, tally.follow)
             )
-        except (_Stopped, KeyboardInterrupt):
-            pass
-        finally:
-            signal.signal(signal.SIGTERM, usual)
     total = tally.total()
     if as_json:
         print_json(
@@ -96,7 +89,3 @@ def sentence(report: WorkReport) -> str:
         f"{report.completed:,} tasks completed, {report.failed:,} failed, "
         f"{report.requests:,} requests, {report.throttled:,} of them throttled"
     )
-
-
-def _stop(*_: object) -> None:
-    raise _Stopped

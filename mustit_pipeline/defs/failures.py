@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
+from mustit_pipeline.event_loop import heard_signals
 from mustit_pipeline.scheduling.aws import AwsUnreachable
 from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.store.database import DatabaseRefused, DatabaseUnreachable, is_outage
@@ -58,7 +59,8 @@ def readable_failures(context: dg.AssetExecutionContext | None = None) -> Genera
     With the context of a crawl's step, its run is marked where no further slice of the crawl would end otherwise.
     """
     try:
-        yield
+        with heard_signals():
+            yield
     except dg.Failure:
         raise
     except Exception as error:

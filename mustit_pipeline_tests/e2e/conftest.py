@@ -55,12 +55,16 @@ class Mustit:
     home: Path
     environment: dict[str, str] = field(default_factory=dict[str, str])
 
+    def variables(self, **changed: str) -> dict[str, str]:
+        """The whole environment of a command."""
+        outside = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTIT_", "DAGSTER_"))}
+        return {**outside, "MUSTIT_HOME": str(self.home), "LANG": "C.UTF-8", **self.environment, **changed}
+
     def start(self, *arguments: str, **changed: str) -> subprocess.Popen[str]:
         """Start a command and go on."""
-        outside = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTIT_", "DAGSTER_"))}
         return subprocess.Popen(
             [COMMAND, *arguments],
-            env={**outside, "MUSTIT_HOME": str(self.home), "LANG": "C.UTF-8", **self.environment, **changed},
+            env=self.variables(**changed),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM: a command that is asked to stop ends quietly, and its exit code names the signal."""
+
+import signal
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from mustit_pipeline.event_loop import STOPS, heard
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+
+class Stopped(BaseException):
+    """Somebody asked this command to stop. Not a KeyboardInterrupt: Click would make that exit 1."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"stopped by {number.name}")
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        """What shells and supervisors expect of a command that a signal has ended."""
+        return 128 + self.number
+
+
+def hear_signals() -> None:
+    """From now on a signal raises Stopped; one that whoever started us ignores stays ignored."""
+    for number in STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def ignore_signals() -> None:
+    """A second Ctrl-C must not interrupt the tidying up after the first."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def raise_if_stopped(result: "dg.ExecuteInProcessResult") -> None:
+    """Stop after a Dagster run that was stopped, whatever became of its steps."""
+    interrupted = any(
+        event.is_step_failure
+        and event.step_failure_data.error is not None
+        and event.step_failure_data.error.cls_name == "DagsterExecutionInterruptedError"
+        for event in result.all_events
+    )
+    if heard or interrupted:
+        raise Stopped(heard[0] if heard else signal.SIGINT)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(signal.Signals(number))

@@ -1,0 +1,157 @@
+"""Ctrl-C and SIGTERM: long commands end within seconds, quietly and by their exit code, and nothing is lost."""
+
+import signal
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+
+from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline_tests.e2e.asking import settings_of
+from mustit_pipeline_tests.e2e.conftest import COMMAND, World, opened_world
+from mustit_pipeline_tests.e2e.terminal import KEYS, Terminal
+from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
+
+SOON_SECONDS = 15.0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    """A home of its own: how slowly its marketplace answers is nobody else's business."""
+    with opened_world(tmp_path_factory.mktemp("stopping")) as opened:
+        yield opened
+
+
+@contextmanager
+def slow(world: World) -> Generator[None]:
+    world.market.settings(latencyMs=200)
+    try:
+        yield
+    finally:
+        world.market.settings(latencyMs=0)
+
+
+def fetched(world: World) -> dict[str, int]:
+    urls = world.market.requested_urls()
+    return {url: times for url, times in urls.items() if "/item/" in url or "/options" in url}
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "SIGTERM"])
+def test_a_crawl_that_is_stopped_ends_quietly_and_the_next_one_fetches_nothing_twice(world: World, how: str) -> None:
+    """Processes that Dagster had started beside the crawl died of the Ctrl-C with tracebacks, and the exit was 1."""
+    seller, products = f"stopped by {how}", 60
+    world.register(seller, products)
+    world.market.reset_audit()
+    environment = world.mustit.variables(MUSTIT_MAX_CONCURRENT_REQUESTS="4")
+    with slow(world), Terminal([COMMAND, "crawl", seller], environment) as terminal:
+        terminal.until(lambda: len(fetched(world)) > 8)
+        asked = time.monotonic()
+        if how == "ctrl-c":
+            terminal.press(KEYS["ctrl-c"])
+        else:
+            terminal.process.send_signal(signal.SIGTERM)
+        code = terminal.end()
+        took = time.monotonic() - asked
+
+    assert code == (130 if how == "ctrl-c" else 143), terminal.text
+    assert took < SOON_SECONDS
+    assert "Traceback" not in terminal.text
+    assert "the next crawl of this seller goes on from there" in terminal.text
+    assert 0 < len(fetched(world)) < 2 * products
+    again = world.mustit("crawl", seller, "--json")
+    assert (again.code, again.document["completedTasks"], again.document["failedTasks"]) == (0, 2 * products + 1, 0)
+    assert set(fetched(world).values()) == {1}
+    check_outcomes(world.database, ExecutionId(UUID(again.document["executionId"])))
+
+
+def test_a_crawl_that_is_stopped_prints_its_document_all_the_same(world: World) -> None:
+    world.register("documented", 60)
+    with (
+        slow(world),
+        world.mustit.start("crawl", "documented", "--json", MUSTIT_MAX_CONCURRENT_REQUESTS="4") as process,
+    ):
+        while not any("documented" in url for url in world.market.requested_urls()):
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=SOON_SECONDS)
+
+    assert process.returncode == 143, err
+    assert '"status": "RUNNING"' in out or '"status": "PENDING"' in out
+    assert "Traceback" not in err
+
+
+def test_a_backfill_that_is_stopped_begins_no_further_seller(world: World) -> None:
+    for seller in ("first of two", "second of two"):
+        world.register(seller, 40)
+    world.market.reset_audit()
+    with (
+        slow(world),
+        world.mustit.start("backfill", "first of two", "second of two", MUSTIT_MAX_CONCURRENT_REQUESTS="4") as process,
+    ):
+        while len(fetched(world)) < 4:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SOON_SECONDS)
+
+    assert (process.returncode, "Traceback" in err) == (130, False), err
+    assert not any("second" in url for url in world.market.requested_urls())
+
+
+@pytest.mark.parametrize("command", [["reconcile"], ["raw", "replay"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize("seconds", [0.02, 0.3, 1.0])
+def test_a_command_that_is_stopped_at_any_moment_says_nothing(world: World, command: list[str], seconds: float) -> None:
+    with world.mustit.start(*command) as process:
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SOON_SECONDS)
+
+    # One that was done before the signal came has its own exit code; the interpreter itself may not be up yet.
+    assert process.returncode in (130, 0, 1, -signal.SIGINT)
+    assert "Traceback" not in err or seconds < 0.1
+    assert "Aborted" not in err
+
+
+def test_a_reconciliation_that_is_stopped_waits_for_no_answer(world: World) -> None:
+    seller = "compared"
+    world.register(seller, 30)
+    assert world.mustit("crawl", seller).code == 0
+    assert world.mustit("relay").code == 0
+    fault = world.receiver.fault("slow", "any", seconds=4)
+    try:
+        with world.mustit.start("reconcile", "--seller", seller) as process:
+            time.sleep(2.5)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=SOON_SECONDS)
+    finally:
+        world.receiver.clear_faults(fault)
+
+    assert (process.returncode, "Traceback" in err) == (143, False), err
+
+
+def test_a_signal_between_requests_is_told_apart_too(world: World) -> None:
+    """Dagster makes one exception of both signals, wherever a step is when it comes."""
+    world.register("unprocessed", 30)
+    opened = open_or_join(world.database, SellerId("unprocessed"), triggered_by="test", now=utc_now())
+    work = Crawl(world.database, settings_of(world), opened.stored)
+    work.sweep(30)
+    work.fetch_products(PRODUCT_TYPES, 30)
+    with world.database.transaction() as held:
+        # No change set can be written meanwhile, but everything can be read.
+        held.exec_driver_sql("LOCK TABLE product_change_sets IN EXCLUSIVE MODE")
+        with world.mustit.start("crawl", "unprocessed") as process:
+            while not held.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one():
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            try:
+                _, err = process.communicate(timeout=SOON_SECONDS)
+            finally:
+                process.kill()
+
+    assert (process.returncode, "Traceback" in err) == (143, False), err
