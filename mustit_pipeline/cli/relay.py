@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mustit_pipeline.cli.output import Json, err, out, print_json
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.store import outbox
 
@@ -21,7 +21,7 @@ def relay(as_json: Json = False) -> None:
     Example: `mustit relay --json`
     """
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
-        report = run_relay(ground, instance, quiet=as_json)
+        report = run_relay(ground, instance)
     if as_json:
         print_json(report)
     else:
@@ -40,10 +40,10 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
     with ground.database.reading() as connection:
         start = outbox.counts(connection)
 
-    def look() -> tuple[int, int | None]:
+    def look() -> Step:
         with ground.database.reading() as connection:
             now = outbox.counts(connection)
-        return now.completed - start.completed, start.waiting + start.sending
+        return Step(now.completed - start.completed, start.waiting + start.sending, "events")
 
     config = {"ops": {"relay_waiting_events": {"config": {"patience_seconds": PATIENCE_SECONDS}}}}
     with watched("relaying", look, quiet=quiet):
