@@ -16,6 +16,7 @@ from mustit_pipeline.cli.stopping import raise_if_stopped
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store import sellers
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def backfill(
     """
     if bool(seller_ids) == everybody:
         raise typer.BadParameter("name sellers, or say --all")
+    if mode is Mode.REFETCH:
+        _ = load_settings().marketplace_url
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         outcome = Outcome(mode, _chosen(ground, seller_ids or [], mode))
         if outcome.sellers:

@@ -24,6 +24,7 @@ from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store import change_holds, executions
 from mustit_pipeline.store.executions import StoredExecution
 
@@ -86,6 +87,8 @@ def crawl(
     if dry_run:
         _tell_estimate(key, limit, as_json=as_json)
         return
+    # Before anything is opened.
+    _ = load_settings().marketplace_url
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         try:
             summary = run_crawl(ground, instance, key, full=full, limit=limit)

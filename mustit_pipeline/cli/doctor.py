@@ -1,5 +1,6 @@
 """`mustit doctor`: what is wrong, and how to mend it."""
 
+import os
 from collections.abc import Iterator
 
 import httpx
@@ -15,7 +16,7 @@ from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import Settings, SettingsError, load_settings, unknown_variables
 from mustit_pipeline.store import agents, drift, holds, outbox, schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
@@ -51,7 +52,12 @@ def examine() -> Iterator[Finding]:
     except SettingsError as error:
         yield Finding("settings", Health.PROBLEM, str(error), "Correct the variable and try again.")
         return
-    yield Finding("settings", Health.OK, f"MUSTIT_HOME is {settings.home}")
+    unknown = unknown_variables(os.environ)
+    if unknown:
+        named = ", ".join(f"{name} (meant {meant}?)" if meant else name for name, meant in unknown.items())
+        yield Finding("settings", Health.WARNING, f"no setting reads {named}", "Correct the name, or unset it.")
+    else:
+        yield Finding("settings", Health.OK, f"MUSTIT_HOME is {settings.home}")
     yield from _hosts(settings)
     database = None
     try:
@@ -229,6 +235,9 @@ def _daemon(settings: Settings) -> Finding:
 
 
 def _marketplace(settings: Settings) -> Finding:
+    if settings.base_url is None:
+        remedy = "Set MUSTIT_BASE_URL, or run `mustit up` to have one simulated."
+        return Finding("marketplace", Health.PROBLEM, "no address is set", remedy)
     answer = _ask(settings.base_url + "/")
     if isinstance(answer, str):
         return Finding("marketplace", Health.PROBLEM, f"{settings.base_url}: {answer}", "Check MUSTIT_BASE_URL.")

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import schema
 
@@ -45,12 +46,18 @@ class Addresses:
     redis_url: str | None
 
 
-class DatabaseUnreachable(Exception):
+class DatabaseUnreachable(EnvironmentFailure):
     """PostgreSQL does not answer; the message says where it was looked for and never holds a password."""
+
+    code = "EXTERNAL_DATABASE_UNREACHABLE"
+    topic = "데이터베이스에 연결할 수 없습니다"
 
 
 class DatabaseRefused(DatabaseUnreachable):
     """PostgreSQL answers and does not let us in: with the same address it never will."""
+
+    code = "EXTERNAL_DATABASE_REFUSED"
+    topic = "데이터베이스가 접속을 거부했습니다"
 
 
 def is_outage(error: Exception) -> bool:
