@@ -205,6 +205,9 @@ def _drift(database: Database) -> Finding:
 
 def _redis(settings: Settings) -> Finding:
     url = addresses(settings).redis_url
+    if url is None and settings.embedded_redis:
+        detail = "no redis-server is here, from a wheel or on PATH: PostgreSQL counts the limits alone"
+        return Finding("Redis", Health.OK, detail)
     if url is None:
         return Finding("Redis", Health.OK, "off: PostgreSQL counts the limits alone")
     try:

@@ -163,6 +163,8 @@ def _welcome(world: World, settings: Settings) -> None:
     out.print(f"  Product server   {settings.product_server_url}{simulated}", highlight=False)
     out.print(f"  Data and logs    {settings.home}", highlight=False, soft_wrap=True)
     out.print()
+    if settings.embedded_redis and not embedded.has_redis():
+        out.print("No redis-server was found: PostgreSQL counts the limits alone.", highlight=False)
     if settings.run_launcher == "celery":
         out.print("Runs wait for a `mustit run-worker`, here or on another host.", highlight=False)
     out.print("Crawls start by themselves within half a minute. Ctrl-C stops everything.")

@@ -69,9 +69,10 @@ def is_outage(error: Exception) -> bool:
 def addresses(settings: Settings) -> Addresses:
     """The addresses in force; starts the embedded servers where none is configured."""
     if settings.embedded:
-        servers = embedded.attach(settings.home, redis=settings.embedded_redis)
+        ours = settings.embedded_redis and embedded.has_redis()
+        servers = embedded.attach(settings.home, redis=ours)
         business, dagster = make_url(servers.database_url), make_url(servers.dagster_database_url)
-        redis_url = servers.redis_url if settings.embedded_redis else settings.redis_url
+        redis_url = servers.redis_url if ours else settings.redis_url
     else:
         business = make_url(settings.database_url or "").set(drivername="postgresql+psycopg")
         # dagster-postgres listens with psycopg2; SQLAlchemy alone would take psycopg 3 and fail on NOTIFY.
