@@ -45,7 +45,9 @@ class Stopped(Exception):
 def up(as_json: Json = False) -> None:
     """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world where none is configured.
 
-    With --json the document comes once everything answers. Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
+    With --json the document comes once the Dagster UI answers, or after two minutes without it.
+
+    Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
     """
     settings = load_settings()
     _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
