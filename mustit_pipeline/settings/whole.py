@@ -299,9 +299,11 @@ def load_settings() -> Settings:
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     """Variables with our prefix that no setting reads, each with the one that was probably meant."""
-    known = [PREFIX + name.upper() for name in Settings.model_fields]
-    found = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
-    return {name: next(iter(get_close_matches(name.upper(), known, 1)), None) for name in found}
+    known = [name.upper() for name in Settings.model_fields]
+    # Without the prefix, which makes all of them look alike.
+    given = {name: name.upper().removeprefix(PREFIX) for name in environment if name.upper().startswith(PREFIX)}
+    likely = {name: get_close_matches(rest, known, 1) for name, rest in sorted(given.items()) if rest not in known}
+    return {name: PREFIX + close[0] if close else None for name, close in likely.items()}
 
 
 def _readable(error: ValidationError) -> str:
