@@ -1,4 +1,4 @@
-# Every target sets up what it needs; nothing but python3 (3.11 to 3.13) and make has to be there.
+# Every target sets up what it needs; nothing but python3 (3.11 or newer) and make has to be there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements-dev.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"python3 is {v[0]}.{v[1]}; mustit_pipeline needs 3.11, 3.12 or 3.13: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"python3 is {v[0]}.{v[1]}; mustit_pipeline needs 3.11 or newer: make PYTHON=python3.12 ...")'
 	@echo "setting up $(VENV) (a minute or two, once) ..."
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock

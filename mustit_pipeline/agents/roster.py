@@ -142,6 +142,11 @@ def end_pause(connection: Connection) -> datetime | None:
     return agent_pool.end_pause(connection)
 
 
+def close_circuit(connection: Connection, settings: Settings) -> datetime | None:
+    """An admin lets calls go on although few agents are available; until when the breaker would have been open."""
+    return agent_pool.close_breaker(connection, settings.breaker_cooldown_seconds)
+
+
 def recover_suspended(connection: Connection, settings: Settings, now: datetime) -> int:
     """Let every agent whose rest is over work again; says how many."""
     agent_pool.read_pool(connection, lock=True)

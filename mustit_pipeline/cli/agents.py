@@ -171,6 +171,23 @@ def unblock(
             _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
 
 
+@app.command("resume", epilog="Example: `mustit agents resume`")
+def resume(as_json: Json = False) -> None:
+    """Let calls go on now: close the breaker and end a pause of all calls. Agents that rest or are blocked stay so."""
+    with runtime() as ground, ground.database.transaction() as connection:
+        circuit = roster.close_circuit(connection, ground.settings)
+        paused = roster.end_pause(connection)
+    if as_json:
+        print_json({"closedCircuitUntil": iso(circuit), "endedPauseUntil": iso(paused)})
+        return
+    if circuit is not None:
+        out.print(f"The breaker is closed; a trial would have decided at {local(circuit)}.", highlight=False)
+    if paused is not None:
+        out.print(f"Calls go on; they would have paused until {local(paused)}.", highlight=False)
+    if circuit is None and paused is None:
+        out.print("The breaker is closed and nothing is paused.", highlight=False)
+
+
 def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: bool) -> None:
     if as_json:
         freed = [{"agentId": str(agent.agent_id), "reason": agent.reason} for agent in agents]

@@ -1,6 +1,7 @@
 """The `mustit` command: its groups, and errors said so that a person can act on them."""
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mustit_pipeline.cli.output import message_of, print_error, print_json
-from mustit_pipeline.domain.errors import DomainError
+from mustit_pipeline.cli.output import err, message_of, print_error, print_json
+from mustit_pipeline.domain.errors import DomainError, ValidationFailed
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 # Module, name in it, and the line that the list of commands shows. A module is imported when its command is run: all
 # of them together take seconds, and most commands need little of it.
@@ -41,6 +43,7 @@ COMMANDS = {
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
 }
 MARKUP = "markdown"
+USAGE = 2
 
 
 class Commands(TyperGroup):
@@ -84,34 +87,31 @@ def _load(name: str) -> Any:
 
 
 def run() -> None:
-    """Run the command that the arguments name; an error that people can act on is explained, and is exit 1."""
+    """Run the command that the arguments name; errors that people can act on are explained.
+
+    Exit 2 where the arguments are wrong, 1 where they are right but refused.
+    """
+    _name_unknown_variables()
     try:
         app()
-    except Exception as error:
-        if not isinstance(error, _expected()):
-            raise
+    except SystemExit as end:
+        # Click has told stderr what is wrong with the arguments, and ends with its error as the context.
+        told = getattr(end.__context__, "format_message", None)
+        if end.code == USAGE and told is not None and "--json" in sys.argv:
+            print_json({"errorCode": "VALIDATION_USAGE", "message": told()})
+        raise
+    except (DomainError, EnvironmentFailure) as error:
         _explain(error)
-        sys.exit(1)
+        sys.exit(USAGE if isinstance(error, ValidationFailed) else 1)
 
 
-def _expected() -> tuple[type[Exception], ...]:
-    """Errors whose text is all that a person needs; imported late, because most commands end well."""
-    from mustit_pipeline.cli.runtime import RunFailed
-    from mustit_pipeline.embedded import EmbeddedError
-    from mustit_pipeline.settings import SettingsError
-    from mustit_pipeline.simulator.process import SimulatorStartError
-    from mustit_pipeline.store.database import DatabaseUnreachable
-    from mustit_pipeline.store.schema import SchemaMismatch
+def _name_unknown_variables() -> None:
+    """A setting that was misspelt has no effect: its owner would look for that in vain."""
+    from mustit_pipeline.settings import unknown_variables
 
-    return (
-        DomainError,
-        SettingsError,
-        EmbeddedError,
-        DatabaseUnreachable,
-        SchemaMismatch,
-        RunFailed,
-        SimulatorStartError,
-    )
+    for name, meant in unknown_variables(os.environ).items():
+        hint = "" if meant is None else f"; {meant} was probably meant"
+        err.print(f"[yellow]warning:[/yellow] no setting reads {name}{hint}", highlight=False, soft_wrap=True)
 
 
 def _log_to_stderr() -> None:
@@ -125,8 +125,7 @@ def _log_to_stderr() -> None:
     )
 
 
-def _explain(error: Exception) -> None:
+def _explain(error: DomainError | EnvironmentFailure) -> None:
     if "--json" in sys.argv:
-        code = error.code if isinstance(error, DomainError) else type(error).__name__
-        print_json({"errorCode": code, "message": message_of(error)})
+        print_json({"errorCode": error.code, "message": message_of(error)})
     print_error(message_of(error))

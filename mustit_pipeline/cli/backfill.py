@@ -10,12 +10,13 @@ import typer
 from mustit_pipeline.cli.crawl import run_crawl
 from mustit_pipeline.cli.dagster_ui import BackfillState, DagsterUI, backfill_state, failed_partitions
 from mustit_pipeline.cli.output import Json, message_of, out, print_json, print_table
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.cli.stopping import raise_if_stopped
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store import sellers
 
 if TYPE_CHECKING:
@@ -81,15 +82,17 @@ def backfill(
     """
     if bool(seller_ids) == everybody:
         raise typer.BadParameter("name sellers, or say --all")
+    if mode is Mode.REFETCH:
+        _ = load_settings().marketplace_url
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         outcome = Outcome(mode, _chosen(ground, seller_ids or [], mode))
         if outcome.sellers:
             _ensure_partitions(instance, outcome.sellers)
             ui = DagsterUI(f"http://{HOST}:{ground.settings.dagster_port}")
             if ui.serves(instance):
-                _launch(ui, instance, outcome, watch=watch, quiet=as_json)
+                _launch(ui, instance, outcome, watch=watch)
             else:
-                _work_here(ground, instance, outcome, quiet=as_json)
+                _work_here(ground, instance, outcome)
         else:
             outcome.status = "COMPLETED"
     if as_json:
@@ -131,7 +134,7 @@ def _ensure_partitions(instance: "dg.DagsterInstance", seller_ids: list[str]) ->
     instance.add_dynamic_partitions(SELLERS, [seller_id for seller_id in seller_ids if seller_id not in known])
 
 
-def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, watch: bool, quiet: bool) -> None:
+def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, watch: bool) -> None:
     """A backfill in the running Dagster; followed to its end where asked."""
     from mustit_pipeline.defs.jobs import CRAWL_ASSETS
 
@@ -145,10 +148,11 @@ def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, 
         return
     state = BackfillState("REQUESTED", backfill_state(instance, outcome.backfill_id).runs)
 
-    def look() -> tuple[int, int | None]:
-        return sum(state.runs[name] for name in ("SUCCESS", "FAILURE", "CANCELED")), len(outcome.sellers)
+    def look() -> Step:
+        ended = sum(state.runs[name] for name in ("SUCCESS", "FAILURE", "CANCELED"))
+        return Step(ended, len(outcome.sellers), "sellers")
 
-    with watched(f"backfill {outcome.backfill_id}", look, quiet=quiet):
+    with watched(f"backfill {outcome.backfill_id}", look):
         while not state.has_ended:
             time.sleep(POLL_SECONDS)
             state = backfill_state(instance, outcome.backfill_id)
@@ -161,11 +165,12 @@ def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, 
     outcome.status = "COMPLETED_FAILED" if outcome.failed else state.status
 
 
-def _work_here(ground: Runtime, instance: "dg.DagsterInstance", outcome: Outcome, *, quiet: bool) -> None:
+def _work_here(ground: Runtime, instance: "dg.DagsterInstance", outcome: Outcome) -> None:
     """The same without a daemon: seller after seller, in this process; one that fails does not stop the others."""
-    done = 0
-    with watched(f"{outcome.mode} of sellers", lambda: (done, len(outcome.sellers)), quiet=quiet):
+    done, at_work = 0, ""
+    with watched(f"{outcome.mode} of sellers", lambda: Step(done, len(outcome.sellers), "sellers", note=at_work)):
         for seller_id in outcome.sellers:
+            at_work = seller_id
             replay = outcome.mode is Mode.REPLAY
             problem = _replay(instance, seller_id) if replay else _refetch(ground, instance, seller_id)
             if problem is not None:

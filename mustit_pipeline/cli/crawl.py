@@ -7,7 +7,7 @@ import typer
 
 from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import (
     Runtime,
     dagster_instance,
@@ -18,11 +18,13 @@ from mustit_pipeline.cli.runtime import (
 )
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.settings import load_settings
 from mustit_pipeline.store import change_holds, executions
 from mustit_pipeline.store.executions import StoredExecution
 
@@ -85,9 +87,11 @@ def crawl(
     if dry_run:
         _tell_estimate(key, limit, as_json=as_json)
         return
+    # Before anything is opened.
+    _ = load_settings().marketplace_url
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         try:
-            summary = run_crawl(ground, instance, key, full=full, limit=limit, quiet=as_json)
+            summary = run_crawl(ground, instance, key, full=full, limit=limit)
         except Conflict as error:
             if as_json:
                 print_json(_nothing_opened(key, error))
@@ -98,7 +102,7 @@ def crawl(
     else:
         _tell(summary)
     if summary.stopped is not None:
-        err.print(STOPPED, highlight=False)
+        err.print(STOPPED, highlight=False, soft_wrap=True)
         raise summary.stopped
     if summary.problem is not None:
         print_error(summary.problem)
@@ -126,9 +130,8 @@ def run_crawl(
         err.print(f"Joined the open execution {execution_id}{own}.", highlight=False, soft_wrap=True)
     ensure_partition(instance, seller_id.value)
 
-    def look() -> tuple[int, int | None]:
-        execution = find(ground.database, execution_id).execution
-        return execution.completed_tasks + execution.failed_tasks, execution.total_tasks or None
+    def look() -> Step:
+        return _step(ground, find(ground.database, execution_id))
 
     stored, problem, stopped = opened.stored, None, None
     with watched(f"crawling {seller_id}", look, quiet=quiet):
@@ -142,6 +145,24 @@ def run_crawl(
         changes = executions.changes_by_type(connection, execution_id.value)
         held = change_holds.is_open(connection, seller_id)
     return CrawlSummary(stored, changes, _halted(stored) or problem or (HELD if held else None), held, stopped)
+
+
+def _step(ground: Runtime, stored: StoredExecution) -> Step:
+    """How far a crawl is that this process works on."""
+    now = utc_now()
+    with ground.database.reading() as connection:
+        ahead = outlook.look(connection, ground.settings, stored, now)
+    execution = stored.execution
+    done = execution.completed_tasks + execution.failed_tasks
+    if ahead.waits_for is not None and execution.is_open:
+        note = f"waiting: {ahead.waits_for}"
+    elif execution.status is ExecutionStatus.PENDING:
+        note = "asking how many products there are"
+    elif not stored.is_swept:
+        note = "fetching the listing"
+    else:
+        note = "fetching products" if done < ahead.expected_tasks else "writing change sets"
+    return Step(done, ahead.expected_tasks or None, "tasks", stored.requests, ahead.done_at, note)
 
 
 def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str | None:

@@ -1,5 +1,7 @@
 """`mustit doctor`: what is wrong, and how to mend it."""
 
+import os
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -15,12 +17,14 @@ from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import Settings, SettingsError, load_settings, unknown_variables
 from mustit_pipeline.store import agents, drift, holds, outbox, schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 KEY_SAMPLE = 200
 TIMEOUT_SECONDS = 5.0
+# Daemons say every 30 s that they live, and a tick may take as long again.
+SILENT_SECONDS = 120.0
 
 
 def doctor(as_json: Json = False) -> None:
@@ -51,7 +55,12 @@ def examine() -> Iterator[Finding]:
     except SettingsError as error:
         yield Finding("settings", Health.PROBLEM, str(error), "Correct the variable and try again.")
         return
-    yield Finding("settings", Health.OK, f"MUSTIT_HOME is {settings.home}")
+    unknown = unknown_variables(os.environ)
+    if unknown:
+        named = ", ".join(f"{name} (meant {meant}?)" if meant else name for name, meant in unknown.items())
+        yield Finding("settings", Health.WARNING, f"no setting reads {named}", "Correct the name, or unset it.")
+    else:
+        yield Finding("settings", Health.OK, f"MUSTIT_HOME is {settings.home}")
     yield from _hosts(settings)
     database = None
     try:
@@ -199,6 +208,9 @@ def _drift(database: Database) -> Finding:
 
 def _redis(settings: Settings) -> Finding:
     url = addresses(settings).redis_url
+    if url is None and settings.embedded_redis:
+        detail = "no redis-server is here, from a wheel or on PATH: PostgreSQL counts the limits alone"
+        return Finding("Redis", Health.OK, detail)
     if url is None:
         return Finding("Redis", Health.OK, "off: PostgreSQL counts the limits alone")
     try:
@@ -217,7 +229,13 @@ def _daemon(settings: Settings) -> Finding:
             statuses = instance.get_daemon_statuses()
     except DatabaseUnreachable as error:
         return Finding("Dagster", Health.PROBLEM, str(error), "Start it, or correct MUSTIT_DAGSTER_DATABASE_URL.")
-    silent = sorted(name for name, status in statuses.items() if status.required and not status.healthy)
+    # Dagster itself calls a daemon healthy for half an hour after its last sign of life.
+    since = time.time() - SILENT_SECONDS
+    silent = sorted(
+        name
+        for name, status in statuses.items()
+        if status.required and (status.last_heartbeat is None or status.last_heartbeat.timestamp < since)
+    )
     if silent:
         return Finding(
             "Dagster daemon",
@@ -229,6 +247,9 @@ def _daemon(settings: Settings) -> Finding:
 
 
 def _marketplace(settings: Settings) -> Finding:
+    if settings.base_url is None:
+        remedy = "Set MUSTIT_BASE_URL, or run `mustit up` to have one simulated."
+        return Finding("marketplace", Health.PROBLEM, "no address is set", remedy)
     answer = _ask(settings.base_url + "/")
     if isinstance(answer, str):
         return Finding("marketplace", Health.PROBLEM, f"{settings.base_url}: {answer}", "Check MUSTIT_BASE_URL.")

@@ -9,7 +9,7 @@ from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.releasing import release as let_through
 from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.change_hold import ChangeHold
@@ -53,7 +53,7 @@ def release(
         nonlocal state
         state = now
 
-    with runtime() as ground, watched("publishing", lambda: (sum(state.versions.values()), None), quiet=as_json):
+    with runtime() as ground, watched("publishing", lambda: Step(sum(state.versions.values()), None, "versions")):
         report = let_through(ground.database, SellerId(seller), now=utc_now, progress=follow)
     published = sum(report.versions.values())
     if as_json:

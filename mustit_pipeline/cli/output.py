@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mustit_pipeline.domain.errors import DomainError
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 SEOUL = ZoneInfo("Asia/Seoul")
 
@@ -95,7 +96,7 @@ def print_error(message: str) -> None:
 
 def message_of(error: Exception) -> str:
     """An error's text in the user's language."""
-    if isinstance(error, DomainError):
+    if isinstance(error, DomainError | EnvironmentFailure):
         korean = (os.environ.get("LC_ALL") or os.environ.get("LANG") or "").startswith("ko")
         return f"{error.message('ko' if korean else 'en')} [{error.code}]"
     return str(error)

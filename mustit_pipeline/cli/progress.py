@@ -1,44 +1,158 @@
-"""Progress bars for long work, drawn on stderr from what the database says."""
+"""Progress of long work on stderr, from what the database says: a bar on a terminal, a line now and then elsewhere."""
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy.exc import SQLAlchemyError
 
-from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.output import err, lasting, printable, until
+from mustit_pipeline.clock import utc_now
 
 POLL_SECONDS = 0.5
+# Looking costs the database something: never more than this share of the time.
+LOOKING_SHARE = 0.1
+LINE_SECONDS = 5.0
+RATE_SECONDS = 15.0
+BAR_WIDTH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far the work is; `requests` where it sends some, `note` what it does or waits for."""
+
+    done: int
+    total: int | None
+    unit: str
+    requests: int | None = None
+    ends_at: datetime | None = None
+    note: str | None = None
 
 
 @contextmanager
-def watched(description: str, look: Callable[[], tuple[int, int | None]], *, quiet: bool = False) -> Generator[None]:
-    """A bar over (done, total), looked up while the body works; nothing is drawn where nobody could see it move."""
-    if quiet or not err.is_terminal:
+def watched(description: str, look: Callable[[], Step], *, quiet: bool = False) -> Generator[None]:
+    """Show how far the body is while it works; quiet only inside of work that is watched already."""
+    if quiet:
         yield
         return
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-    )
+    view = _View(printable(description), look)
+    shown = _on_a_screen(view) if err.is_terminal else _in_lines(view)
+    with shown, _followed(view):
+        yield
+
+
+class _View:
+    """The last look, and how fast it went lately."""
+
+    def __init__(self, description: str, look: Callable[[], Step]) -> None:
+        self._description = description
+        self._look = look
+        self._began = time.monotonic()
+        self._step: Step | None = None
+        self._sent: deque[tuple[float, int]] = deque()
+        self._spinner = Spinner("dots")
+
+    def refresh(self) -> float:
+        """Look again; says how long that took."""
+        began = time.monotonic()
+        step = self._look()
+        now = time.monotonic()
+        if step.requests is not None:
+            self._sent.append((now, step.requests))
+            while now - self._sent[0][0] > RATE_SECONDS and len(self._sent) > 2:
+                self._sent.popleft()
+        self._step = step
+        return now - began
+
+    def line(self) -> str | None:
+        """All of it as one plain line; None before the first look."""
+        step = self._step
+        if step is None:
+            return None
+        parts = [f"{self._description}: {self._counted(step)}", *self._told(step)]
+        return ", ".join(parts) + ("" if step.note is None else f"; {step.note}")
+
+    def __rich__(self) -> RenderableType:
+        step = self._step
+        bar = Table.grid(padding=(0, 1))
+        total = None if step is None else step.total
+        filled = ProgressBar(total=total, completed=0 if step is None else step.done, width=BAR_WIDTH, pulse=not total)
+        elapsed = lasting(time.monotonic() - self._began)
+        bar.add_row(self._spinner, self._description, filled, "" if step is None else self._counted(step), elapsed)
+        if step is None:
+            return bar
+        below = [Text("  " + text, style="dim") for text in (", ".join(self._told(step)), step.note) if text]
+        return Group(bar, *below)
+
+    def _counted(self, step: Step) -> str:
+        if step.total is None:
+            return f"{step.done:,} {step.unit}"
+        share = f" ({100 * step.done / step.total:.0f} %)" if step.total else ""
+        return f"{step.done:,} of {step.total:,} {step.unit}{share}"
+
+    def _told(self, step: Step) -> list[str]:
+        told: list[str] = []
+        if step.requests is not None:
+            told.append(f"{step.requests:,} requests")
+            (first, before), (last, after) = self._sent[0], self._sent[-1]
+            if last > first:
+                told.append(f"{(after - before) / (last - first):.1f} a second")
+        if step.ends_at is not None:
+            told.append(f"done {until(step.ends_at, utc_now())}")
+        return told
+
+
+@contextmanager
+def _followed(view: _View) -> Generator[None]:
+    """Look again and again beside the body; an outage of the database is the body's to tell."""
     ended = threading.Event()
-    with bar:
-        task = bar.add_task(description, total=None)
 
-        def follow() -> None:
-            while not ended.wait(POLL_SECONDS):
-                done, total = look()
-                bar.update(task, completed=done, total=total)
+    def follow() -> None:
+        pause = 0.0
+        while not ended.wait(pause):
+            pause = POLL_SECONDS
+            with suppress(SQLAlchemyError):
+                pause = max(POLL_SECONDS, view.refresh() / LOOKING_SHARE)
 
-        follower = threading.Thread(target=follow, daemon=True)
-        follower.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            follower.join()
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        follower.join()
+
+
+@contextmanager
+def _on_a_screen(view: _View) -> Generator[None]:
+    with Live(view, console=err, transient=True, refresh_per_second=4):
+        yield
+
+
+@contextmanager
+def _in_lines(view: _View) -> Generator[None]:
+    """A file or another program reads them: few, and each says everything."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(LINE_SECONDS):
+            if (line := view.line()) is not None:
+                err.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()

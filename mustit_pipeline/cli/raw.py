@@ -24,7 +24,7 @@ from mustit_pipeline.cli.listing import (
     status,
 )
 from mustit_pipeline.cli.output import Json, err, out, print_json
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import LifeCycle, RawStatus
@@ -85,7 +85,7 @@ def replay(
     with runtime() as ground:
         with ground.database.reading() as connection:
             seller_id = known_seller(connection, seller)
-        with watched("replaying", lambda: (state.bodies, state.total or None), quiet=as_json):
+        with watched("replaying", lambda: Step(state.bodies, state.total or None, "bodies")):
             done = replay_failed(
                 ground.database,
                 seller_id=seller_id,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.reconcile import Difference, Kind, Reconciliation
@@ -47,7 +47,7 @@ def reconcile(
             if seller_id is not None:
                 sellers.get(connection, seller_id)
             total = reconciliation.count(connection, seller_id)
-        with watched("comparing", lambda: (done[0], total), quiet=as_json):
+        with watched("comparing", lambda: Step(done[0], total, "products")):
             found = compare_all(
                 ground.database, ground.settings, seller_id=seller_id, resend=resend, now=utc_now, progress=advance
             )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mustit_pipeline.cli.output import Json, err, out, print_json
-from mustit_pipeline.cli.progress import watched
+from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
 from mustit_pipeline.store import outbox
@@ -33,7 +33,7 @@ def relay(as_json: Json = False) -> None:
     """
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         try:
-            report = run_relay(ground, instance, quiet=as_json)
+            report = run_relay(ground, instance)
         except RelayStopped as stopped:
             _tell(stopped.report, as_json=as_json)
             err.print(STOPPED, highlight=False)
@@ -60,11 +60,11 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
     with ground.database.reading() as connection:
         start = outbox.counts(connection)
 
-    def look() -> tuple[int, int | None]:
+    def look() -> Step:
         with ground.database.reading() as connection:
             now = outbox.counts(connection)
         unsent = start.waiting + start.sending
-        return max(0, unsent - now.waiting - now.sending), unsent
+        return Step(max(0, unsent - now.waiting - now.sending), unsent, "events")
 
     config = {"ops": {"relay_waiting_events": {"config": {"patience_seconds": PATIENCE_SECONDS}}}}
     with watched("relaying", look, quiet=quiet):

@@ -1,11 +1,12 @@
 """`mustit run-worker`: do Dagster runs on this host, warm, beside any number of others."""
 
+import socket
 from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
-from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.output import Json, err, print_json
 from mustit_pipeline.cli.runtime import dagster_instance, runtime
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
 
@@ -14,9 +15,10 @@ def run_worker(
     slots: Annotated[
         int | None, typer.Option(min=1, max=100, help="Runs at once; MUSTIT_RUN_WORKER_SLOTS without it.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Take runs from the broker until SIGTERM, which lets the runs in hand end, or SIGQUIT, which stops them in the
-    grace time; their crawls go on elsewhere.
+    grace time; their crawls go on elsewhere. With --json the document, before the first run, says who works here.
 
     Needs MUSTIT_RUN_LAUNCHER=celery and the databases, Redis and secrets of the host where `mustit up` runs.
 
@@ -30,8 +32,11 @@ def run_worker(
         )
     app = _celery_app(settings)
     count = slots or settings.run_worker_slots
-    err.print(f"waiting for runs, {count} at once; SIGTERM stops", highlight=False)
-    name = f"mustit-{uuid4().hex[:8]}@%h"
+    name = f"mustit-{uuid4().hex[:8]}@{socket.gethostname()}"
+    if as_json:
+        print_json({"worker": name, "slots": count})
+    else:
+        err.print(f"waiting for runs, {count} at once; SIGTERM stops", highlight=False)
     alone = ["--without-gossip", "--without-mingle"]
     app.worker_main(["worker", f"--concurrency={count}", f"--hostname={name}", "--loglevel=INFO", *alone])
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.store import schema
 from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     import dagster as dg
 
 
-class RunFailed(Exception):
+class RunFailed(EnvironmentFailure):
     """A Dagster run could not do its work; the message says why."""
+
+    code = "EXTERNAL_RUN_FAILED"
+    topic = "Dagster 실행이 실패했습니다"
 
 
 @dataclass(frozen=True, slots=True)

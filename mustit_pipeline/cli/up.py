@@ -45,7 +45,9 @@ class Stopped(Exception):
 def up(as_json: Json = False) -> None:
     """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world where none is configured.
 
-    With --json the document comes once everything answers. Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
+    With --json the document comes once the Dagster UI answers, or after two minutes without it.
+
+    Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
     """
     settings = load_settings()
     _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
@@ -163,6 +165,8 @@ def _welcome(world: World, settings: Settings) -> None:
     out.print(f"  Product server   {settings.product_server_url}{simulated}", highlight=False)
     out.print(f"  Data and logs    {settings.home}", highlight=False, soft_wrap=True)
     out.print()
+    if settings.embedded_redis and not embedded.has_redis():
+        out.print("No redis-server was found: PostgreSQL counts the limits alone.", highlight=False)
     if settings.run_launcher == "celery":
         out.print("Runs wait for a `mustit run-worker`, here or on another host.", highlight=False)
     out.print("Crawls start by themselves within half a minute. Ctrl-C stops everything.")

@@ -62,6 +62,7 @@ def worker(
     """
     tally = _Tally(quiet=as_json)
     with runtime() as ground:
+        _ = ground.settings.marketplace_url
         if not as_json:
             err.print("waiting for tasks of running crawls; Ctrl-C stops", highlight=False)
         # A signal is how a worker usually ends, when it has tidied up.

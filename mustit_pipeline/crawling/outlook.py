@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
@@ -19,18 +20,25 @@ from mustit_pipeline.store.task_counts import TypeStanding
 RECENT_SECONDS = 300.0
 # A run that follows on another is there within seconds.
 IDLE_SECONDS = 60.0
+# How long a crawl has been trying before it is said to lack a session.
+SESSION_SECONDS = 5.0
 NO_SESSION = "no agent has a session token"
+SEOUL = ZoneInfo("Asia/Seoul")
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How the tasks of an execution stand, what it is doing, and when it should be done if that goes on."""
+    """How the tasks of an execution stand, what it is doing, and when it should be done if that goes on.
+
+    `waits_for` is what keeps every worker from sending its requests, whoever works on it.
+    """
 
     standings: Sequence[TypeStanding]
     expected_tasks: int
     in_progress: int
     per_second: float
     doing: str
+    waits_for: str | None
     done_at: datetime | None
 
 
@@ -56,7 +64,8 @@ class _View:
 
     @property
     def running_for(self) -> float:
-        return max(1.0, (self.now - (self.stored.execution.started_at or self.now)).total_seconds())
+        execution = self.stored.execution
+        return max(1.0, (self.now - (execution.started_at or execution.created_at)).total_seconds())
 
     @property
     def idle_for(self) -> float:
@@ -69,7 +78,12 @@ class _View:
     @property
     def lacks_session(self) -> bool:
         # A crawl that has just begun, or whose agents just renew theirs, has none for a moment either.
-        return without_session(self.pool) and not self.per_second
+        return without_session(self.pool) and not self.per_second and self.running_for > SESSION_SECONDS
+
+    @property
+    def waits_for(self) -> str | None:
+        obstacle = _obstacle(self.settings, self.pool, self.now)
+        return f"{NO_SESSION}, the marketplace issues none" if obstacle is None and self.lacks_session else obstacle
 
 
 def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
@@ -82,7 +96,7 @@ def look(connection: Connection, settings: Settings, stored: StoredExecution, no
     view = _View(settings, stored, roster.pool_status(connection, settings, now), standings, expected, now)
     doing = _doing(connection, view)
     done_at = _done_at(connection, view) if execution.status is ExecutionStatus.RUNNING else None
-    return Outlook(standings, expected, view.in_progress, view.per_second, doing, done_at)
+    return Outlook(standings, expected, view.in_progress, view.per_second, doing, view.waits_for, done_at)
 
 
 def used_up(settings: Settings, pool: PoolStatus) -> bool:
@@ -97,15 +111,15 @@ def without_session(pool: PoolStatus) -> bool:
 
 def _doing(connection: Connection, view: _View) -> str:
     status = view.stored.execution.status
+    obstacle = _obstacle(view.settings, view.pool, view.now)
     if status is ExecutionStatus.PENDING:
-        return "waiting for a run that plans it"
+        return "waiting for a run that plans it" if obstacle is None else f"waiting: {obstacle}"
     if status is ExecutionStatus.PAUSED:
         return "paused: nothing is sent until `mustit execution resume`"
     if status is not ExecutionStatus.RUNNING:
         return "ended"
     if view.stored.is_swept and not view.left:
         return "everything is fetched; its change sets are being written"
-    obstacle = _obstacle(view.settings, view.pool)
     if obstacle is not None:
         return f"waiting: {obstacle}"
     if not view.in_progress:
@@ -129,22 +143,33 @@ def _idle(connection: Connection, view: _View) -> str:
     return f"nobody has worked on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
 
 
-def _obstacle(settings: Settings, pool: PoolStatus) -> str | None:
+def _obstacle(settings: Settings, pool: PoolStatus, now: datetime) -> str | None:
     if pool.host_paused_until is not None:
-        return "the marketplace throttles everybody, calls pause"
+        return f"the marketplace throttles everybody, calls pause{_until(pool.host_paused_until, now)}"
     if not pool.available:
-        return "no agent is available"
+        return f"no agent is available{_until(pool.next_recovery_at, now)}"
     if pool.circuit == "open":
-        return "the breaker is open, too few agents are available"
+        return f"the breaker is open{_until(pool.circuit_open_until, now)}, too few agents are available"
     if pool.circuit == "half-open":
         return "the breaker is half-open, a trial request decides"
-    return "every agent has used its requests" if used_up(settings, pool) else None
+    if used_up(settings, pool):
+        return f"every agent has used its requests{_until(pool.next_free_at, now)}"
+    return None
+
+
+def _until(moment: datetime | None, now: datetime) -> str:
+    """When that is over, by the clock in Seoul, where it is known."""
+    if moment is None or moment <= now:
+        return ""
+    local = moment.astimezone(SEOUL)
+    same_day = local.date() == now.astimezone(SEOUL).date()
+    return f" until {local:%H:%M:%S}" if same_day else f" until {local:%Y-%m-%d %H:%M}"
 
 
 def _done_at(connection: Connection, view: _View) -> datetime | None:
     """As fast as the limits let the pool be, or at its own pace: whichever is later; None where nothing ends."""
     stands_still = view.idle_for >= IDLE_SECONDS or not view.per_second
-    if stands_still and _obstacle(view.settings, view.pool) is None:
+    if stands_still and _obstacle(view.settings, view.pool, view.now) is None:
         return None
     least = at_best(connection, view.settings, view.pool, view.left, view.now)
     if least is None:

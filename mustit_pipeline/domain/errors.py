@@ -38,14 +38,14 @@ class NotFound(DomainError):
 
 
 class Conflict(DomainError):
-    """The request does not fit the present state, and its caller can see why."""
+    """The request does not fit the present state; every transition that a state machine refuses is one."""
 
     prefix = "CONFLICT"
     status = 409
 
 
 class InvariantViolated(DomainError):
-    """A change that the rules of an aggregate forbid."""
+    """A change that the rules of an aggregate forbid, whatever its state."""
 
     prefix = "INVARIANT"
     status = 422

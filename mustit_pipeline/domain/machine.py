@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from mustit_pipeline.domain.errors import Conflict, DomainError, InvariantViolated
+from mustit_pipeline.domain.errors import Conflict
 
 S = TypeVar("S", bound=StrEnum)
 
@@ -19,7 +19,6 @@ class Move(Generic[S]):
     code: str
     korean: str
     english: str
-    error: type[DomainError] = InvariantViolated
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +37,10 @@ class StateMachine(Generic[S]):
         return self.table[move].target
 
     def move(self, current: S, move: str) -> S:
-        """The state after the move; raises the move's own error where it is forbidden."""
+        """The state after the move; a Conflict says where it is forbidden."""
         rule = self.table[move]
         if current not in rule.sources:
-            raise rule.error(rule.code, korean=rule.korean, english=rule.english)
+            raise Conflict(rule.code, korean=rule.korean, english=rule.english)
         return rule.target
 
 
@@ -50,22 +49,14 @@ def _listed(states: tuple[StrEnum, ...], last: str) -> str:
     return f"{', '.join(first)} {last} {final}" if first else str(final)
 
 
-def only(
-    sources: tuple[S, ...],
-    target: S,
-    code: str,
-    korean: str,
-    english: str,
-    *,
-    error: type[DomainError] = InvariantViolated,
-) -> Move[S]:
+def only(sources: tuple[S, ...], target: S, code: str, korean: str, english: str) -> Move[S]:
     """A move whose refusal names the states it needs."""
     korean = f"{_listed(sources, '또는')} 상태에서만 {korean} 수 있습니다"
     english = f"{english} while {_listed(sources, 'or')}"
-    return Move(frozenset(sources), target, code, korean, english, error)
+    return Move(frozenset(sources), target, code, korean, english)
 
 
 def unless_already(sources: tuple[S, ...], target: S, code: str, thing: str) -> Move[S]:
-    """A move that is refused only because it has happened already: the caller's conflict."""
+    """A move that is refused only because it has happened already."""
     korean, english = f"이미 {target} 상태입니다", f"The {thing} is already {target}"
-    return Move(frozenset(sources), target, code, korean, english, Conflict)
+    return Move(frozenset(sources), target, code, korean, english)

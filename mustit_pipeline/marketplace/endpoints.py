@@ -23,7 +23,7 @@ class Endpoints:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        return cls(settings.base_url, settings.listing_path, settings.first_page_no, settings.page_size)
+        return cls(settings.marketplace_url, settings.listing_path, settings.first_page_no, settings.page_size)
 
     def listing(self, seller_id: SellerId, page_no: int, page_size: int | None = None) -> RequestUrl:
         """One page of a seller's products, newest first."""

@@ -16,7 +16,7 @@ from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import outbox, stuck
+from mustit_pipeline.store import outbox, scheduler_outbox, stuck
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.presence import absent
 
@@ -78,7 +78,7 @@ def recover(
     """Set everything free that is stuck; says how much it was."""
     released = release_expired(database, settings, clock())
     with database.transaction() as connection:
-        events = outbox.release_expired(connection)
+        events = outbox.release_expired(connection) + scheduler_outbox.release_expired(connection)
     with database.transaction() as connection:
         agents = roster.recover_suspended(connection, settings, clock())
     troubles: list[Exception] = []

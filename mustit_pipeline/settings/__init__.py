@@ -2,7 +2,7 @@
 
 from mustit_pipeline.settings.made_secrets import TokenKey
 from mustit_pipeline.settings.simulated_world import read_simulated_world, simulated_world_file
-from mustit_pipeline.settings.whole import ORDERED, Settings, SettingsError, load_settings
+from mustit_pipeline.settings.whole import ORDERED, Settings, SettingsError, load_settings, unknown_variables
 
 __all__ = [
     "ORDERED",
@@ -12,4 +12,5 @@ __all__ = [
     "load_settings",
     "read_simulated_world",
     "simulated_world_file",
+    "unknown_variables",
 ]

@@ -31,4 +31,9 @@ class UpkeepSettings(BaseSettings):
     run_log_retention_days: float = Field(
         30, ge=1, le=3650, description="How long Dagster's log lines are kept; materializations and checks stay"
     )
-    full_refresh_days: float = Field(7, gt=0, le=365, description="Age of a seller's last full refresh that starts one")
+    full_refresh_days: float = Field(
+        7,
+        gt=0,
+        le=365,
+        description="Age of a seller's last full refresh that starts one, unless its interval is longer",
+    )

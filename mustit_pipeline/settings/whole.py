@@ -1,6 +1,7 @@
 """Every setting in one place, read once from the environment (prefix MUSTIT_)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -15,6 +16,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.field_paths import FieldPaths
 from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
@@ -42,8 +44,11 @@ ORDERED = (
 )
 
 
-class SettingsError(Exception):
+class SettingsError(EnvironmentFailure):
     """A setting is missing or wrong; the message names the variable and what it takes."""
+
+    code = "VALIDATION_SETTINGS"
+    topic = "설정이 잘못되었습니다"
 
 
 def _same_database(one: str, other: str | None) -> bool:
@@ -75,8 +80,10 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
     )
 
-    base_url: HttpUrl = Field(
-        MARKETPLACE, description="The marketplace; `up` and `demo` simulate one unless this is set"
+    base_url: HttpUrl | None = Field(
+        None,
+        description=f"The marketplace, `{MARKETPLACE}` for the real one; `up` and `demo` simulate one without it, and "
+        "every other command that would call it refuses",
     )
     listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
     first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")
@@ -229,6 +236,20 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         return self.embedded_redis or self.redis_url not in (None, "off")
 
     @property
+    def marketplace_url(self) -> str:
+        """The marketplace that is called; refuses where none is set, so that nobody calls the real one unawares."""
+        if self.base_url is None:
+            raise SettingsError(
+                f"{PREFIX}BASE_URL is not set, so that there is no marketplace to call: set it to {MARKETPLACE} for "
+                "the real one, or run `mustit up` (which commands of the same home then use) or `mustit demo` for a "
+                "simulated one",
+                korean=f"{PREFIX}BASE_URL이 설정되지 않아 호출할 마켓플레이스가 없습니다. "
+                f"실제 마켓플레이스는 {MARKETPLACE}로 설정하고, 시뮬레이션은 "
+                "`mustit up` 또는 `mustit demo`를 실행하세요",
+            )
+        return self.base_url
+
+    @property
     def listing_segment(self) -> str:
         """The last part of the listing path, which every listing URL contains."""
         return "/" + self.listing_path.rsplit("/", 1)[-1]
@@ -274,6 +295,15 @@ def load_settings() -> Settings:
         return Settings()  # pyright: ignore[reportCallIssue]
     except ValidationError as error:
         raise SettingsError(_readable(error)) from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables with our prefix that no setting reads, each with the one that was probably meant."""
+    known = [name.upper() for name in Settings.model_fields]
+    # Without the prefix, which makes all of them look alike.
+    given = {name: name.upper().removeprefix(PREFIX) for name in environment if name.upper().startswith(PREFIX)}
+    likely = {name: get_close_matches(rest, known, 1) for name, rest in sorted(given.items()) if rest not in known}
+    return {name: PREFIX + close[0] if close else None for name, close in likely.items()}
 
 
 def _readable(error: ValidationError) -> str:

@@ -12,12 +12,17 @@ from typing import Self
 
 import orjson
 
+from mustit_pipeline.environment_failure import EnvironmentFailure
+
 START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 
 
-class SimulatorStartError(RuntimeError):
+class SimulatorStartError(EnvironmentFailure):
     """The server did not start; the message carries what it said."""
+
+    code = "EXTERNAL_SIMULATOR_START"
+    topic = "시뮬레이션 서버를 시작할 수 없습니다"
 
 
 class RunningSimulator:

@@ -120,6 +120,22 @@ def end_pause(connection: Connection) -> datetime | None:
     ).scalar_one_or_none()
 
 
+def close_breaker(connection: Connection, cooldown: float) -> datetime | None:
+    """Close the breaker now, as after a good trial: the share is not judged again for a cool-down.
+
+    Until when it would have been open, None where it was closed.
+    """
+    return connection.execute(
+        text("""
+            UPDATE pool_state p SET breaker_open_until = NULL, trial_owner = NULL, trial_until = NULL,
+                breaker_judge_after = clock_timestamp() + make_interval(secs => :cooldown)
+            FROM (SELECT breaker_open_until FROM pool_state FOR UPDATE) AS was
+            WHERE was.breaker_open_until IS NOT NULL RETURNING was.breaker_open_until
+        """),
+        {"cooldown": cooldown},
+    ).scalar_one_or_none()
+
+
 def last_good_answer(connection: Connection, since: datetime) -> datetime | None:
     """When the marketplace last answered anybody with anything but a 429, if it did since then."""
     return connection.execute(

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import schema
 
@@ -45,12 +46,18 @@ class Addresses:
     redis_url: str | None
 
 
-class DatabaseUnreachable(Exception):
+class DatabaseUnreachable(EnvironmentFailure):
     """PostgreSQL does not answer; the message says where it was looked for and never holds a password."""
+
+    code = "EXTERNAL_DATABASE_UNREACHABLE"
+    topic = "데이터베이스에 연결할 수 없습니다"
 
 
 class DatabaseRefused(DatabaseUnreachable):
     """PostgreSQL answers and does not let us in: with the same address it never will."""
+
+    code = "EXTERNAL_DATABASE_REFUSED"
+    topic = "데이터베이스가 접속을 거부했습니다"
 
 
 def is_outage(error: Exception) -> bool:
@@ -62,9 +69,10 @@ def is_outage(error: Exception) -> bool:
 def addresses(settings: Settings) -> Addresses:
     """The addresses in force; starts the embedded servers where none is configured."""
     if settings.embedded:
-        servers = embedded.attach(settings.home, redis=settings.embedded_redis)
+        ours = settings.embedded_redis and embedded.has_redis()
+        servers = embedded.attach(settings.home, redis=ours)
         business, dagster = make_url(servers.database_url), make_url(servers.dagster_database_url)
-        redis_url = servers.redis_url if settings.embedded_redis else settings.redis_url
+        redis_url = servers.redis_url if ours else settings.redis_url
     else:
         business = make_url(settings.database_url or "").set(drivername="postgresql+psycopg")
         # dagster-postgres listens with psycopg2; SQLAlchemy alone would take psycopg 3 and fail on NOTIFY.

@@ -49,7 +49,8 @@ _STALE = text(f"""
             WHERE seller_id = s.seller_id AND started_at IS NULL AND {_REFRESHES} AND {_FAILED}
         ) AS tries
     ) AS failed
-    WHERE s.status = 'ACTIVE' AND c.status = 'ACTIVE' AND r.refreshed_at <= :now - CAST(:age AS interval)
+    WHERE s.status = 'ACTIVE' AND c.status = 'ACTIVE'
+      AND r.refreshed_at <= :now - greatest(CAST(:age AS interval), {INTERVAL})
       AND (failed.at IS NULL
            OR failed.at <= :now - least(CAST(:age AS interval), greatest(interval '1 day', {INTERVAL})))
       AND s.seller_id <> ALL(CAST(:busy AS text[]))
@@ -62,7 +63,8 @@ _STALE = text(f"""
 def stale(
     connection: Connection, now: datetime, age: timedelta, *, everything: bool, busy: Collection[str]
 ) -> list[StaleSeller]:
-    """Active sellers without a crawl under way whose last refresh is so old, those first that nobody tried for longest.
+    """Active sellers without a crawl under way whose last refresh is so old, and older than their own interval, those
+    first that nobody tried for longest.
 
     `everything`: every crawl refetches all products, so that each is a full refresh.
     """

@@ -9,11 +9,16 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.environment_failure import EnvironmentFailure
+
 UPGRADE_LOCK = 4_871_209_365
 
 
-class SchemaMismatch(Exception):
+class SchemaMismatch(EnvironmentFailure):
     """The database's schema is not the one that this code was written for."""
+
+    code = "CONFLICT_SCHEMA_VERSION"
+    topic = "데이터베이스 스키마 버전이 맞지 않습니다"
 
 
 @dataclass(frozen=True, slots=True)

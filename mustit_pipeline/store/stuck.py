@@ -7,7 +7,14 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.execution import OPEN_STATES
-from mustit_pipeline.domain.states import AGENT, EXECUTION, PRODUCT_OUTBOX, ChangeHoldStatus, ExecutionStatus
+from mustit_pipeline.domain.states import (
+    AGENT,
+    EXECUTION,
+    PRODUCT_OUTBOX,
+    SCHEDULER_OUTBOX,
+    ChangeHoldStatus,
+    ExecutionStatus,
+)
 from mustit_pipeline.store.catalog_tables import UNPUBLISHED_PRODUCT
 from mustit_pipeline.store.publication import NEWEST_VERSION, ready_of
 from mustit_pipeline.store.tables import OPEN_EXECUTION
@@ -35,7 +42,9 @@ class OpenExecution:
 _COUNTS = text(f"""
     SELECT (SELECT count(*) FROM crawler_tasks WHERE lease_expires_at < now() AND {HAS_LEASE}) AS tasks,
            (SELECT count(*) FROM product_outbox
-            WHERE status = '{PRODUCT_OUTBOX.target("send").value}' AND lease_expires_at < now()) AS events,
+            WHERE status = '{PRODUCT_OUTBOX.target("send").value}' AND lease_expires_at < now())
+           + (SELECT count(*) FROM scheduler_outbox
+              WHERE status = '{SCHEDULER_OUTBOX.target("send").value}' AND lease_expires_at < now()) AS events,
            (SELECT count(*) FROM user_agents
             WHERE status = '{AGENT.target("suspend").value}' AND suspended_until <= :now) AS agents
 """)

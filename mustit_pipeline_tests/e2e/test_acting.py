@@ -9,7 +9,7 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import give_up, open_or_join
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.domain.errors import Conflict, InvariantViolated, NotFound
+from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.user_agent import UserAgent
 from mustit_pipeline.domain.values import SellerId, UserAgentId
@@ -85,7 +85,7 @@ def test_failed_events_are_listed_inspected_and_sent_again(world: World, setting
     first = listed[0]["outboxId"]
     shown = ask(world, "outbox", "show", first[:8])
     one = ask(world, "outbox", "retry", first[:8], "--json")
-    with pytest.raises(InvariantViolated, match="INVARIANT_OUTBOX_RETRY"):
+    with pytest.raises(Conflict, match="CONFLICT_OUTBOX_RETRY"):
         ask(world, "outbox", "retry", first)
     rest = ask(world, "outbox", "retry", "--status", "FAILED", "--seller", seller, "--json")
 

@@ -33,7 +33,7 @@ def test_a_seller_that_cannot_be_is_refused_and_nothing_is_stored(
 
     refused = world.mustit("seller", "add", *arguments, "--json")
 
-    assert refused.code == 1
+    assert refused.code == 2
     assert refused.document["errorCode"].startswith(code.removesuffix("_BLANK"))
     assert refused.document["message"] in refused.err
     assert _ids(world) == before
@@ -97,6 +97,84 @@ def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: lis
     if arguments != ["seller"]:
         assert refused.out == ""
         assert "Usage: mustit" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["crawl"], "Missing argument"),
+        (["crawl", "x", "--limit", "many"], "--limit"),
+        (["agents", "unblock"], "--all"),
+        (["run-worker", "--slots", "0"], "--slots"),
+        (["execution", "show", "not-an-id"], "VALIDATION_"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_a_document_too_where_one_is_asked_for(world: World, arguments: list[str], said: str) -> None:
+    refused = world.mustit(*arguments, "--json")
+
+    assert refused.code == 2
+    assert refused.document["errorCode"].startswith("VALIDATION_")
+    assert said in refused.document["message"]
+
+
+def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:
+    world.register("at rest", 1)
+    registry.deactivate(world.database, SellerId("at rest"), utc_now())
+
+    refused = world.mustit("seller", "set-interval", "at rest", "7d", "--json")
+
+    assert (refused.code, refused.document["errorCode"]) == (1, "CONFLICT_SCHEDULE_INTERVAL")
+
+
+@pytest.mark.parametrize("arguments", [["crawl", "nowhere"], ["backfill", "nowhere"], ["worker", "--seconds", "1"]])
+def test_no_marketplace_is_called_that_nobody_named(world: World, arguments: list[str]) -> None:
+    """Without an address `crawl` called the real marketplace, while `up` simulated one."""
+    refused = world.mustit(*arguments, "--json", MUSTIT_BASE_URL="")
+
+    assert (refused.code, refused.document["errorCode"]) == (1, "VALIDATION_SETTINGS")
+    assert "https://m.web.mustit.co.kr" in refused.document["message"]
+    assert "mustit up" in refused.document["message"]
+
+
+def test_a_misspelt_variable_is_named_at_the_start(world: World) -> None:
+    listed = world.mustit("seller", "list", "--json", MUSTIT_PAGESIZE="5")
+
+    assert listed.code == 0
+    assert "no setting reads MUSTIT_PAGESIZE; MUSTIT_PAGE_SIZE was probably meant" in listed.err
+
+
+def test_an_unreachable_database_has_a_code_and_a_text_in_korean(world: World) -> None:
+    nowhere = "postgresql://u:p@127.0.0.1:9"
+    refused = world.mustit(
+        "seller",
+        "list",
+        "--json",
+        MUSTIT_DATABASE_URL=f"{nowhere}/a",
+        MUSTIT_DAGSTER_DATABASE_URL=f"{nowhere}/b",
+        MUSTIT_TOKEN_KEY="AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+        MUSTIT_JWT_SECRET="x" * 32,
+        LANG="ko_KR.UTF-8",
+    )
+
+    assert (refused.code, refused.document["errorCode"]) == (1, "EXTERNAL_DATABASE_UNREACHABLE")
+    assert refused.document["message"].startswith("데이터베이스에 연결할 수 없습니다")
+
+
+def test_an_operator_resumes_the_pool_now(world: World) -> None:
+    with world.database.transaction() as connection:
+        connection.exec_driver_sql(
+            "UPDATE pool_state SET breaker_open_until = now() + interval '9 min', paused_until = now() + interval '1 h'"
+        )
+
+    resumed = world.mustit("agents", "resume", "--json")
+    status = world.mustit("agents", "status", "--json").document
+
+    assert resumed.code == 0
+    assert resumed.document["endedPauseUntil"]
+    assert resumed.document["closedCircuitUntil"]
+    assert (status["circuit"], status["hostPausedUntil"]) == ("closed", None)
+    assert world.mustit("agents", "resume", "--json").document == {"closedCircuitUntil": None, "endedPauseUntil": None}
 
 
 def test_a_wrong_setting_is_named(world: World) -> None:

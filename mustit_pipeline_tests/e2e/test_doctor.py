@@ -4,12 +4,15 @@ import base64
 import os
 import re
 import subprocess
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import make_url, text
 
+from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
 from mustit_pipeline.store.database import make_engine
@@ -107,7 +110,7 @@ def test_a_database_without_schema_and_a_missing_dagster_database_are_named(
     problems = _problems(found)
     assert "mustit db upgrade" in problems["schema"]
     assert "MUSTIT_DAGSTER_DATABASE_URL" in problems["Dagster"]
-    assert (listed.code, listed.document["errorCode"]) == (1, "SchemaMismatch")
+    assert (listed.code, listed.document["errorCode"]) == (1, "CONFLICT_SCHEMA_VERSION")
 
 
 def test_an_old_schema_is_named_and_two_upgrades_at_once_mend_it(world: World, empty_database_url: str) -> None:
@@ -264,3 +267,21 @@ def test_crawls_that_leave_relay_and_recovery_no_place_are_named(world: World) -
 
     [found] = [one for one in crowded if one["subject"] == "places for runs"]
     assert (found["health"], found["remedy"]) == ("warning", "Set MUSTIT_RUNS_AT_ONCE to 18 or more.")
+
+
+def test_a_daemon_that_stopped_minutes_ago_is_not_called_running(world: World) -> None:
+    """Dagster calls a daemon healthy for half an hour after its last heartbeat."""
+
+    def heard(ago: float) -> None:
+        with dagster_instance(settings_of(world)) as instance:
+            for name in instance.get_required_daemon_types():
+                instance.add_daemon_heartbeat(DaemonHeartbeat(time.time() - ago, name, "test"))
+
+    heard(1200)
+    stopped = {found["subject"]: found for found in world.mustit("doctor", "--json").document}
+    heard(5)
+    running = {found["subject"]: found for found in world.mustit("doctor", "--json").document}
+    heard(86400)
+
+    assert stopped["Dagster daemon"]["health"] == "problem"
+    assert running["Dagster daemon"]["health"] == "ok"

@@ -205,7 +205,7 @@ def test_a_list_with_nothing_in_it_says_so_in_a_sentence(world: World, silent: s
         (("deletions", "approve", "00000000"), "NOT_FOUND_DELETION_HOLD"),
         (("outbox", "show", "00000000"), "NOT_FOUND_OUTBOX"),
         (("outbox", "retry", "00000000"), "NOT_FOUND_OUTBOX"),
-        (("outbox", "retry", "--status", "WAITING"), "INVARIANT_OUTBOX_RETRY"),
+        (("outbox", "retry", "--status", "WAITING"), "CONFLICT_OUTBOX_RETRY"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )

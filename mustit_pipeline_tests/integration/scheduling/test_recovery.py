@@ -120,3 +120,22 @@ def test_a_crawl_is_ended_without_what_drift_blocks(database: Database, make_set
     assert shelf.rows("SELECT source, error_code FROM product_raw_data WHERE status = 'FAILED'") == [
         {"source": "PRODUCT_DETAIL", "error_code": "EXTERNAL_BLOCKED_DRIFT"}
     ]
+
+
+def test_a_schedule_change_whose_sender_is_gone_waits_again(database: Database, recovered: Pass) -> None:
+    """Only the next relay of schedule changes took it up, whenever that came."""
+    ground(database)
+    change(
+        database,
+        """
+        UPDATE scheduler_outbox SET status = 'SENDING', lease_owner = 'gone', lease_no = 1,
+            lease_expires_at = now() - interval '1 second'
+        """,
+    )
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM scheduler_outbox")).scalar_one() == 1
+
+    assert recovered() == Recovered(events=1)
+
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT status, lease_owner FROM scheduler_outbox")).one() == ("WAITING", None)

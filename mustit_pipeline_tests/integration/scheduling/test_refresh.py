@@ -189,3 +189,21 @@ def test_nothing_is_opened_while_no_slot_is_free(database: Database, settings: S
         assert (found.slices, found.waiting) == ([], 1)
     with database.reading() as connection:
         assert executions.find_open(connection, SellerId("a")) is None
+
+
+def test_a_seller_is_refreshed_no_more_often_than_it_is_crawled(database: Database) -> None:
+    """One that is crawled every 30 days was fetched as a whole every seven."""
+    registered(database, "monthly", 60 * DAY)
+    crawled(database, "monthly", 29 * DAY, full_refetch=True)
+    registered(database, "daily", 60 * DAY)
+    crawled(database, "daily", 8 * DAY, full_refetch=True)
+    change = "UPDATE sellers SET interval_amount = 30, interval_unit = 'DAYS' WHERE seller_id = 'monthly'"
+    with database.transaction() as connection:
+        connection.execute(text(change))
+
+    def stale_at(now: datetime) -> list[str]:
+        with database.reading() as connection:
+            return [one.seller_id.value for one in refreshes.stale(connection, now, WEEK, everything=False, busy=[])]
+
+    assert stale_at(NOW) == ["daily"]
+    assert set(stale_at(NOW + DAY)) == {"daily", "monthly"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustit_pipeline.domain.errors import InvariantViolated, ValidationFailed
+from mustit_pipeline.domain.errors import Conflict, InvariantViolated, ValidationFailed
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.user_agent import AgentRules
 from mustit_pipeline_tests.unit.domain.builders import LATER, T0, agent
@@ -201,9 +201,9 @@ def test_a_storm_costs_an_agent_neither_time_nor_health(before: int) -> None:
 
 @pytest.mark.parametrize("status", [AVAILABLE, BLOCKED])
 def test_only_a_suspended_agent_returns_from_a_storm(status: AgentStatus) -> None:
-    with pytest.raises(InvariantViolated) as refused:
+    with pytest.raises(Conflict) as refused:
         agent(status=status).return_from_storm()
-    assert refused.value.code == "INVARIANT_AGENT_RECOVER"
+    assert refused.value.code == "CONFLICT_AGENT_RECOVER"
 
 
 @pytest.mark.parametrize("allowed", [1, 4])

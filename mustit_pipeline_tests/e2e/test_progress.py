@@ -1,0 +1,108 @@
+"""What a person sees of a crawl under way: it moves, says when it will end, and what it waits for."""
+
+import re
+import signal
+from collections.abc import Generator
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline_tests.e2e.conftest import COMMAND, World, opened_world
+from mustit_pipeline_tests.e2e.terminal import KEYS, Terminal
+
+COUNT = re.compile(r"(\d+) of (\d+) tasks \(\d+ %\)")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    """A home of its own: how slowly its marketplace answers is nobody else's business."""
+    with opened_world(tmp_path_factory.mktemp("progress")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def slow(world: World) -> Generator[None]:
+    world.market.settings(latencyMs=150)
+    yield
+    world.market.settings(latencyMs=0)
+
+
+@pytest.mark.usefixtures("slow")
+def test_the_bar_of_a_crawl_moves_and_says_how_fast_and_until_when(world: World) -> None:
+    """Dagster had taken the terminal away: the bar stood at 0 until everything was done."""
+    world.register("seen moving", 120)
+    environment = world.mustit.variables(MUSTIT_MAX_CONCURRENT_REQUESTS="4")
+    with Terminal([COMMAND, "crawl", "seen moving"], environment) as terminal:
+        code = terminal.end()
+
+    assert code == 0, terminal.text
+    counts = [int(found[1]) for _, line in terminal.lines() if (found := COUNT.search(line))]
+    assert sum(after > before for before, after in pairwise(counts)) > 4
+    assert re.search(r"\d+ requests, \d+\.\d a second, done in \d+", terminal.text)
+    assert "fetching products" in terminal.text
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_crawl_into_a_pipe_tells_the_same_in_a_line_now_and_then(world: World) -> None:
+    world.register("piped", 200)
+
+    crawled = world.mustit("crawl", "piped", "--json", MUSTIT_MAX_CONCURRENT_REQUESTS="4")
+
+    assert crawled.code == 0
+    assert crawled.document["completedTasks"] == 401
+    told = [line for line in crawled.err.splitlines() if line.startswith("crawling piped: ")]
+    assert told
+    assert all(COUNT.search(line) and "requests" in line for line in told)
+    assert len(told) < 12
+    assert "\x1b" not in crawled.err
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            "UPDATE pool_state SET breaker_open_until = now() + interval '10 min'",
+            r"waiting: the breaker is open until (\d{4}-\d\d-\d\d )?\d\d:\d\d",
+        ),
+        (
+            "UPDATE pool_state SET paused_until = now() + interval '10 min'",
+            r"waiting: the marketplace throttles everybody, calls pause until (\d{4}-\d\d-\d\d )?\d\d:\d\d",
+        ),
+        (
+            "UPDATE user_agents SET status = 'SUSPENDED', suspended_until = now() + interval '10 min'",
+            r"waiting: no agent is available until (\d{4}-\d\d-\d\d )?\d\d:\d\d",
+        ),
+    ],
+    ids=["circuit", "pause", "suspended"],
+)
+def test_a_crawl_that_waits_says_for_what_and_until_when(world: World, state: str, said: str) -> None:
+    seller = f"waits {state.split()[3]}"
+    world.register(seller, 5)
+    with world.database.transaction() as connection:
+        connection.execute(text(state))
+    try:
+        with Terminal([COMMAND, "crawl", seller], world.mustit.variables()) as terminal:
+            terminal.until(lambda: re.search(said, terminal.text) is not None, patience=30)
+            terminal.press(KEYS["ctrl-c"])
+            assert terminal.end() == 130
+    finally:
+        with world.database.transaction() as connection:
+            connection.execute(text("UPDATE pool_state SET breaker_open_until = NULL, paused_until = NULL"))
+            connection.execute(text("UPDATE user_agents SET status = 'AVAILABLE', suspended_until = NULL"))
+
+
+def test_a_crawl_without_a_session_says_so(world: World) -> None:
+    world.register("no session", 5)
+    with world.database.transaction() as connection:
+        connection.execute(
+            text("UPDATE user_agents SET session = NULL, session_key_id = NULL, token_expires_at = NULL")
+        )
+    fault = world.market.fault("5xx", "session")
+    try:
+        with Terminal([COMMAND, "crawl", "no session"], world.mustit.variables()) as terminal:
+            terminal.until(lambda: "no agent has a session token" in terminal.text, patience=30)
+            terminal.process.send_signal(signal.SIGTERM)
+            assert terminal.end() == 143
+    finally:
+        world.market.clear_faults(fault)
