@@ -83,7 +83,7 @@ WRONG = [
     ("health_cost_failure", "some", "valid integer"),
     ("health_floor", "101", "less than or equal to 100"),
     ("health_recovered", "101", "less than or equal to 100"),
-    ("blamed_agents", "0", "greater than or equal to 1"),
+    ("charged_agents", "0", "greater than or equal to 1"),
     ("token_issue_failures", "0", "greater than or equal to 1"),
     ("storm_agents", "0", "greater than or equal to 1"),
     ("storm_share", "0", "greater than 0"),
