@@ -14,13 +14,15 @@ from mustit_pipeline.agents.rules import agent_rules, storm_rules
 from mustit_pipeline.domain.limits import HEALTH_MAX
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.storm import Refused, StormRules, product_of
-from mustit_pipeline.domain.user_agent import UserAgent
+from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import agent_pool, agents
 
 # The reasons in an agent's row name the URL of its last 429: that is how workers know of each other's.
 CHARGED = "throttled by the marketplace: "
 UNDECIDED = "throttled, and it may be the URL's fault: "
+# As many 429s as in a storm, but no control was refused yet: whatever it was, no agent pays for it.
+WITH_MANY = "throttled with many others: "
 UNWELL = "too many failed calls"
 
 
@@ -68,12 +70,16 @@ class Call429:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """An agent's last 429, charged to it or undecided."""
+    """An agent's last 429, and what is known of it."""
 
     agent_id: UUID
+    known: str
     url: str
-    charged: bool
     at: datetime
+
+    @property
+    def charged(self) -> bool:
+        return self.known == CHARGED
 
     @property
     def subject(self) -> str:
@@ -136,10 +142,13 @@ def throttle(connection: Connection, settings: Settings, agent_id: UUID, call: C
         until = max(pool.paused_until, pool.now + timedelta(seconds=asked))
         agent_pool.pause_host(connection, until, pool.pause_seconds, pool.pause_level)
         return Throttling(pool.now, storm=True)
-    rows = agents.read_agents(connection)
-    resting = sum(row.status is AgentStatus.SUSPENDED and (row.reason or "").startswith(UNDECIDED) for row in rows)
-    rests = call.own or resting < max(1, int(Decimal(str(settings.undecided_share)) * len(rows)))
-    in_use = [a for a in agents.lock_agents(connection, [agent_id], rules) if a.status is AgentStatus.AVAILABLE]
+    known = _lock_throttled(connection, rules, agent_id)
+    resting = sum(
+        known[one.agent_id].status is AgentStatus.SUSPENDED and not one.charged for one in _recorded(connection)
+    )
+    share = Decimal(str(settings.undecided_share))
+    rests = call.own or resting < max(1, int(share * agents.count_agents(connection)))
+    in_use = [agent for agent in (known.get(agent_id),) if agent and agent.status is AgentStatus.AVAILABLE]
     if rests:
         for agent in in_use:
             agent.throttled(asked, pool.now)
@@ -153,28 +162,36 @@ def throttle(connection: Connection, settings: Settings, agent_id: UUID, call: C
     return verdict
 
 
-def charge_429s(connection: Connection, settings: Settings, url: str, retry_after: float | None) -> bool:
-    """The URL was answered to another agent: whoever was refused it pays for that; True if it was a storm."""
+def charge_429s(connection: Connection, settings: Settings, url: str, retry_after: float | None) -> None:
+    """The URL was answered to another agent: whoever was refused it pays, unless many others were refused as well."""
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
+    known = _lock_throttled(connection, rules)
+    asked = rules.honoured(retry_after)
+    if _calm_storm(connection, settings, pool, asked, answered=url).storm:
+        return
     refused = _undecided(connection, url)
-    if not refused:
-        return False
-    locked = agents.lock_agents(connection, refused, rules)
-    in_use = [agent for agent in locked if agent.status is AgentStatus.AVAILABLE]
+    _give_back(connection, settings, [one.agent_id for one in refused if one.known == WITH_MANY])
+    paying = [one.agent_id for one in refused if one.known == UNDECIDED]
+    in_use = [known[agent_id] for agent_id in paying if known[agent_id].status is AgentStatus.AVAILABLE]
     for agent in in_use:
-        agent.throttled(rules.honoured(retry_after), pool.now)
+        agent.throttled(asked, pool.now)
     agents.save_agents(connection, in_use, None)
-    agents.record_429(connection, refused, CHARGED + url)
-    verdict = _calm_storm(connection, settings, pool, rules.honoured(retry_after), control=False)
+    agents.record_429(connection, paying, CHARGED + url)
     judge_breaker(connection, settings)
-    return verdict.storm
 
 
 def give_back(connection: Connection, settings: Settings, url: str) -> None:
     """The 429s of this URL are charged to no agent: whoever was refused it works on."""
     agent_pool.read_pool(connection, lock=True)
-    _give_back(connection, settings, _undecided(connection, url))
+    _lock_throttled(connection, agent_rules(settings))
+    _give_back(connection, settings, [one.agent_id for one in _undecided(connection, url)])
+
+
+def _lock_throttled(connection: Connection, rules: AgentRules, *more: UUID) -> dict[UUID, UserAgent]:
+    """Whoever a judgement of 429s may change, all at once: agents are locked in one order."""
+    ids = {*more, *(one.agent_id for one in _recorded(connection))}
+    return {agent.id.value: agent for agent in agents.lock_agents(connection, ids, rules)}
 
 
 def _give_back(connection: Connection, settings: Settings, refused: Sequence[UUID]) -> None:
@@ -188,24 +205,31 @@ def _give_back(connection: Connection, settings: Settings, refused: Sequence[UUI
 
 def _recorded(connection: Connection) -> list[_Recorded]:
     """The last 429 of every agent, where it still counts."""
-    found: list[_Recorded] = []
-    for row in agents.read_429s(connection):
-        for prefix in (CHARGED, UNDECIDED):
-            if row.reason.startswith(prefix):
-                found.append(_Recorded(row.agent_id, row.reason[len(prefix) :], prefix == CHARGED, row.throttled_at))
-    return found
+    return [
+        _Recorded(row.agent_id, known, row.reason[len(known) :], row.throttled_at)
+        for row in agents.read_429s(connection)
+        for known in (CHARGED, UNDECIDED, WITH_MANY)
+        if row.reason.startswith(known)
+    ]
 
 
-def _undecided(connection: Connection, url: str) -> list[UUID]:
-    return [one.agent_id for one in _recorded(connection) if one.url == url and not one.charged]
+def _undecided(connection: Connection, url: str) -> list[_Recorded]:
+    return [one for one in _recorded(connection) if one.url == url and not one.charged]
 
 
 def _calm_storm(
-    connection: Connection, settings: Settings, pool: agent_pool.PoolRow, asked: float, *, control: bool
+    connection: Connection,
+    settings: Settings,
+    pool: agent_pool.PoolRow,
+    asked: float,
+    *,
+    control: bool = False,
+    answered: str | None = None,
 ) -> Throttling:
     """Pause the host and give its agents back if it is the host that throttles.
 
-    A 429 counts once it is known not to be its URL's own: that was answered to another agent, or a control is refused.
+    Products that are always throttled look the same: it is a storm once a control is refused too, or the 429s that
+    agents were charged with, and those of the URL that is `answered` now, are enough: these are not their URLs' own.
     """
     rules = storm_rules(settings)
     window = timedelta(seconds=rules.window_seconds)
@@ -215,19 +239,27 @@ def _calm_storm(
         oldest = max(oldest, pool.paused_until)
     good_at = agent_pool.last_good_answer(connection, oldest)
     since, row_since = max(oldest, pool.now - window), good_at or oldest
-    recorded = _recorded(connection)
-    counted = [one for one in recorded if one.charged or control]
-    recent = _refused([one for one in counted if one.at > since])
-    in_a_row = _refused([one for one in counted if one.at > row_since])
-    answers = recent.answers + agent_pool.good_answers(connection, since)
+    recorded = [one for one in _recorded(connection) if one.at > min(since, row_since)]
+    good = agent_pool.good_answers(connection, since)
+
+    def is_storm(counted: Sequence[_Recorded]) -> bool:
+        recent = _refused([one for one in counted if one.at > since])
+        in_a_row = _refused([one for one in counted if one.at > row_since])
+        return rules.is_storm(recent, answers=recent.answers + good, in_a_row=in_a_row)
+
     level, pause = next_pause(rules, pool, asked)
-    # After a pause the first answer says whether it is over: no agent is charged with another 429.
-    goes_on = control and level > 0 and good_at is None
-    if not goes_on and not rules.is_storm(recent, answers=answers, in_a_row=in_a_row):
-        return Throttling(pool.now, storm=False, others_answered_at=good_at)
-    _give_back(connection, settings, [one.agent_id for one in recorded if one.at > min(since, row_since)])
-    agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
-    return Throttling(pool.now, storm=True)
+    are_many = is_storm(recorded)
+    # After a pause the first control says whether it is over: no agent is charged with another 429.
+    goes_on = level > 0 and good_at is None
+    if (control and (are_many or goes_on)) or is_storm([one for one in recorded if one.charged or one.url == answered]):
+        _give_back(connection, settings, [one.agent_id for one in recorded])
+        agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
+        return Throttling(pool.now, storm=True)
+    if are_many:
+        for one in recorded:
+            if one.known == UNDECIDED:
+                agents.record_429(connection, [one.agent_id], WITH_MANY + one.url)
+    return Throttling(pool.now, storm=False, others_answered_at=good_at)
 
 
 def _refused(recorded: Sequence[_Recorded]) -> Refused:

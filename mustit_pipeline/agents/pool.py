@@ -176,10 +176,7 @@ class AgentPool:
 
     async def charge_429s(self, url: str, retry_after: float | None) -> None:
         """This URL was answered: the agents that it was refused to before rest, if they do not yet."""
-        storm = await self._transact(
-            lambda connection: judgement.charge_429s(connection, self._settings, url, retry_after)
-        )
-        log.warning("429s are charged to the agents that got them", url=url, host=storm)
+        await self._transact(lambda connection: judgement.charge_429s(connection, self._settings, url, retry_after))
         await self._refresh()
 
     async def give_back(self, url: str) -> None:

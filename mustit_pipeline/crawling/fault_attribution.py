@@ -24,7 +24,7 @@ FORGOTTEN_AFTER = timedelta(hours=1)
 # How long a good answer shows that the host is well.
 ANSWERS_SECONDS = 3.0
 # After a 429, how long another call's good answer is waited for before one is asked for.
-NEXT_ANSWER_SECONDS = 0.5
+NEXT_ANSWER_SECONDS = 0.25
 
 
 class Charge(Enum):

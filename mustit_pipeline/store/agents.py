@@ -55,6 +55,11 @@ def read_agents(connection: Connection) -> list[AgentRow]:
     return [_agent_row(row) for row in rows]
 
 
+def count_agents(connection: Connection) -> int:
+    """How many agents there are, whatever their state."""
+    return connection.execute(text("SELECT count(*) FROM user_agents")).scalar_one()
+
+
 def requests_today(connection: Connection, now: datetime) -> int:
     """How many requests all agents have sent on this day in Seoul."""
     query = text("""

@@ -230,6 +230,24 @@ def test_agents_that_pay_for_half_of_the_answers_at_five_urls_were_throttled_by_
     run(scenario)
 
 
+def test_no_agent_pays_for_a_burst_of_429s_that_was_over_before_a_control_was_refused(
+    database: Database, tmp_path: Path
+) -> None:
+    """Its URLs are answered at the next try, one after the other: that would look like agents at fault."""
+    empty_pool(database, 30)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, database) as (pool, _):
+            for number, booking in enumerate(await bookings(pool, 20)):
+                await pool.throttled(booking, None, url=product(number))
+            for number in range(20):
+                await pool.settle(await booking_of(pool), Outcome.SUCCESS)
+                await pool.charge_429s(product(number), None)
+            assert (resting(database), shared(database).paused_until) == (0, None)
+
+    run(scenario)
+
+
 def test_five_429s_among_many_good_answers_are_no_storm(database: Database, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, database, breaker_min_available=0, undecided_share=1) as (pool, _):
