@@ -84,6 +84,8 @@ WRONG = [
     ("health_floor", "101", "less than or equal to 100"),
     ("health_recovered", "101", "less than or equal to 100"),
     ("charged_agents", "0", "greater than or equal to 1"),
+    ("undecided_share", "1.1", "less than or equal to 1"),
+    ("storm_urls", "0", "greater than or equal to 1"),
     ("token_issue_failures", "0", "greater than or equal to 1"),
     ("storm_agents", "0", "greater than or equal to 1"),
     ("storm_share", "0", "greater than 0"),
