@@ -107,6 +107,12 @@ class Throttled(StatusFailure):
         self.retry_after = retry_after
 
 
+class ThrottledUrl(Throttled):
+    """429 to every agent that asked for this, while the host answers others: not tried again before the next crawl."""
+
+    transient = False
+
+
 class Unauthorized(StatusFailure):
     """401 or 403: the session is not accepted; a new token may be."""
 

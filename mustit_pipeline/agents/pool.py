@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.agents.booking import Booking, Wait
-from mustit_pipeline.agents.judgement import Failure, Outcome, Throttling
+from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.agents.tokens import TokenDesk
@@ -54,7 +54,7 @@ class AgentPool:
         self._settings = settings
         self._database = database
         self._limiter = SharedLimiter(database, limits_of(settings), hold_of(settings), redis_url)
-        self._desk = TokenDesk(settings, database, client, self._throttle)
+        self._desk = TokenDesk(settings, database, client, self._throttle_token)
         self._agents: dict[UUID, AgentRow] = {}
         self._open: dict[UUID, _Open] = {}
         self._successes: Counter[UUID] = Counter()
@@ -132,10 +132,10 @@ class AgentPool:
         self._open[booking.booking_id] = replace(entry, token_no=self._desk.number(booking.agent_id))
         return replace(booking, session=found)
 
-    async def settle(self, booking: Booking, outcome: Outcome, *, blamed: bool = True) -> None:
+    async def settle(self, booking: Booking, outcome: Outcome, *, charged: bool = True) -> None:
         """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown.
 
-        A failure that its agent is not `blamed` for costs it no health.
+        A failure that is not `charged` to its agent costs it no health.
         """
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
@@ -151,21 +151,38 @@ class AgentPool:
             if known is None or known.health < HEALTH_MAX:
                 self._successes[booking.agent_id] += 1
         elif outcome not in (Outcome.NOT_SENT, Outcome.ABANDONED):
-            await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no, blamed))
+            await self._judge_failure(Failure(booking.agent_id, outcome, entry.token_no, charged))
         if entry.trial is not None:
             undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
 
-    async def throttled(self, booking: Booking, retry_after: float | None) -> Throttling | None:
-        """The request was answered with 429; what that was, unless the booking had ended before."""
+    async def throttled(
+        self, booking: Booking, retry_after: float | None, *, url: str, control: bool = False
+    ) -> Throttling | None:
+        """The request for this URL was answered with 429; what that was, unless the booking had ended before.
+
+        Once it is known whose fault that is, `charge_429s` or `give_back` says so. A `control` is a call by which the
+        host is judged.
+        """
         entry = self._open.pop(booking.booking_id, None)
         if entry is None:
             return None
         await self._limiter.settle(entry.slot, throttled=True)
-        verdict = await self._throttle(booking.agent_id, entry.slot.booked, retry_after)
+        verdict = await self._throttle(booking.agent_id, Call429(entry.slot.booked, retry_after, url, control))
         if entry.trial is not None:
-            await self._end_trial(entry.trial, good=False)
+            # A URL that is always throttled would keep the breaker open: the control that follows is the next trial.
+            await self._end_trial(entry.trial, good=False if control or verdict.storm else None)
         return verdict
+
+    async def charge_429s(self, url: str, retry_after: float | None) -> None:
+        """This URL was answered: the agents that it was refused to before rest, if they do not yet."""
+        await self._transact(lambda connection: judgement.charge_429s(connection, self._settings, url, retry_after))
+        await self._refresh()
+
+    async def give_back(self, url: str) -> None:
+        """The 429s of this URL were not their agents' fault."""
+        await self._transact(lambda connection: judgement.give_back(connection, self._settings, url))
+        await self._refresh()
 
     async def _book(self, trial: UUID | None) -> Booking | Wait:
         reason = "tokens" if self._desk.is_pausing else "limit"
@@ -229,16 +246,25 @@ class AgentPool:
         self._open[slot.booking_id] = _Open(slot, token_no, trial)
         return Booking(slot.agent_id, user_agent, session, slot.booking_id, send_before)
 
-    async def _throttle(self, agent_id: UUID, asked: float, retry_after: float | None) -> Throttling:
+    async def _throttle_token(self, agent_id: UUID, asked: float, retry_after: float | None) -> None:
+        # Asked for by each agent for itself, and by all of them: a page of its own each, and as good as a control.
+        url = f"the session of {agent_id}"
+        await self._throttle(agent_id, Call429(asked, retry_after, url, control=True, own=True))
+
+    async def _throttle(self, agent_id: UUID, call: Call429) -> Throttling:
         """A 429, to a request whose answer is told already or to a call for a token."""
         await self._limiter.sync()
         self._desk.drop(agent_id)
         verdict = await self._transact(
-            lambda connection: judgement.throttle(
-                connection, self._settings, agent_id, time.monotonic() - asked, retry_after
-            )
+            lambda connection: judgement.throttle(connection, self._settings, agent_id, call)
         )
-        log.warning("the marketplace throttles", agent=str(agent_id), retry_after=retry_after, host=verdict.storm)
+        log.warning(
+            "the marketplace throttles",
+            agent=str(agent_id),
+            url=call.url,
+            retry_after=call.retry_after,
+            host=verdict.storm,
+        )
         await self._refresh()
         return verdict
 

@@ -24,6 +24,7 @@ def storm_rules(settings: Settings) -> StormRules:
     """When it is the host that throttles."""
     return StormRules(
         agents=settings.storm_agents,
+        urls=settings.storm_urls,
         share=settings.storm_share,
         window_seconds=settings.storm_window_seconds,
         pause_seconds=settings.storm_pause_seconds,

@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mustit_pipeline.domain.values import Token
-from mustit_pipeline.marketplace.session import USUAL_LIFETIME, Session
+from mustit_pipeline.marketplace.session import LONGEST_LIFETIME, USUAL_LIFETIME, Session
 from mustit_pipeline.settings import TokenKey
 from mustit_pipeline.store.agents import SealedSession
 
@@ -55,13 +55,16 @@ class SessionVault:
         except (InvalidTag, ValueError):
             raise SessionUnreadable(f"the session of agent {agent_id} does not open with its key") from None
         fields = orjson.loads(content)
+        expires_at = datetime.fromisoformat(fields["expires_at"])
+        # Sessions that were sealed before it was kept have the usual one; others may have a longer one than allowed.
+        lifetime = timedelta(seconds=fields["lifetime"]) if "lifetime" in fields else USUAL_LIFETIME
+        kept = min(lifetime, LONGEST_LIFETIME)
         return Session(
             token=Token(fields["token"]),
             nid=fields["nid"],
             mustit_uid=fields["mustit_uid"],
-            expires_at=datetime.fromisoformat(fields["expires_at"]),
-            # Sessions that were sealed before it was kept have the usual one.
-            lifetime=timedelta(seconds=fields["lifetime"]) if "lifetime" in fields else USUAL_LIFETIME,
+            expires_at=expires_at - (lifetime - kept),
+            lifetime=kept,
         )
 
     def is_outdated(self, stored: SealedSession) -> bool:

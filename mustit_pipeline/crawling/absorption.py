@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 
 class Absorption:
-    """One pass at a time, beside a worker; whatever a pass does not come to is processed when the fetching has ended."""
+    """One pass at a time, beside a worker; what is left is processed when the fetching has ended."""
 
     def __init__(self, absorb: Callable[[], object]) -> None:
         self._absorb = absorb

@@ -9,7 +9,7 @@ from mustit_pipeline.agents.pool import Booking
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.blame import Subject
+from mustit_pipeline.crawling.fault_attribution import Subject
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds

@@ -5,14 +5,17 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Throttling
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.blame import Blame, Subject
+from mustit_pipeline.crawling.fault_attribution import Charge, FaultAttribution, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
+from mustit_pipeline.domain.storm import product_of
 from mustit_pipeline.failures import (
     FetchError,
     ForbiddenHost,
@@ -22,15 +25,13 @@ from mustit_pipeline.failures import (
     ServerFailure,
     SessionRefused,
     Throttled,
+    ThrottledUrl,
     Unauthorized,
 )
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.parsing import parse_count
 
 T = TypeVar("T")
-
-FORGOTTEN_AFTER = timedelta(hours=1)
-MOST_REFUSED = 1000
 
 
 class NoAgentFree(Exception):
@@ -45,26 +46,6 @@ class RequestCounter:
     throttled: int = 0
 
 
-@dataclass(slots=True)
-class Refusals:
-    """The 429s that a URL got since it was last answered otherwise, and how many of them were its own."""
-
-    tries: Tries
-    own: int = 0
-    last: Throttling | None = None
-
-    def is_the_url(self, verdict: Throttling) -> bool:
-        """One more, after which it is the URL and not the host, or not yet known; once may be an agent's fault."""
-        self.tries.failed()
-        self.own += verdict.is_alone(since=self.last)
-        self.last = verdict
-        return not self.tries.can_retry() and self.own > 1
-
-    def is_over(self, verdict: Throttling) -> bool:
-        """Whether this is another story: its task has long gone to somebody else."""
-        return self.last is not None and verdict.judged_at - self.last.judged_at > FORGOTTEN_AFTER
-
-
 @dataclass(frozen=True, slots=True)
 class Fetched(Generic[T]):
     """A body and what was read from it."""
@@ -76,10 +57,10 @@ class Fetched(Generic[T]):
 class Fetcher:
     """Fetches for one worker; it waits for an agent until `deadline` (loop time), and never longer than `patience`.
 
-    Where no agent is given a session token for `token_patience`, that is a failure of the marketplace. A URL that
-    throttles `throttled_tries` agents while the host answers others is a failed call. Every failure is an agent's
-    fault, unless `blame` says otherwise of a call with a subject. After a `wait` that ends early the pool is asked
-    again; one that raises NoAgentFree gives up.
+    Where no agent is given a session token for `token_patience`, that is a failure of the marketplace. A URL that is
+    refused to `throttled_tries` agents while the host answers others is a failed call that is not tried again. After
+    `charged_agents` different agents, failures of a call with a subject are charged to none. After a `wait` that ends
+    early the pool is asked again; one that raises NoAgentFree gives up.
     """
 
     def __init__(
@@ -92,7 +73,7 @@ class Fetcher:
         network_tries: int,
         throttled_tries: int,
         longest_backoff_seconds: float,
-        blame: Blame | None = None,
+        charged_agents: int | None = None,
         patience: float = math.inf,
         token_patience: float = math.inf,
         wait: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -103,11 +84,11 @@ class Fetcher:
         self._patience = patience
         self._token_patience = token_patience
         self._wait = wait
-        self._blame = blame
         self._network_tries = network_tries
-        self._throttled_tries = throttled_tries
-        # Kept while their tasks wait elsewhere for a pause to end: counted anew each time, none would ever be enough.
-        self._refusals: dict[str, Refusals] = {}
+        # Kept while tasks wait elsewhere for a pause to end: recorded anew each time, no 429s would ever be enough.
+        self._faults = FaultAttribution(throttled_tries, charged_agents)
+        self._control = asyncio.Lock()
+        self._controlled_at = -math.inf
         self._retry_base = retry_base_seconds
         self._longest_backoff = longest_backoff_seconds
 
@@ -128,10 +109,14 @@ class Fetcher:
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
         refused_at: datetime | None = None
+        refused = False
         while True:
             try:
+                if refused:
+                    await self._see_host(url, control, calls)
+                    refused = False
                 agent = await self._agent(refused_at) if booking is None else await self._still_good(booking)
-                if control is not None and self._doubts_host(url, subject):
+                if control is not None and subject is not None and self._faults.doubts_host(subject):
                     await self._ask(agent, control(), calls)
                     agent = await self._agent(refused_at)
             except NoAgentFree:
@@ -143,12 +128,10 @@ class Fetcher:
             try:
                 fetched = await self._attempt(agent, url, read, calls, subject)
             except Throttled as error:
-                verdict = await self._pool.throttled(agent, error.retry_after)
-                if verdict is not None and self._is_refused(url, verdict):
-                    del self._refusals[url]
-                    raise
+                refused = True
+                # A listing that stands for itself is its own control.
+                await self._record_429(agent, url, error, control=control is None and product_of(url) is None)
             except Unauthorized:
-                self._refusals.pop(url, None)
                 if refused_at is not None:
                     raise
                 refused_at = utc_now()
@@ -159,35 +142,60 @@ class Fetcher:
                     raise
                 pause = backoff_seconds(tries.failures, self._retry_base, self._longest_backoff, random.random())
                 await asyncio.sleep(pause)
-            except FetchError:
-                self._refusals.pop(url, None)
-                raise
             else:
-                self._refusals.pop(url, None)
                 return fetched
 
-    def _doubts_host(self, url: str, subject: Subject | None) -> bool:
-        """Whether so many agents were refused this, or failed at it, that another call should show who is at fault."""
-        throttled = self._refusals.get(url)
-        if throttled is not None and not throttled.tries.can_retry():
-            return True
-        return self._blame is not None and subject is not None and self._blame.doubts_host(subject)
+    async def _record_429(self, agent: Booking, url: str, error: Throttled, *, control: bool) -> None:
+        """Tell the pool, and end the call if that shows that its URL is at fault."""
+        verdict = await self._pool.throttled(agent, error.retry_after, url=_place(url), control=control)
+        if verdict is None:
+            return
+        charge = self._faults.record_429(url, agent.agent_id, verdict, error.retry_after)
+        if charge is Charge.URL:
+            await self._pool.give_back(_place(url))
+            raise ThrottledUrl(error.path, error.retry_after) from error
 
-    def _is_refused(self, url: str, verdict: Throttling) -> bool:
-        """Whether one more 429 shows that this URL is always throttled."""
-        known = self._refusals.get(url)
-        if known is None or known.is_over(verdict):
-            if len(self._refusals) >= MOST_REFUSED:
-                del self._refusals[next(iter(self._refusals))]
-            known = self._refusals[url] = Refusals(Tries(self._throttled_tries))
-        return known.is_the_url(verdict)
+    async def _end_429s(self, url: str) -> None:
+        """The URL was answered, well or not: whoever was refused it before pays, unless they were too many."""
+        ended = self._faults.end_429s(url)
+        if ended is None:
+            return
+        if ended.charge is Charge.AGENT:
+            await self._pool.charge_429s(_place(url), ended.retry_after)
+        else:
+            await self._pool.give_back(_place(url))
+
+    async def _see_host(self, url: str, control: Callable[[], str] | None, calls: RequestCounter) -> None:
+        """After a 429, see the host answer something else, or be refused that too, before this is asked for again."""
+        since = self._faults.last_429(url)
+        if not self._faults.has_answered_since(since):
+            await self._faults.next_answer()
+        if control is not None:
+            # One control is enough for all that wait, and so is one that found no agent.
+            async with self._control:
+                if self._controlled_at <= since and not self._faults.has_answered_since(since):
+                    try:
+                        await self._ask(await self._agent(), control(), calls)
+                    finally:
+                        self._controlled_at = time.monotonic()
+        unexplained = self._faults.unexplained_429s(url)
+        if unexplained:
+            # Neither the URL nor the host is known to be at fault: ask more and more rarely.
+            await self._rest(backoff_seconds(unexplained, self._retry_base, self._longest_backoff, random.random()))
+
+    async def _rest(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() + seconds > min(self._deadline, loop.time() + self._patience):
+            raise NoAgentFree("429")
+        await self._wait(seconds)
 
     async def _ask(self, agent: Booking, url: str, calls: RequestCounter) -> None:
         """Let the host answer something, whatever it says."""
         try:
             await self._attempt(agent, url, parse_count, calls)
         except Throttled as error:
-            await self._pool.throttled(agent, error.retry_after)
+            with suppress(ThrottledUrl):
+                await self._record_429(agent, url, error, control=True)
         except FetchError:
             return
 
@@ -202,6 +210,8 @@ class Fetcher:
                 answer = await self._pool.renew(answer)
             if isinstance(answer, Booking):
                 return answer
+            if answer.reason == "host paused":
+                self._faults.forget_429s()
             lacks_token = answer.reason == "tokens"
             if lacks_token and without_token + answer.seconds > self._token_patience:
                 raise SessionRefused(
@@ -241,7 +251,10 @@ class Fetcher:
             calls.throttled += 1
             raise
         except FetchError as error:
-            await self._settle(agent, _outcome(error), subject, understood=not isinstance(error, MalformedBody))
+            outcome = _outcome(error)
+            await self._settle(agent, outcome, subject, understood=not isinstance(error, MalformedBody))
+            if outcome is Outcome.SUCCESS:
+                await self._end_429s(url)
             raise
         except BaseException as error:
             # Our own end is no fault of the agent, but what was under way may still be counted.
@@ -249,20 +262,26 @@ class Fetcher:
             await asyncio.shield(self._pool.settle(agent, outcome))
             raise
         await self._settle(agent, Outcome.SUCCESS, subject)
+        await self._end_429s(url)
         return Fetched(answer.body, value)
 
     async def _settle(
         self, agent: Booking, outcome: Outcome, subject: Subject | None, *, understood: bool = True
     ) -> None:
-        blamed = True
-        if self._blame is not None:
-            if outcome is Outcome.SUCCESS:
-                # A host whose answers nobody understands is not known to be well.
-                if understood:
-                    self._blame.answered(subject)
-            elif subject is not None:
-                blamed = self._blame.falls_on(agent.agent_id, subject)
-        await self._pool.settle(agent, outcome, blamed=blamed)
+        charged = True
+        if outcome is Outcome.SUCCESS:
+            # A host whose answers nobody understands is not known to be well.
+            if understood:
+                self._faults.answered(agent.agent_id, subject)
+        elif subject is not None:
+            charged = self._faults.charge(agent.agent_id, subject)
+        await self._pool.settle(agent, outcome, charged=charged)
+
+
+def _place(url: str) -> str:
+    """A URL as agents' rows name it: what differs from call to call, whatever the server."""
+    parts = urlsplit(url)
+    return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
 def _outcome(error: FetchError) -> Outcome:

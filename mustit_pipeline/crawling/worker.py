@@ -14,7 +14,6 @@ from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.catalog.refusals import ReadingRules
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.attempts import Attempts
-from mustit_pipeline.crawling.blame import Blame
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.crawling.free_agents import FreeAgents
 from mustit_pipeline.crawling.queue import TaskQueue
@@ -81,7 +80,7 @@ class Worker:
             network_tries=settings.network_tries,
             throttled_tries=settings.throttled_tries,
             longest_backoff_seconds=settings.network_longest_backoff_seconds,
-            blame=Blame(settings.blamed_agents),
+            charged_agents=settings.charged_agents,
             patience=settings.lease_seconds / 3,
         )
         self._attempts = Attempts(

@@ -1,11 +1,29 @@
 """When it is the host that throttles or is unwell, not one agent, and how long a throttling one is left alone."""
 
+import re
 from dataclasses import dataclass
 
 from mustit_pipeline.domain import limits
 
+_PRODUCT = re.compile(r"/(?:item|auction_products)/([0-9]+)/")
+
 # Beyond this every pause has long been the longest, and a float power would overflow.
 _HIGHEST_LEVEL = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """429s: how many, to how many different agents, and at the URLs of how many different products or pages."""
+
+    answers: int
+    agents: int
+    urls: int
+
+
+def product_of(url: str) -> str | None:
+    """The product that a URL is about: its detail and its options are one product; None for any other page."""
+    found = _PRODUCT.search(url)
+    return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,20 +31,24 @@ class StormRules:
     """What a storm of 429s is, and the pauses of all calls that follow."""
 
     agents: int = limits.STORM_AGENTS
+    urls: int = limits.STORM_URLS
     share: float = limits.STORM_SHARE
     window_seconds: float = limits.STORM_WINDOW_SECONDS
     pause_seconds: float = limits.STORM_PAUSE_SECONDS
     longest_pause_seconds: float = limits.STORM_LONGEST_PAUSE_SECONDS
     calm_seconds: float = limits.STORM_CALM_SECONDS
 
-    def is_storm(self, *, agents: int, throttled: int, answers: int, in_a_row: int = 0) -> bool:
-        """Whether so many different agents were throttled, and so many of the last answers, that it is the host.
+    def is_storm(self, recent: Refused, *, answers: int, in_a_row: Refused) -> bool:
+        """Whether so many agents were throttled at so many URLs, and so many of the last answers, that it is the host.
 
         Twice as many agents in a row, and no good answer in between, are enough, however long that took: after a fast
         start the good answers of the last seconds would outnumber every 429 that the pool can get, and where answers
-        are few the last seconds never hold enough of them. Agent by agent the pool would be burnt.
+        are few the last seconds never hold enough of them.
         """
-        return (agents >= self.agents and throttled >= self.share * answers) or in_a_row >= 2 * self.agents
+        enough = recent.agents >= self.agents and recent.urls >= self.urls
+        if enough and recent.answers >= self.share * answers:
+            return True
+        return in_a_row.agents >= 2 * self.agents and in_a_row.urls >= self.urls
 
     def is_outage(self, *, agents: int, available: int) -> bool:
         """Whether so many different agents got no token in a row that it is the host; one alone never tells."""

@@ -105,8 +105,8 @@ class UserAgent(Aggregate):
             )
         self._return(status, self.rules.recovered)
 
-    def return_from_storm(self) -> None:
-        """The host was throttling everybody: back at once, with the health that its 429 had cost."""
+    def give_back(self) -> None:
+        """Its 429 was the host's or the URL's fault: back at once, with the health that it had cost."""
         status = AGENT.move(self.status, "recover")
         self._return(status, max(self.rules.floor, min(HEALTH_MAX, self.health + self.rules.cost_throttled)))
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from mustit_pipeline.marketplace.client import MarketplaceClient
 
 USUAL_LIFETIME = timedelta(hours=2)
-# Browsers cap cookies here too; it also keeps dates within the calendar.
-LONGEST_LIFETIME = timedelta(days=400)
+# Whatever a cookie says: a key that was rotated out is needed for no longer.
+LONGEST_LIFETIME = timedelta(days=1)
 
 # What RFC 6265 allows in a cookie's value: it is sent back in headers, where anything else is an injection.
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]+")
-_SECONDS = re.compile(r"[0-9]{1,18}")
+_SECONDS = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +67,26 @@ def read_session(set_cookies: Iterable[str], now: datetime) -> Session:
     if not _COOKIE_VALUE.fullmatch(token):
         raise SessionRefused("/", "the cookie named token is blank or not a cookie value")
     lifetime = _lifetime(attributes, now)
+    if lifetime <= timedelta(0):
+        raise SessionRefused("/", "the cookie named token is deleted, not set")
     return Session(
         token=Token(token),
-        nid=_companion(cookies, "nid"),
-        mustit_uid=_companion(cookies, "mustit_uid"),
+        nid=_companion(cookies, "nid", now),
+        mustit_uid=_companion(cookies, "mustit_uid", now),
         expires_at=now + lifetime,
         lifetime=lifetime,
     )
 
 
-def _companion(cookies: dict[str, tuple[str, dict[str, str]]], name: str) -> str:
-    value, _ = cookies.get(name, ("", {}))
-    return value if _COOKIE_VALUE.fullmatch(value) else ""
+def _companion(cookies: dict[str, tuple[str, dict[str, str]]], name: str, now: datetime) -> str:
+    value, attributes = cookies.get(name, ("", {}))
+    return value if _COOKIE_VALUE.fullmatch(value) and _lifetime(attributes, now) > timedelta(0) else ""
 
 
 def _lifetime(attributes: dict[str, str], now: datetime) -> timedelta:
-    """Max-Age, else Expires, else two hours; one that is unreadable or already over says nothing."""
+    """Max-Age, else Expires, else two hours; nothing or less if the server deletes it, and a day at most."""
     max_age = attributes.get("max-age", "").strip('"')
-    if _SECONDS.fullmatch(max_age) and int(max_age) > 0:
-        return timedelta(seconds=min(int(max_age), LONGEST_LIFETIME.total_seconds()))
+    if _SECONDS.fullmatch(max_age):
+        return timedelta(seconds=max(0, min(int(max_age), LONGEST_LIFETIME.total_seconds())))
     expires = parse_http_date(attributes.get("expires", "").strip('"'))
-    if expires is not None and expires > now:
-        return min(expires - now, LONGEST_LIFETIME)
-    return USUAL_LIFETIME
+    return USUAL_LIFETIME if expires is None else min(expires - now, LONGEST_LIFETIME)

@@ -25,12 +25,18 @@ class AgentSettings(BaseSettings):
     health_recovered: int = Field(
         70, ge=0, le=100, description="Health of an agent that is back; at least HEALTH_FLOOR"
     )
-    blamed_agents: int = Field(
+    charged_agents: int = Field(
         5, ge=1, le=10_000, description="Different agents in a row that pay for failed calls of a kind to one seller"
+    )
+    undecided_share: float = Field(
+        0.1, ge=0, le=1, description="Most of the pool that rests for 429s that may be their URLs' own; at least one"
     )
     token_issue_failures: int = Field(3, ge=1, le=100, description="Failed token issues in a row that block an agent")
     storm_agents: int = Field(5, ge=1, le=10_000, description="So many throttled agents at once mean the host itself")
-    storm_share: float = Field(0.5, gt=0, le=1, description="If they are at least this share of the last answers")
+    storm_urls: int = Field(
+        5, ge=1, le=10_000, description="If they were throttled at so many different products or pages"
+    )
+    storm_share: float = Field(0.5, gt=0, le=1, description="And if they are at least this share of the last answers")
     storm_window_seconds: float = Field(5, gt=0, le=600, description="How far back those answers are counted")
     storm_pause_seconds: float = Field(2, gt=0, description="First pause of all calls; doubled from storm to storm")
     storm_longest_pause_seconds: float = Field(

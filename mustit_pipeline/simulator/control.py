@@ -75,7 +75,7 @@ class _Control:
         self._client.close()
 
     def fault(self, kind: str, endpoint: str = "any", **options: Any) -> int:
-        """Switch one on (share, agents, count, sellerId, itemNo, pageNo, retryAfter, seconds, status); its id."""
+        """Switch on (share, agents, items, count, sellerId, itemNo, pageNo, retryAfter, seconds, status); its id."""
         return self._call("POST", "faults", {"kind": kind, "endpoint": endpoint, **options})["id"]
 
     def faults(self) -> list[Data]:

@@ -21,6 +21,7 @@ class Fault:
     seller_id: str | None
     item_no: int | None
     page_no: int | None
+    items: float | frozenset[int] | None
     retry_after: str | None
     seconds: float
     status: int
@@ -33,9 +34,7 @@ class Fault:
         wanted = ((self.seller_id, met.seller_id), (self.item_no, met.item_no), (self.page_no, met.page_no))
         if any(one is not None and one != other for one, other in wanted):
             return False
-        if isinstance(self.agents, frozenset):
-            return met.agent in self.agents
-        return self.agents is None or fraction(seed, self.id, met.agent) < self.agents
+        return _is_among(met.item_no, self.items, seed) and _is_among(met.agent, self.agents, seed, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,13 @@ def fraction(*parts: object) -> float:
     """A number from 0 to 1 that depends on nothing but the parts."""
     digest = blake2b("/".join(map(str, parts)).encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") / 2**48
+
+
+def _is_among(one: str | int | None, chosen: float | frozenset[str] | frozenset[int] | None, *salt: int) -> bool:
+    """Whether it is in a list, or in a share of all; what has none is in neither."""
+    if chosen is None or one is None:
+        return chosen is None
+    return one in chosen if isinstance(chosen, frozenset) else fraction(*salt, one) < chosen
 
 
 class FaultSwitch:
@@ -100,6 +106,7 @@ class FaultSwitch:
             seller_id=fields.text("sellerId", required=False),
             item_no=fields.optional_integer("itemNo", minimum=1),
             page_no=fields.optional_integer("pageNo", minimum=0),
+            items=_items(fields),
             retry_after=_retry_after(fields),
             seconds=seconds,
             status=fields.integer("status", minimum=400, maximum=599, default=default.status),
@@ -157,6 +164,7 @@ class FaultSwitch:
                 "sellerId": fault.seller_id,
                 "itemNo": fault.item_no,
                 "pageNo": fault.page_no,
+                "items": sorted(fault.items) if isinstance(fault.items, frozenset) else fault.items,
                 "retryAfter": fault.retry_after,
                 "seconds": fault.seconds,
                 "status": fault.status or None,
@@ -184,6 +192,16 @@ def _agents(fields: Fields) -> float | frozenset[str] | None:
             raise BadInputError("agents must be a list of User-Agent texts, or a share from 0 to 1")
         return frozenset(value)
     return None if value is None else fields.number("agents", minimum=0, maximum=1, default=1)
+
+
+def _items(fields: Fields) -> float | frozenset[int] | None:
+    """Products whose own URLs are hit, detail and options alike."""
+    value = fields.any("items")
+    if isinstance(value, list):
+        if not all(type(item) is int for item in value):
+            raise BadInputError("items must be a list of item numbers, or a share from 0 to 1")
+        return frozenset(value)
+    return None if value is None else fields.number("items", minimum=0, maximum=1, default=1)
 
 
 def _retry_after(fields: Fields) -> str | None:

@@ -1,7 +1,7 @@
 """What all workers of the agent pool share: breaker, host pause, and who counts the requests."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
@@ -26,16 +26,6 @@ class PoolRow:
     breaker_judge_after: datetime | None
     trial_owner: UUID | None
     trial_until: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecentAnswers:
-    """Answers of the last seconds: all, the 429s, and the agents that got one; and who got one since a good answer."""
-
-    answers: int
-    throttled: int
-    agents: frozenset[UUID]
-    in_a_row: frozenset[UUID]
 
 
 _POOL = (
@@ -147,34 +137,15 @@ def last_good_answer(connection: Connection, since: datetime) -> datetime | None
     ).scalar_one()
 
 
-def read_recent_answers(connection: Connection, since: datetime, row_since: datetime, lag: timedelta) -> RecentAnswers:
-    """What the marketplace answered since then, and who was throttled in a row since `row_since`.
-
-    A 429 is judged up to `lag` after its answer has arrived.
-    """
-    first = min(since, row_since)
-    row = connection.execute(
+def good_answers(connection: Connection, since: datetime) -> int:
+    """How many calls the marketplace has answered otherwise than with 429 since then."""
+    return connection.execute(
         text("""
-            WITH booked AS (
-                SELECT agent_id, throttled, ends_at FROM agent_bookings
-                WHERE ends_at > :read_since AND answered_at IS NOT NULL
-            ), answered AS (
-                SELECT * FROM booked
-                UNION ALL
-                -- A call for a token has no booking.
-                SELECT agent_id, true, throttled_at FROM user_agents
-                WHERE throttled_at > :first AND agent_id NOT IN (SELECT agent_id FROM booked WHERE throttled)
-            )
-            SELECT count(*) FILTER (WHERE ends_at > :since) AS answers,
-                   count(*) FILTER (WHERE throttled AND ends_at > :since) AS throttled,
-                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled AND ends_at > :since), '{}') AS agents,
-                   coalesce(array_agg(DISTINCT agent_id) FILTER (WHERE throttled AND ends_at > :row_since), '{}')
-                       AS in_a_row
-            FROM answered
+            SELECT count(*) FROM agent_bookings
+            WHERE ends_at > :since AND answered_at IS NOT NULL AND NOT throttled
         """),
-        {"since": since, "row_since": row_since, "first": first, "read_since": first - lag},
-    ).one()
-    return RecentAnswers(row.answers, row.throttled, frozenset(row.agents), frozenset(row.in_a_row))
+        {"since": since},
+    ).scalar_one()
 
 
 def lock_counter(connection: Connection) -> PoolRow:

@@ -55,6 +55,11 @@ def read_agents(connection: Connection) -> list[AgentRow]:
     return [_agent_row(row) for row in rows]
 
 
+def count_agents(connection: Connection) -> int:
+    """How many agents there are, whatever their state."""
+    return connection.execute(text("SELECT count(*) FROM user_agents")).scalar_one()
+
+
 def requests_today(connection: Connection, now: datetime) -> int:
     """How many requests all agents have sent on this day in Seoul."""
     query = text("""
@@ -117,9 +122,7 @@ def lock_agents(connection: Connection, ids: Iterable[UUID], rules: AgentRules) 
     ]
 
 
-def save_agents(
-    connection: Connection, agents: Sequence[UserAgent], reason: str | None, *, throttled_at: datetime | None = None
-) -> None:
+def save_agents(connection: Connection, agents: Sequence[UserAgent], reason: str | None) -> None:
     """Write what the aggregates decided; one without a token loses its session, and that token's number with it."""
     if not agents:
         return
@@ -131,7 +134,6 @@ def save_agents(
                 session_key_id = CASE WHEN CAST(:token_expires_at AS timestamptz) IS NOT NULL THEN session_key_id END,
                 token_no = token_no + (session IS NOT NULL AND CAST(:token_expires_at AS timestamptz) IS NULL)::int,
                 reason = CASE WHEN :status = 'AVAILABLE' THEN NULL WHEN status = :status THEN reason ELSE :reason END,
-                throttled_at = coalesce(CAST(:throttled_at AS timestamptz), throttled_at),
                 revision = revision + 1, updated_at = clock_timestamp()
             WHERE agent_id = :agent_id
         """),
@@ -144,11 +146,33 @@ def save_agents(
                 "issue_failures": agent.issue_failures,
                 "token_expires_at": agent.token_expires_at,
                 "reason": reason,
-                "throttled_at": throttled_at,
             }
             for agent in agents
         ],
     )
+
+
+def record_429(connection: Connection, ids: Sequence[UUID], reason: str | None, at: datetime | None = None) -> None:
+    """What is known of these agents' last 429, and since `at` of a new one; why an admin blocked one stays."""
+    if ids:
+        connection.execute(
+            text("""
+                UPDATE user_agents SET reason = :reason,
+                    throttled_at = coalesce(CAST(:at AS timestamptz), throttled_at)
+                WHERE agent_id = ANY(:ids) AND status <> 'BLOCKED'
+            """),
+            {"ids": list(ids), "reason": reason, "at": at},
+        )
+
+
+def read_429s(connection: Connection) -> Sequence[Row[tuple[UUID, str, datetime]]]:
+    """Each agent that was answered with 429 and has a reason: the agent, the reason and the moment of the last one."""
+    return connection.execute(
+        text(
+            "SELECT agent_id, reason, throttled_at FROM user_agents"
+            " WHERE throttled_at IS NOT NULL AND reason IS NOT NULL"
+        )
+    ).all()
 
 
 def insert_agents(connection: Connection, agents: Sequence[UserAgent]) -> int:

@@ -18,7 +18,7 @@ from mustit_pipeline_tests.faults.engine_scenarios import COMPLETED, HURT
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size
 from mustit_pipeline_tests.faults.world import PATIENCE_SECONDS, World, wait_until
-from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, register
+from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, differences, register
 
 SUCCESS = 0.95
 RESTED = "SELECT count(*) FROM user_agents WHERE throttled_at IS NOT NULL"
@@ -27,6 +27,17 @@ PAUSED = "SELECT count(*) FROM pool_state WHERE paused_until IS NOT NULL"
 QUIET_SECONDS = 1.5
 THROTTLED_SHARE = 0.3
 BLOCKED_SHARE = 0.82
+POISONED_SHARES = (0.01, 0.1, 0.3)
+LEAST_AVAILABLE = 0.9
+HEALTHY = "healthy"
+REFUSED = """
+    SELECT count(*) FROM crawler_tasks t JOIN crawling_schedule_executions e USING (execution_id)
+    WHERE e.seller_id = :seller AND t.status = 'FAILED' AND t.error_code = 'EXTERNAL_THROTTLED' AND t.retry_count = 0
+"""
+UNFINISHED = """
+    SELECT count(*) FROM crawler_tasks t JOIN crawling_schedule_executions e USING (execution_id)
+    WHERE e.seller_id = :seller AND t.status <> 'COMPLETED'
+"""
 
 
 def some_agents_throttled(world: World, size: Size) -> Numbers:
@@ -67,7 +78,7 @@ def some_agents_throttled(world: World, size: Size) -> Numbers:
 
 
 def every_agent_throttled(world: World, size: Size) -> Numbers:
-    """All agents get 429: it is the host that is left alone, after a few calls, and nobody is to blame for it."""
+    """All agents get 429: it is the host that is left alone, after a few calls, and no agent is charged with it."""
     seconds = 60.0 if size == LONG else 3.0
     settings = world.with_settings(max_concurrent_requests=10)
     world.market.add_seller(SELLER, 100)
@@ -142,11 +153,61 @@ def breaker_opens_in_mid_crawl(world: World, size: Size) -> Numbers:
     return {"agents blocked": len(blocked), "effects": check_all(world, SELLER, settings)}
 
 
-def _crawl_to_its_end(world: World, settings: Settings) -> CrawlOutcome:
+def some_products_throttled(world: World, size: Size) -> Numbers:
+    """Products of one seller always get 429: they fail, and nobody else waits, rests or misses anything for it.
+
+    Each crawl has a second copy beside it, and another seller is crawled at the same time.
+    """
+    settings = world.with_settings(max_concurrent_requests=25)
+    world.market.settings(latencyMs=30)
+    for seller in (SELLER, HEALTHY):
+        world.market.add_seller(seller, size.products)
+    register(world.database, SELLER, HEALTHY)
+    items = [product["itemNo"] for product in world.market.products(SELLER)]
+    refused, fewest = 0, len(_agents(world))
+    # From the largest share to the smallest: what is refused now has not been delivered by an earlier crawl.
+    for share in reversed(POISONED_SHARES):
+        poisoned = items[: max(1, round(share * len(items)))]
+        fault = world.market.fault("429", "api", items=poisoned)
+        refused += 2 * len(poisoned)
+        with ThreadPoolExecutor(3) as background:
+            crawls = [
+                background.submit(_crawl_to_its_end, world, settings, seller) for seller in (SELLER, SELLER, HEALTHY)
+            ]
+            for crawled in crawls:
+                available, opened = _watch(world, settings, crawled)
+                fewest = min(fewest, available)
+                if opened or available < LEAST_AVAILABLE * len(_agents(world)):
+                    raise AssertionError(
+                        f"{share:.0%} of the products: {available} agents left, breaker open: {opened}"
+                    )
+            for crawled in crawls:
+                crawled.result()
+        if world.number(PAUSED):
+            raise AssertionError(f"{share:.0%} of the products were taken for a storm of the host")
+        if (failed := world.number(REFUSED, seller=SELLER)) != refused:
+            raise AssertionError(f"{failed} tasks failed as throttled, not {refused}")
+        if unfinished := world.number(UNFINISHED, seller=SELLER) - refused:
+            raise AssertionError(f"{unfinished} tasks of other products did not succeed")
+        if unfinished := world.number(UNFINISHED, seller=HEALTHY):
+            raise AssertionError(f"{unfinished} tasks of the healthy seller did not succeed")
+        world.deliver(settings)
+        if set(differences(world.market, world.receiver, SELLER)) != set(poisoned):
+            raise AssertionError(f"{share:.0%} of the products: others were not delivered")
+        _expect_pool_unburnt(world, settings)
+        world.market.clear_faults(fault)
+    struck = world.market.audit()["injected429"]
+    crawl(world.database, settings, SELLER)
+    check_all(world, HEALTHY, settings)
+    effects = check_all(world, SELLER, settings)
+    return {"tasks refused": refused, "answers of 429": struck, "fewest agents available": fewest, "effects": effects}
+
+
+def _crawl_to_its_end(world: World, settings: Settings, seller: str = SELLER) -> CrawlOutcome:
     """Slice after slice, as the sensor goes on with a crawl that a pause has outlasted."""
     deadline = time.monotonic() + 3 * PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        outcome = crawl(world.database, settings, SELLER)
+        outcome = crawl(world.database, settings, seller)
         if not outcome.stored.execution.is_open:
             return outcome
     raise AssertionError("the crawl does not end")
@@ -194,4 +255,5 @@ THROTTLING_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (
     some_agents_throttled,
     every_agent_throttled,
     breaker_opens_in_mid_crawl,
+    some_products_throttled,
 )

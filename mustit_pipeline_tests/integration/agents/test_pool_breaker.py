@@ -13,6 +13,7 @@ from mustit_pipeline_tests.integration.agents.visits import (
     block,
     booking_of,
     opened,
+    product,
     refused,
     run,
     shared,
@@ -60,7 +61,7 @@ def test_a_bad_trial_opens_the_breaker_again(database: Database, tmp_path: Path,
             forward(database, "breaker_open_until")
             trial = await booking_of(pool)
             if throttled:
-                await pool.throttled(trial, None)
+                await pool.throttled(trial, None, url="/listing", control=True)
             else:
                 await pool.settle(trial, Outcome.SERVER_ERROR)
             assert COOLDOWN / 2 < (await wait_of(pool, "breaker")).seconds <= COOLDOWN
@@ -68,12 +69,21 @@ def test_a_bad_trial_opens_the_breaker_again(database: Database, tmp_path: Path,
     run(scenario)
 
 
-def test_a_trial_that_decides_nothing_leaves_room_for_another(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("throttled", [True, False])
+def test_a_trial_that_decides_nothing_leaves_room_for_another(
+    database: Database, tmp_path: Path, throttled: bool
+) -> None:
+    """A product that is always throttled, crawled first, kept the breaker open trial by trial."""
+
     async def scenario() -> None:
         async with opened(tmp_path, database, breaker_cooldown_seconds=0.3) as (pool, _):
             block(database, *(f"agent-{number:03}" for number in range(1, 6)))
             await asyncio.sleep((await refused(pool)).seconds + 0.05)
-            await pool.settle(await booking_of(pool), Outcome.UNAUTHORIZED)
+            if throttled:
+                await pool.throttled(await booking_of(pool), None, url=product(1))
+                await pool.give_back(product(1))
+            else:
+                await pool.settle(await booking_of(pool), Outcome.UNAUTHORIZED)
             again = await pool.acquire()
             assert isinstance(again, Booking)
             await pool.settle(again, Outcome.SUCCESS)

@@ -26,6 +26,7 @@ from mustit_pipeline_tests.integration.agents.visits import (
     bookings,
     nobody_throttles,
     opened,
+    refuse,
     run,
     wait_of,
 )
@@ -47,13 +48,12 @@ def test_an_admin_ends_a_pause_that_the_host_asked_for_and_the_next_one_starts_s
 
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
-            for booking in await bookings(pool, 5):
-                await pool.throttled(booking, 86_400.0)
+            await refuse(pool, await bookings(pool, 5), 86_400.0)
             assert (await wait_of(pool, "host paused")).seconds > 86_000
             with database.transaction() as connection:
                 assert roster.end_pause(connection) is not None
                 assert roster.end_pause(connection) is None
-            await pool.throttled(await booking_of(pool), None)
+            await pool.throttled(await booking_of(pool), None, url="/listing", control=True)
             assert 1.0 < (await wait_of(pool, "host paused")).seconds <= 4.0
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""The token page throttles or is down: whoever is to blame is judged, and nobody else."""
+"""The token page throttles or is down: only an agent that is at fault is charged."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -95,6 +95,19 @@ async def bookings(pool: AgentPool, number: int) -> Sequence[Booking]:
     return [await booking_of(pool) for _ in range(number)]
 
 
+def product(number: int) -> str:
+    """Where a product's details are."""
+    return f"/item/{number}/detail/top"
+
+
+async def refuse(pool: AgentPool, flying: Sequence[Booking], retry_after: float | None = None) -> None:
+    """A 429 each: the last one to a listing that was asked for as a control, the others to different products."""
+    *products, control = flying
+    for number, booking in enumerate(products):
+        await pool.throttled(booking, retry_after, url=product(number))
+    await pool.throttled(control, retry_after, url="/listing?sellerId=s", control=True)
+
+
 def block(database: Database, *names: str) -> None:
     known = rows(database)
     with database.transaction() as connection:

@@ -52,6 +52,22 @@ def test_a_storm_hits_every_agent_until_it_is_over(
     assert visitor.detail(item_no).status_code == 200
 
 
+def test_products_that_are_always_throttled_are_so_at_both_their_urls_and_nothing_else_is(
+    control: MarketplaceControl, visitor: Visitor, item_no: int
+) -> None:
+    items = visitor.item_nos(SELLER)
+    control.fault("429", "api", items=[item_no])
+    assert (visitor.detail(item_no).status_code, visitor.options(item_no).status_code) == (429, 429)
+    assert (visitor.detail(items[1]).status_code, visitor.listing(SELLER).status_code) == (200, 200)
+    control.clear_faults()
+    control.fault("429", "api", items=0.3)
+    struck = {item for item in items if visitor.detail(item).status_code == 429}
+    assert 0 < len(struck) < len(items) / 2
+    assert {item for item in items if visitor.options(item).status_code == 429} == struck
+    with pytest.raises(ControlError, match="items must be"):
+        control.fault("429", "api", items=["one"])
+
+
 def test_server_errors_have_the_status_that_was_asked_for(
     control: MarketplaceControl, visitor: Visitor, item_no: int
 ) -> None:

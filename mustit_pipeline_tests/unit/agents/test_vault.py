@@ -1,7 +1,7 @@
 """Sessions at rest open only where they were sealed."""
 
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -23,6 +23,14 @@ def test_a_session_comes_back_as_it_was() -> None:
     assert vault.open(AGENT, sealed) == SESSION
     assert sealed.key_id == "a"
     assert b"secret-token" not in sealed.sealed
+
+
+def test_a_session_that_was_sealed_for_longer_than_a_day_ends_after_one() -> None:
+    """A cookie of 400 days kept its key in use for as long: a rotation never ended."""
+    vault = SessionVault(TokenKey(OLD))
+    issued, year = datetime(2026, 11, 16, 3, tzinfo=UTC), timedelta(days=400)
+    opened = vault.open(AGENT, vault.seal(AGENT, 1, Session(Token("t"), "n", "u", issued + year, year)))
+    assert (opened.issued_at, opened.expires_at) == (issued, issued + timedelta(days=1))
 
 
 def test_the_same_session_is_never_sealed_to_the_same_bytes() -> None:

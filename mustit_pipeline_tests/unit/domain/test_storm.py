@@ -4,37 +4,77 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustit_pipeline.domain.storm import StormRules
+from mustit_pipeline.domain.storm import Refused, StormRules, product_of
 
 SPECIFIED = StormRules()
 
 
+NONE = Refused(answers=0, agents=0, urls=0)
+
+
+def refused(answers: int, agents: int | None = None, urls: int | None = None) -> Refused:
+    return Refused(
+        answers=answers, agents=answers if agents is None else agents, urls=answers if urls is None else urls
+    )
+
+
 @pytest.mark.parametrize(
-    ("agents", "throttled", "answers", "storm"),
-    [(5, 5, 10, True), (4, 9, 10, False), (5, 5, 11, False), (50, 50, 50, True), (5, 5, 5, True)],
+    ("seen", "answers", "storm"),
+    [
+        (refused(5), 10, True),
+        (refused(9, agents=4), 10, False),
+        (refused(9, urls=4), 10, False),
+        (refused(5), 11, False),
+        (refused(50), 50, True),
+        (refused(50, agents=5, urls=5), 50, True),
+    ],
 )
-def test_five_agents_and_half_of_the_answers_are_a_storm(
-    agents: int, throttled: int, answers: int, storm: bool
-) -> None:
-    assert SPECIFIED.is_storm(agents=agents, throttled=throttled, answers=answers) is storm
+def test_five_agents_at_five_urls_and_half_of_the_answers_are_a_storm(seen: Refused, answers: int, storm: bool) -> None:
+    assert SPECIFIED.is_storm(seen, answers=answers, in_a_row=NONE) is storm
 
 
-@pytest.mark.parametrize(("in_a_row", "storm"), [(9, False), (10, True)])
+@pytest.mark.parametrize(("row", "storm"), [(refused(9), False), (refused(10), True), (refused(50, urls=4), False)])
 def test_twice_as_many_agents_in_a_row_are_a_storm_however_many_good_answers_came_before(
-    in_a_row: int, storm: bool
+    row: Refused, storm: bool
 ) -> None:
-    assert SPECIFIED.is_storm(agents=in_a_row, throttled=in_a_row, answers=300, in_a_row=in_a_row) is storm
+    assert SPECIFIED.is_storm(row, answers=300, in_a_row=row) is storm
 
 
 def test_agents_in_a_row_are_a_storm_however_few_of_them_the_last_seconds_hold() -> None:
-    assert SPECIFIED.is_storm(agents=1, throttled=1, answers=1, in_a_row=10)
+    assert SPECIFIED.is_storm(refused(1), answers=1, in_a_row=refused(10))
 
 
 def test_what_a_storm_is_can_be_set() -> None:
-    rules = StormRules(agents=2, share=0.25)
-    assert rules.is_storm(agents=2, throttled=2, answers=8)
-    assert not rules.is_storm(agents=1, throttled=8, answers=8)
-    assert not rules.is_storm(agents=2, throttled=2, answers=9)
+    rules = StormRules(agents=2, urls=1, share=0.25)
+    assert rules.is_storm(refused(2, urls=1), answers=8, in_a_row=NONE)
+    assert not rules.is_storm(refused(8, agents=1), answers=8, in_a_row=NONE)
+    assert not rules.is_storm(refused(2), answers=9, in_a_row=NONE)
+
+
+COUNTS = st.integers(0, 100)
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_429s_of_fewer_than_five_products_or_pages_are_never_a_storm(
+    answers: int, agents: int, good: int, urls: int
+) -> None:
+    seen = Refused(answers=answers, agents=agents, urls=urls)
+    if SPECIFIED.is_storm(seen, answers=answers + good, in_a_row=seen):
+        assert urls >= SPECIFIED.urls
+        assert agents >= SPECIFIED.agents
+
+
+@pytest.mark.parametrize(
+    ("url", "product"),
+    [
+        ("https://m/mustit-api/facade-api/v1/item/41/detail/top", "41"),
+        ("/mustit-api/legacy-api/v1/auction_products/41/options", "41"),
+        ("/mustit-api/facade-api/v1/searchmini-shop-search?sellerId=item&pageNo=41", None),
+        ("the session of 41", None),
+    ],
+)
+def test_detail_and_options_are_one_product_and_a_listing_is_none(url: str, product: str | None) -> None:
+    assert product_of(url) == product
 
 
 @pytest.mark.parametrize(

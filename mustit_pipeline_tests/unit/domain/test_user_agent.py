@@ -151,7 +151,7 @@ def test_an_answer_that_comes_late_leaves_a_blocked_agent_blocked(answer: str) -
     assert (blocked.status, blocked.suspended_until) == (BLOCKED, None)
 
 
-@given(st.lists(st.sampled_from([*ANSWERS, "recover", "return_from_storm"])))
+@given(st.lists(st.sampled_from([*ANSWERS, "recover", "give_back"])))
 def test_health_stays_in_bounds_and_a_sick_agent_is_never_available(answers: list[str]) -> None:
     judged = agent()
     for answer in answers:
@@ -161,7 +161,7 @@ def test_health_stays_in_bounds_and_a_sick_agent_is_never_available(answers: lis
             if answer == "recover":
                 judged.recover(T0 + DAY)
             else:
-                judged.return_from_storm()
+                judged.give_back()
         assert 0 <= judged.health <= 100
         assert judged.status is SUSPENDED or judged.health >= 30
 
@@ -195,14 +195,14 @@ def test_only_a_suspended_agent_is_recoverable(status: AgentStatus) -> None:
 def test_a_storm_costs_an_agent_neither_time_nor_health(before: int) -> None:
     stormed = agent(health=before)
     stormed.throttled(7200, T0)
-    stormed.return_from_storm()
+    stormed.give_back()
     assert (stormed.status, stormed.health, stormed.suspended_until) == (AVAILABLE, before, None)
 
 
 @pytest.mark.parametrize("status", [AVAILABLE, BLOCKED])
 def test_only_a_suspended_agent_returns_from_a_storm(status: AgentStatus) -> None:
     with pytest.raises(Conflict) as refused:
-        agent(status=status).return_from_storm()
+        agent(status=status).give_back()
     assert refused.value.code == "CONFLICT_AGENT_RECOVER"
 
 

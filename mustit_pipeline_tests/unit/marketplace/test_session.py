@@ -27,29 +27,56 @@ def test_a_session_is_read_from_its_three_cookies() -> None:
         ("; max-age = 60", timedelta(minutes=1)),
         ('; Max-Age="60"', timedelta(minutes=1)),
         ("; Max-Age=60; Expires=Mon, 16 Nov 2026 04:00:00 GMT", timedelta(minutes=1)),
+        ("; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", timedelta(minutes=1)),
+        ("; Max-Age=86401", timedelta(days=1)),
         ("; Expires=Mon, 16 Nov 2026 04:00:00 GMT", timedelta(hours=1)),
         ("; expires=Mon, 16-Nov-2026 04:00:00 GMT", timedelta(hours=1)),
         ("; Expires=Monday, 16-Nov-26 04:00:00 GMT", timedelta(hours=1)),
         ("; Max-Age=soon; Expires=Mon, 16 Nov 2026 04:00:00 GMT", timedelta(hours=1)),
-        ("; Max-Age=0", TWO_HOURS),
-        ("; Max-Age=-1", TWO_HOURS),
         ("; Max-Age=", TWO_HOURS),
         ("; Max-Age=1.5", TWO_HOURS),
         ("; Max-Age=١٢", TWO_HOURS),
-        ("; Expires=Thu, 01 Jan 1970 00:00:00 GMT", TWO_HOURS),
         ("; Expires=tomorrow", TWO_HOURS),
         ("; Expires=Mon, 16 Nov 99999 04:00:00 GMT", TWO_HOURS),
         ("; Expires=", TWO_HOURS),
-        ("; Max-Age=999999999999999999", timedelta(days=400)),
-        ("; Expires=Fri, 31 Dec 9999 23:59:59 GMT", timedelta(days=400)),
+        ("; Max-Age=999999999999999999", timedelta(days=1)),
+        ("; Expires=Fri, 31 Dec 9999 23:59:59 GMT", timedelta(days=1)),
     ],
 )
-def test_a_token_lives_by_max_age_else_expires_else_two_hours(attributes: str, lifetime: timedelta) -> None:
+def test_a_token_lives_by_max_age_else_expires_else_two_hours_and_a_day_at_most(
+    attributes: str, lifetime: timedelta
+) -> None:
     assert read_session([f"token=abc{attributes}"], NOW).expires_at == NOW + lifetime
 
 
 def test_a_quoted_token_is_taken_without_its_quotes_and_an_equals_sign_stays() -> None:
     assert read_session(['token="abc=="'], NOW).token.value == "abc=="
+
+
+DELETED = [
+    "Max-Age=0",
+    "Max-Age=-1",
+    'max-age="0"',
+    "Max-Age=0; Expires=Fri, 31 Dec 9999 23:59:59 GMT",
+    "Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+    "Max-Age=soon; Expires=Mon, 16 Nov 2026 02:59:59 GMT",
+]
+
+
+@pytest.mark.parametrize("attributes", DELETED)
+def test_a_cookie_that_the_server_deletes_is_no_token(attributes: str) -> None:
+    """It was used for two hours."""
+    with pytest.raises(SessionRefused, match="deleted"):
+        read_session([f"token=abc; {attributes}"], NOW)
+    with pytest.raises(SessionRefused, match="deleted"):
+        read_session(["token=abc; Max-Age=60", f"token=gone; {attributes}"], NOW)
+    assert read_session([f"token=gone; {attributes}", "token=abc"], NOW).token.value == "abc"
+
+
+@pytest.mark.parametrize("attributes", DELETED)
+def test_a_companion_that_the_server_deletes_is_not_sent(attributes: str) -> None:
+    read = read_session(["token=abc", f"nid=n1; {attributes}", "mustit_uid=u1"], NOW)
+    assert "Cookie" not in read.headers("x")
 
 
 def test_of_two_tokens_the_last_counts() -> None:
