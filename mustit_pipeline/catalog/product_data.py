@@ -1,6 +1,6 @@
 """The one productData of a product, merged from what its three sources say."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +54,18 @@ def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources,
             # Never heard of and absent are the same: a detail without a price leaves the listing's alone.
             if before.get(field, blank[field]) != value:
                 data[field] = value
+    if previous is not None:
+        _give_up_what_nobody_says(data, said, blank)
+    data["images"] = _images(new)
+    return {field: data[field] for field in FIELDS}
+
+
+def _give_up_what_nobody_says(data: dict[str, Any], said: Sequence[Document], blank: Document) -> None:
+    """A value that no source says was derived under other rules than today's."""
     for field in FIELDS:
         values = [source[field] for source in said if field in source]
         if values and data[field] not in values:
-            # None of them says so: it was derived under other rules than today's.
             data[field] = next((value for value in reversed(values) if value != blank[field]), blank[field])
-    data["images"] = _images(new)
-    return {field: data[field] for field in FIELDS}
 
 
 def _blank(seller_id: str, item_no: int) -> dict[str, Any]:

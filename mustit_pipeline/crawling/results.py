@@ -18,7 +18,7 @@ from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import drift, executions, leases, products, raw, tasks
-from mustit_pipeline.store.database import Database, is_committed, transaction_id
+from mustit_pipeline.store.database import Database, is_committed
 from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline.store.leases import LeasedTask
@@ -102,7 +102,7 @@ class ResultStore:
             bodies = self._bodies(tried, TaskStatus.COMPLETED)
             raw.add(connection, bodies)
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
-            homes = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
+            locked = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             leases.hand_back(connection, [result.leased for result in newest if result.handed_back])
             ours = leases.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
             kept = [result for result in tried if result.leased.task.id.value in ours]
@@ -110,10 +110,10 @@ class ResultStore:
             # Refused ones are few, and nobody waits to process them.
             raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
             # Their products in the order in which the relay locks them too.
-            for current in sorted(homes, key=lambda one: one.home.seller_id):
+            for current in sorted(locked.stored, key=lambda one: one.home.seller_id):
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             drift.record(connection, [seen for result in kept for seen in _sightings(result)])
-            receipt.transaction = transaction_id(connection)
+            receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(
                 ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
                 lost=len(tried) - len(kept) + len(results) - len(newest),

@@ -13,6 +13,12 @@ _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 _ATTRIBUTE = re.compile(
     r"""[\s/]*+(?:(>)|(=?+[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)?+))?+)"""
 )
+# A tag as almost everybody writes it: quotes only around whole values, and neither < nor > inside. Markup of nothing but
+# such tags, none of them raw text, has its images where they seem to be, and need not be read attribute by attribute.
+_PLAIN_TAG = re.compile(
+    r"""<(/?[a-zA-Z][^\s/<>"'=]*+)([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++)[^<>"'=]*+)*+)>"""
+)
+_ONLY_SOURCE = re.compile(r"""\s++src="([^"&]*+)"\s*+/?""")
 _COMMENT_END = re.compile(r"--!?>")
 _RAW_TEXT = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
@@ -27,6 +33,27 @@ def description_images(markup: str) -> list[str]:
 
 def image_sources(markup: str) -> tuple[str, ...]:
     """Every `<img src>` in order, entities decoded, duplicates kept; comments and scripts hold no images."""
+    plain = _plain_sources(markup)
+    return read_sources(markup) if plain is None else plain
+
+
+def _plain_sources(markup: str) -> tuple[str, ...] | None:
+    """The sources in markup of nothing but plain tags; None for any other."""
+    tags: list[tuple[str, str]] = [(name.lower(), attributes) for name, attributes in _PLAIN_TAG.findall(markup)]
+    if len(tags) < markup.count("<") or any(name in _RAW_TEXT for name, _ in tags):
+        return None
+    sources = [_source(attributes) for name, attributes in tags if name == "img"]
+    return tuple(source for source in sources if source and not source.isspace())
+
+
+def _source(attributes: str) -> str:
+    """The `src` among the attributes of a plain tag."""
+    only = _ONLY_SOURCE.fullmatch(attributes)
+    return only[1] if only else _read_tag(f"{attributes}>", 0)[0]
+
+
+def read_sources(markup: str) -> tuple[str, ...]:
+    """The same from any markup, tag by tag and attribute by attribute."""
     found: list[str] = []
     position = 0
     while position >= 0 and (opening := _NEXT.search(markup, position)):

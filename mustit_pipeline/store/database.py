@@ -149,11 +149,6 @@ def database_time(connection: Connection) -> datetime:
     return connection.execute(text("SELECT clock_timestamp()")).scalar_one()
 
 
-def transaction_id(connection: Connection) -> str:
-    """What this transaction can be asked for by, once it has ended."""
-    return connection.execute(text("SELECT CAST(pg_current_xact_id() AS text)")).scalar_one()
-
-
 def is_committed(connection: Connection, transaction: str) -> bool:
     """Whether a transaction of a moment ago was committed, whatever its client heard of that."""
     query = text("SELECT pg_xact_status(CAST(CAST(:id AS text) AS xid8))")

@@ -114,10 +114,25 @@ def find(connection: Connection, wanted: IdPrefix) -> StoredExecution:
     return _stored(row)
 
 
-def lock_all(connection: Connection, execution_ids: Collection[UUID]) -> list[StoredExecution]:
+# With the transaction's own id: each question more would cost every batch of results a round trip.
+_LOCK_ALL = text("""
+    SELECT *, CAST(pg_current_xact_id() AS text) AS transaction FROM crawling_schedule_executions
+    WHERE execution_id = ANY(CAST(:ids AS uuid[])) ORDER BY execution_id FOR NO KEY UPDATE
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LockedExecutions:
+    """Executions held until the transaction ends, and what that can be asked for by once it has."""
+
+    stored: list[StoredExecution]
+    transaction: str | None
+
+
+def lock_all(connection: Connection, execution_ids: Collection[UUID]) -> LockedExecutions:
     """Several executions at once, locked in one order for everybody."""
-    query = select(executions).where(executions.c.execution_id.in_(execution_ids)).order_by(executions.c.execution_id)
-    return [_stored(row) for row in connection.execute(query.with_for_update(key_share=True))]
+    rows = connection.execute(_LOCK_ALL, {"ids": list(execution_ids)}).all()
+    return LockedExecutions([_stored(row) for row in rows], rows[0].transaction if rows else None)
 
 
 def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> StoredExecution | None:

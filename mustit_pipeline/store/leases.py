@@ -90,28 +90,34 @@ _CLAIM_ANY = text(f"""
 # Whoever lost its worker goes behind those who did not: of a crawl that is killed again and again, each kill meets
 # other tasks, and only one that really kills is met too often.
 _SAVE = text(f"""
-    UPDATE crawler_tasks t
-    SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
-        error_text = s.error_text, lease_owner = NULL, lease_expires_at = NULL,
-        available_at = now() + make_interval(secs => s.delay),
-        published_at = CASE WHEN s.status = '{TASK.target("release").value}' THEN now() ELSE t.published_at END,
-        seq = CASE WHEN s.status = '{TASK.target("release").value}' THEN nextval('crawler_task_seq') ELSE t.seq END,
-        completed_at = CASE WHEN s.status IN ('COMPLETED', 'FAILED') THEN now() END
-    FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
-                CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),
-                CAST(:errors AS text[]), CAST(:delays AS float8[]))
-         AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
-    WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND {_HELD}
-    RETURNING t.task_id, t.execution_id, t.status
-""")
-
-_RECORD = text("""
-    UPDATE crawling_schedule_executions e
-    SET completed_tasks = e.completed_tasks + o.completed, failed_tasks = e.failed_tasks + o.failed,
-        requests = e.requests + o.requests, throttled = e.throttled + o.throttled, updated_at = now()
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:completed AS int[]), CAST(:failed AS int[]), CAST(:requests AS int[]),
-                CAST(:throttled AS int[])) AS o(id, completed, failed, requests, throttled)
-    WHERE e.execution_id = o.id
+    WITH saved AS (
+        UPDATE crawler_tasks t
+        SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
+            error_text = s.error_text, lease_owner = NULL, lease_expires_at = NULL,
+            available_at = now() + make_interval(secs => s.delay),
+            published_at = CASE WHEN s.status = '{TASK.target("release").value}' THEN now() ELSE t.published_at END,
+            seq = CASE WHEN s.status = '{TASK.target("release").value}' THEN nextval('crawler_task_seq') ELSE t.seq END,
+            completed_at = CASE WHEN s.status IN ('COMPLETED', 'FAILED') THEN now() END
+        FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
+                    CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),
+                    CAST(:errors AS text[]), CAST(:delays AS float8[]))
+             AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
+        WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND {_HELD}
+        RETURNING t.task_id, t.execution_id, t.status
+    ), ended AS (
+        SELECT execution_id, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+               count(*) FILTER (WHERE status = 'FAILED') AS failed
+        FROM saved GROUP BY execution_id
+    ), counted AS (
+        UPDATE crawling_schedule_executions e
+        SET completed_tasks = e.completed_tasks + coalesce(o.completed, 0),
+            failed_tasks = e.failed_tasks + coalesce(o.failed, 0),
+            requests = e.requests + c.requests, throttled = e.throttled + c.throttled, updated_at = now()
+        FROM unnest(CAST(:executions AS uuid[]), CAST(:requests AS int[]), CAST(:throttled AS int[]))
+             AS c(execution_id, requests, throttled) LEFT JOIN ended o USING (execution_id)
+        WHERE e.execution_id = c.execution_id
+    )
+    SELECT task_id FROM saved
 """)
 
 # The lease goes back as if it had never been taken: nothing is counted against the task.
@@ -212,12 +218,10 @@ def save(
 
     Their executions count what has ended, and the requests and 429s in `calls`, which were made whoever holds a lease.
     """
-    written: Sequence[Row[Any]] = _write(connection, outcomes) if outcomes else []
-    _record(connection, written, calls or {})
-    return {row.task_id for row in written}
-
-
-def _write(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]]) -> Sequence[Row[Any]]:
+    executions = sorted({lease.home.execution_id for lease, _ in outcomes} | (calls or {}).keys())
+    if not executions:
+        return set()
+    made = [(calls or {}).get(execution_id, (0, 0)) for execution_id in executions]
     values = _fences([lease for lease, _ in outcomes]) | {
         "statuses": [lease.task.status.value for lease, _ in outcomes],
         "retry_counts": [lease.task.retry_count for lease, _ in outcomes],
@@ -225,8 +229,11 @@ def _write(connection: Connection, outcomes: Sequence[tuple[LeasedTask, float]])
         "codes": [lease.task.error_code for lease, _ in outcomes],
         "errors": [lease.task.error_text for lease, _ in outcomes],
         "delays": [delay for _, delay in outcomes],
+        "executions": executions,
+        "requests": [requests for requests, _ in made],
+        "throttled": [throttled for _, throttled in made],
     }
-    return connection.execute(_SAVE, values).all()
+    return set(connection.execute(_SAVE, values).scalars())
 
 
 def hand_back(connection: Connection, leases: Sequence[LeasedTask]) -> None:
@@ -267,22 +274,6 @@ def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
         "ids": [lease.task.id.value for lease in leases],
         "lease_nos": [lease.lease_no for lease in leases],
     }
-
-
-def _record(connection: Connection, written: Sequence[Row[Any]], calls: Mapping[UUID, tuple[int, int]]) -> None:
-    ended: dict[UUID, list[int]] = {execution_id: [0, 0] for execution_id, made in calls.items() if any(made)}
-    for row in written:
-        if row.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
-            ended.setdefault(row.execution_id, [0, 0])[row.status == TaskStatus.FAILED] += 1
-    if ended:
-        values = {
-            "ids": list(ended),
-            "completed": [completed for completed, _ in ended.values()],
-            "failed": [failed for _, failed in ended.values()],
-            "requests": [calls.get(execution_id, (0, 0))[0] for execution_id in ended],
-            "throttled": [calls.get(execution_id, (0, 0))[1] for execution_id in ended],
-        }
-        connection.execute(_RECORD, values)
 
 
 def _urgency(row: Row[Any]) -> tuple[int, int, int]:
