@@ -99,8 +99,10 @@ class RedisLimiter:
         epoch, hold, now = key
         ids = random_uuids(len(asked))
         booked_at = time.monotonic()
-        status, wait, booked = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), *map(str, ids))
-        agents = [UUID(agent.decode()) for agent in booked[::2]]
+        status, wait, listed = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), *map(str, ids))
+        # One text, not a list: the answer's parts are read one by one.
+        booked = listed.decode().split()
+        agents = [UUID(agent) for agent in booked[::2]]
         slots = [
             Slot(booking_id, agent_id, int(token_no), booked_at, booked_at + hold)
             for booking_id, agent_id, token_no in zip(ids, agents, booked[1::2], strict=False)

@@ -77,11 +77,11 @@ for i = 7, #ARGV do
     local best = call('ZRANGE', p .. 'ready', 0, 0, 'WITHSCORES')
     if not best[1] then
       local first = call('ZRANGE', p .. 'waiting', 0, 0, 'WITHSCORES')
-      if first[1] then return {'wait', math.max(1, math.ceil(tonumber(first[2]) - now)), booked} end
+      if first[1] then return {'wait', math.max(1, math.ceil(tonumber(first[2]) - now)), table.concat(booked, ' ')} end
       for _, known in ipairs(call('SMEMBERS', p .. 'ids')) do
         if call('HGET', p .. 'a:' .. known, 'on') == '1' then return {'damaged'} end
       end
-      return {'none', 0, booked}
+      return {'none', 0, table.concat(booked, ' ')}
     end
     id = best[1]
     local a, e = p .. 'a:' .. id, p .. 'e:' .. id
@@ -101,7 +101,7 @@ for i = 7, #ARGV do
     end
   end
 end
-return {'booked', 0, booked}
+return {'booked', 0, table.concat(booked, ' ')}
 """
 )
 

@@ -120,6 +120,9 @@ class MarketplaceClient:
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise MalformedBody("answer", "its content encoding was not asked for", path=path)
+        if announced and not encoding and "transfer-encoding" not in response.headers:
+            # So much and no more is read, whatever the server goes on sending.
+            return await response.read()
         unzip = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
         parts: list[bytes] = []
         size = 0
