@@ -13,8 +13,8 @@ _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 _ATTRIBUTE = re.compile(
     r"""[\s/]*+(?:(>)|(=?+[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)?+))?+)"""
 )
-# A tag as almost everybody writes it: quotes only around whole values, and neither < nor > inside. Markup of nothing but
-# such tags, none of them raw text, has its images where they seem to be, and need not be read attribute by attribute.
+# A tag as almost everybody writes it: quotes only around whole values, and neither < nor > inside. Where all tags are
+# such, and none of them holds raw text, the images are where they seem to be: nothing is read attribute by attribute.
 _PLAIN_TAG = re.compile(
     r"""<(/?[a-zA-Z][^\s/<>"'=]*+)([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++)[^<>"'=]*+)*+)>"""
 )
