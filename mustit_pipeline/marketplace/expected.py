@@ -65,6 +65,7 @@ _SHIPMENT = Shape(
     isEachShippingFee=_SOME_FLAG,
     isDirectShipping=_SOME_FLAG,
     isCustomsDuty=_SOME_FLAG,
+    bundleDeliverySearchUrl=_SOME_TEXT,
 )
 
 _MODULES = {
