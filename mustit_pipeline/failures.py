@@ -221,8 +221,11 @@ class SessionRefused(FetchError):
 
 def failure_of_status(status: int, path: str, retry_after: str | None, now: datetime) -> FetchError | None:
     """What a status code means, or None for a success."""
-    if 200 <= status < 300:
+    if status == 200:
         return None
+    if 200 < status < 300:
+        # A part of an answer, or none yet: nothing that can be read is promised.
+        return MalformedBody("answer", f"its status is {status}, not 200", path=path)
     if status == 429:
         return Throttled(path, parse_retry_after(retry_after, now))
     if status in (401, 403):

@@ -6,7 +6,7 @@ from typing import Any
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.marketplace.fields import code, flag, identity, number, text, texts
 from mustit_pipeline.marketplace.models import BANNERS, DETAIL_INFO, INFO, SHIPPING
-from mustit_pipeline.marketplace.shape import Examination, Field, Flaw, Shape, type_name
+from mustit_pipeline.marketplace.shape import LONE_SURROGATE, Examination, Field, Flaw, Shape, type_name
 
 
 def _field(*types: type, **more: Any) -> Field:
@@ -65,6 +65,7 @@ _SHIPMENT = Shape(
     isEachShippingFee=_SOME_FLAG,
     isDirectShipping=_SOME_FLAG,
     isCustomsDuty=_SOME_FLAG,
+    bundleDeliverySearchUrl=_SOME_TEXT,
 )
 
 _MODULES = {
@@ -143,12 +144,13 @@ _OPTION = Shape(
 )
 
 
-def examine(source: str, document: Any, *, closely: bool = False) -> tuple[Deviation, ...]:
+def examine(source: str, document: Any, *, closely: bool = False, replaced: bool = False) -> tuple[Deviation, ...]:
     """How a body differs from what it should be; `closely` reads the values too, where reading the body failed.
 
+    `replaced` says that lone surrogates in its texts became U+FFFD: the fields that hold one are named.
     A body that has nothing in common with the expected one is another body, such as a notice, and no drift.
     """
-    found = Examination(closely=closely)
+    found = Examination(closely=closely, replaced=replaced)
     if source == "options":
         for option in document if type(document) is list else ():
             # One that was read has what it needs in common.
@@ -161,6 +163,8 @@ def examine(source: str, document: Any, *, closely: bool = False) -> tuple[Devia
         modules = document.get("moduleList")
         if type(modules) is list:
             _examine_modules(found, modules)
+    if replaced and not found.named_replaced:
+        found.note("", Flaw(source, DriftKind.RETYPED, "text", LONE_SURROGATE))
     return found.deviations
 
 

@@ -1,5 +1,6 @@
 """The marketplace's three bodies, from untrusted bytes to typed values; whatever is wrong is a MalformedBody."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -36,6 +37,10 @@ from mustit_pipeline.marketplace.models import (
 T = TypeVar("T")
 
 _KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
+# An escaped backslash or a surrogate pair, which stay as they are, or one half of a pair alone.
+_SURROGATES = re.compile(
+    rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
 
 
 def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> ListingPage:
@@ -65,21 +70,33 @@ def parse_options(
 
 def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Deviation] | None) -> T:
     """What a body says; how it differs from what it was goes to `drift`, also where it cannot be read."""
-    document, refused = None, None
+    document, refused, replaced = None, None, False
     try:
-        document = orjson.loads(body)
+        document, replaced = _decoded(body)
         value = read(document)
     except orjson.JSONDecodeError as error:
         reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
     except WrongValue as error:
         reason, refused = str(error), body
         if drift is not None:
-            drift += examine(source, document, closely=True)
+            drift += examine(source, document, closely=True, replaced=replaced)
     else:
         if drift is not None:
-            drift += examine(source, document, closely=isinstance(value, ListingPage) and value.skipped > 0)
+            closely = isinstance(value, ListingPage) and value.skipped > 0
+            drift += examine(source, document, closely=closely, replaced=replaced)
         return value
     raise MalformedBody(source, reason, safe_excerpt(body), document=refused)
+
+
+def _decoded(body: bytes) -> tuple[Any, bool]:
+    """The JSON of a body, and whether lone surrogates in it were replaced, for which orjson refuses all of it."""
+    try:
+        return orjson.loads(body), False
+    except orjson.JSONDecodeError:
+        replaced = _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", body)
+        if replaced == body:
+            raise
+    return orjson.loads(replaced), True
 
 
 def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:

@@ -17,6 +17,9 @@ MOST_OBJECTS = 10_000
 MOST_JUDGED = 512
 LONGEST_NAME = 64
 
+REPLACED = "\ufffd"
+LONE_SURROGATE = "text with a lone surrogate"
+
 _NOT_IN_A_NAME = re.compile(r"[^\w-]")
 _TYPES: dict[type, str] = {
     str: "text",
@@ -92,8 +95,10 @@ class Shape:
 class Examination:
     """One body under the glass: each deviation is noted once, however often the body shows it."""
 
-    def __init__(self, *, closely: bool) -> None:
+    def __init__(self, *, closely: bool, replaced: bool = False) -> None:
         self._closely = closely
+        self._replaced = replaced
+        self.named_replaced = False
         self._left = MOST_OBJECTS
         self._noted: dict[tuple[str, DriftKind, str], Deviation] = {}
 
@@ -116,6 +121,8 @@ class Examination:
             self.note(path, flaw, found.get(flaw.name))
         if self._closely:
             self._read(shape, found, path)
+        if self._replaced:
+            self._name_replaced(shape, found, path)
         for name, field, inside in shape.inside:
             value = found.get(name)
             if type(value) is dict:
@@ -136,6 +143,14 @@ class Examination:
             return
         sample = "" if flaw.kind is DriftKind.MISSING else safe_sample(name, value)
         self._noted[path, flaw.kind, flaw.observed] = Deviation(path, flaw.kind, flaw.expected, flaw.observed, sample)
+
+    def _name_replaced(self, shape: Shape, found: dict[str, Any], path: str) -> None:
+        for name, field in shape.fields.items():
+            value = found.get(name)
+            texts = value if type(value) is list else (value,)
+            if any(type(one) is str and REPLACED in one for one in texts):
+                self.named_replaced = True
+                self.note(path, Flaw(name, DriftKind.RETYPED, field.expected, LONE_SURROGATE), value)
 
     def _read(self, shape: Shape, found: dict[str, Any], path: str) -> None:
         """A value of the right type may still be of no use, such as a price in words."""

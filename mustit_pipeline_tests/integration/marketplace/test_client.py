@@ -86,6 +86,9 @@ def test_the_server_reads_the_seller_id_that_was_meant(seller: str) -> None:
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
+        ("201 Created", failures.MalformedBody),
+        ("202 Accepted", failures.MalformedBody),
+        ("206 Partial Content", failures.MalformedBody),
         ("301 Moved", failures.UnexpectedStatus),
         ("302 Found", failures.UnexpectedStatus),
         ("307 Temporary Redirect", failures.UnexpectedStatus),

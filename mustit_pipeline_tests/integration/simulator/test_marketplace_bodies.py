@@ -8,9 +8,8 @@ import pytest
 
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace
+from mustit_pipeline_tests.conftest import SAMPLES
 from mustit_pipeline_tests.integration.simulator.visitor import LISTING, Visitor, read_product
-
-SAMPLES = Path(__file__).parents[3].parent / "shared" / "samples"
 
 NOISE_PERIOD = 12
 

@@ -171,6 +171,8 @@ def test_a_module_with_a_field_beside_its_data_and_one_without_a_type_are_named(
         ("detail", detail(ProductInfoModule=info(smallCategory=None, smallCategoryCode="", stock="3"))),
         ("detail", detail(ProductInfoModule=info(smallCategory="미니백", smallCategoryCode=12))),
         ("detail", detail(VerticalMargin=[{"anything": 1}])),
+        ("detail", detail(ShippingModule=shipping(bundleDeliverySearchUrl="https://m.example/search?bundle=1"))),
+        ("detail", detail(ShippingModule=shipping(bundleDeliverySearchUrl=None))),
         ("options", [option(color=None, stock="1,000")]),
     ],
 )

@@ -1,15 +1,13 @@
 """Real responses parse in full; they stay outside the repository, so elsewhere these tests are skipped."""
 
-from pathlib import Path
-
 import orjson
 import pytest
 
 from mustit_pipeline.marketplace.markup import description_images
 from mustit_pipeline.marketplace.models import Category, Shipping
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline_tests.conftest import SAMPLES
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "samples"
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded responses are not here")
 
 
