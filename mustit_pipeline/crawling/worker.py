@@ -156,7 +156,7 @@ class Worker:
 
     @property
     def _expected(self) -> int:
-        """Agents that were asked for a moment ago."""
+        """Agents that were asked for a moment ago, and those that wait for a place."""
         since = self._loop.time() - EXPECTED_SECONDS
         return sum(asked > since for asked in self._booking.values())
 
@@ -170,13 +170,16 @@ class Worker:
         held = sum(leased.page_no is not None for leased in self._held)
         return max(0, MOST_PAGES - self._flying_pages - self._results.pages - held)
 
+    @property
+    def _lacks_tasks(self) -> bool:
+        """Whether half of what should be held is gone: a transaction for each task would cost more than the task."""
+        return self._ahead - len(self._held) > self._ahead // 2
+
     def _lease_ahead(self) -> None:
         """Lease tasks for the agents that are expected next: more, the better that went."""
-        wanted = self._ahead - len(self._held)
-        # Half of them together: a transaction for each task would cost more than the task.
-        if self._leasing or self._blocked or wanted <= self._ahead // 2 or self._loop.time() < self._dry_until:
+        if self._leasing or self._blocked or not self._lacks_tasks or self._loop.time() < self._dry_until:
             return
-        self._leasing = self._errand(self._lease(wanted))
+        self._leasing = self._errand(self._lease(self._ahead - len(self._held)))
 
     async def _lease(self, limit: int) -> None:
         claimed = await asyncio.to_thread(self._queue.claim, limit, pages=self._page_room())
@@ -222,12 +225,17 @@ class Worker:
         self._flying[task] = flight
         self._flying_pages += flight.leased.page_no is not None
         self._flown += 1
+        if self._lacks_tasks:
+            # The next ones are leased while this is under way: it may take long.
+            self._news.set()
         return flight
 
     async def _park(self, task: asyncio.Task[TaskResult | None], booking: Booking) -> _Flight | None:
         """Wait for a place with a booked agent; None where there is nothing left to send."""
         place: asyncio.Future[_Flight | None] = self._loop.create_future()
         self._parked.append((task, place))
+        # Its agent is here: it is not late, however long it waits.
+        self._booking[task] = math.inf
         self._serve_parked()
         try:
             return await place

@@ -63,6 +63,10 @@ class Site:
     def asked(self) -> int:
         return sum(times for url, times in self.market.requested_urls().items() if "/item/" in url or "options" in url)
 
+    def called(self) -> int:
+        """Every call but those for sessions: a control after a 429 asks for a listing."""
+        return sum(times for url, times in self.market.requested_urls().items() if "mustit-api" in url)
+
     def finish(self) -> None:
         """The next crawl ends what this one left, and everything adds up."""
         done = crawl(self.database, self.work.settings, "s").stored.execution

@@ -104,7 +104,7 @@ def test_a_batch_that_was_committed_although_nobody_heard_of_it_is_counted_once(
     event.remove(site.database.engine, "before_cursor_execute", notice)
 
     assert unheard
-    assert number(site.database, REQUESTS) - before == site.asked()
+    assert number(site.database, REQUESTS) - before == site.called()
     check_outcomes(site.database, site.work.stored.execution.id, ended=False)
     site.finish()
     assert number(site.database, "SELECT throttled FROM crawling_schedule_executions") == 1
