@@ -8,7 +8,7 @@ from mustit_pipeline.defs.assets.external import mustit_marketplace, product_ser
 from mustit_pipeline.defs.assets.listings import minishop_listings
 from mustit_pipeline.defs.assets.metrics import daily_crawl_metrics
 from mustit_pipeline.defs.assets.products import products
-from mustit_pipeline.defs.checks import check_criteria, check_every_hour, criteria
+from mustit_pipeline.defs.checks import check_criteria, check_every_hour, criteria, first_check
 from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
 from mustit_pipeline.defs.lake import ParquetLake
 from mustit_pipeline.defs.maintenance import maintain_storage
@@ -36,7 +36,7 @@ defs = dg.Definitions(
         measure_days,
         check_criteria,
     ],
-    sensors=[seller_partitions, due_crawls, waiting_outbox, sqs_triggers, run_failures],
+    sensors=[seller_partitions, due_crawls, waiting_outbox, sqs_triggers, run_failures, first_check],
     schedules=[
         relay_every_5_minutes,
         recover_every_minute,

@@ -120,8 +120,10 @@ def _verdict(settings: Settings, pool: PoolStatus, now: datetime) -> str:
     if used_up(settings, pool):
         return f"[yellow]every agent has used its requests[/]; the next is free {until(pool.next_free_at, now)}"
     if pool.next_free_at > now:
-        latest = " at the latest" if pool.in_flight else ""
-        return f"[green]every agent is at work[/]; the next is free {until(pool.next_free_at, now)}{latest}"
+        free = until(pool.next_free_at, now)
+        if pool.in_flight:
+            return f"[green]every agent is at work[/]; the next is free {free} at the latest"
+        return f"[green]every agent rests after its request[/]; the next is free {free}"
     return "[green]agents are free[/]"
 
 

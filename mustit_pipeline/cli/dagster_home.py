@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import yaml
 
+from mustit_pipeline.embedded import has_redis
 from mustit_pipeline.settings import Settings, SettingsError
 
 # A wheel carries these files inside the package; a checkout has them where people look for them.
@@ -61,12 +62,19 @@ def _composed(settings: Settings) -> dict[str, Any]:
             limit["limit"] = settings.crawls_at_once + backfills
     composed["run_monitoring"]["max_runtime_seconds"] = int(settings.crawl_slice_seconds) + BEYOND_SLICE_SECONDS
     if settings.run_launcher == "celery":
-        if find_spec("dagster_celery") is None:
-            raise SettingsError(
-                "MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'"
-            )
+        _require_celery(settings)
         composed |= _read(CELERY)
     return composed | _compute_logs(settings)
+
+
+def _require_celery(settings: Settings) -> None:
+    if find_spec("dagster_celery") is None:
+        raise SettingsError("MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'")
+    if settings.broker_url is None and settings.embedded_redis and not has_redis():
+        raise SettingsError(
+            "MUSTIT_RUN_LAUNCHER=celery needs a Redis, and no redis-server can be started here: install one, or set "
+            "MUSTIT_REDIS_URL or MUSTIT_BROKER_URL"
+        )
 
 
 def _compute_logs(settings: Settings) -> dict[str, Any]:
@@ -78,8 +86,6 @@ def _compute_logs(settings: Settings) -> dict[str, Any]:
         folder = os.path.abspath(os.path.expanduser(uri))
         local = "dagster.core.storage.local_compute_log_manager"
         return {"compute_logs": {"module": local, "class": "LocalComputeLogManager", "config": {"base_dir": folder}}}
-    if find_spec("dagster_aws") is None:
-        raise SettingsError("MUSTIT_COMPUTE_LOGS_URI on S3 needs dagster-aws: pip install 'mustit-pipeline[aws]'")
     bucket, _, prefix = uri.removeprefix("s3://").strip("/").partition("/")
     given = {"prefix": prefix, "endpoint_url": settings.aws_endpoint_url}
     config = {

@@ -10,6 +10,7 @@ from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.presence import is_under_way
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.scheduling.metrics import SEOUL
+from mustit_pipeline.store import executions
 from mustit_pipeline.store.alerts import Condition, Outcome
 from mustit_pipeline.watching.alerting import CHECK_FAILED, record
 from mustit_pipeline.watching.criteria import CRITERIA, Criterion, Judgement
@@ -78,3 +79,20 @@ def check_every_hour(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) 
     if is_under_way(context, pipeline, CHECKING_JOB):
         return dg.SkipReason("a check is running already")
     return dg.RunRequest()
+
+
+@dg.sensor(
+    job=check_criteria,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Has the success criteria judged once after the first crawl, so that a new installation shows them "
+    "before the hour is over.",
+)
+def first_check(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    if context.instance.get_run_records(dg.RunsFilter(job_name=CHECKING_JOB), limit=1):
+        return dg.SkipReason("the criteria are judged every hour")
+    with pipeline.database.reading() as connection:
+        crawled = executions.has_any_completed(connection)
+    if not crawled:
+        return dg.SkipReason("no crawl has ended yet")
+    return dg.RunRequest(run_key="after the first crawl")

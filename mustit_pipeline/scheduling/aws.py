@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from mustit_pipeline.domain.errors import ExternalFailure
-from mustit_pipeline.settings import Settings, SettingsError
+from mustit_pipeline.settings import Settings
 
 CONNECT_SECONDS, READ_SECONDS, TRIES = 3, 5, 2
 LONGEST_REASON = 300
@@ -53,12 +53,9 @@ class AwsUnreachable(ExternalFailure):
         )
 
 
-def aws_client(settings: Settings, service: str, why: str) -> Any:
-    """A client of one service, as the usual AWS_ variables say who and where; `why` names the setting that needs it."""
-    try:
-        session, config = import_module("boto3.session"), import_module("botocore.config")
-    except ImportError:
-        raise SettingsError(f"{why} needs boto3: pip install 'mustit-pipeline[aws]'") from None
+def aws_client(settings: Settings, service: str) -> Any:
+    """A client of one service, as the usual AWS_ variables say who and where."""
+    session, config = import_module("boto3.session"), import_module("botocore.config")
     with aws_failures(service):
         return session.Session().client(
             service,

@@ -33,7 +33,7 @@ class EventBridge:
     """The rules of one account and region; nothing of it is called inside a transaction."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = aws_client(settings, "events", "MUSTIT_TRIGGER=eventbridge")
+        self._client = aws_client(settings, "events")
 
     def apply(self, event_type: ScheduleEventType, rule: Rule) -> None:
         """Make the rule what the change says; doing so again changes nothing."""

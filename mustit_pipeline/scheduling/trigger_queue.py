@@ -28,7 +28,7 @@ class TriggerQueue:
 
     def __init__(self, settings: Settings, url: str) -> None:
         self.url = url
-        self._client = aws_client(settings, "sqs", "MUSTIT_TRIGGER_QUEUE_URL")
+        self._client = aws_client(settings, "sqs")
 
     def receive(self, most: int = BATCH) -> list[Delivery]:
         """Messages that wait, at most ten; none where there are none within a second."""

@@ -8,6 +8,8 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 COUNTER_LOCK = 4_871_209_366
+# Workers report twice a second; one that has been silent for so long is gone.
+SILENT_SECONDS = 6.0
 
 
 class CountedElsewhere(Exception):
@@ -237,14 +239,19 @@ def remove(connection: Connection, booking_ids: Sequence[UUID]) -> None:
 
 
 def in_window(connection: Connection, window: float) -> tuple[int, int]:
-    """How many requests of AVAILABLE agents the window holds by what is written, and how many of them are in flight."""
+    """How many requests of AVAILABLE agents the window holds by what is written, and how many of them are in flight.
+
+    An agent has one in flight at most, and none once every worker is gone: what is open then only counts as used.
+    """
     row = connection.execute(
         text(f"""
-            SELECT count(*) AS used, count(*) FILTER (WHERE b.answered_at IS NULL AND b.expires_at > {_NOW}) AS flying
+            SELECT count(*) AS used,
+                count(DISTINCT b.agent_id) FILTER (WHERE b.answered_at IS NULL AND b.expires_at > {_NOW} AND EXISTS (
+                    SELECT FROM pool_workers WHERE seen_at > {_NOW} - {_SPAN.format("silence")})) AS flying
             FROM agent_bookings b JOIN user_agents a USING (agent_id)
             WHERE a.status = 'AVAILABLE' AND b.ends_at > {_NOW} - {_SPAN.format("window")}
         """),
-        {"now": None, "window": window},
+        {"now": None, "window": window, "silence": SILENT_SECONDS},
     ).one()
     return row.used, row.flying
 

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, text, update
+from sqlalchemy import Connection, Row, Select, exists, func, insert, select, text, update
 
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.execution import OPEN_STATES, CrawlingScheduleExecution
@@ -148,6 +148,12 @@ def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution 
     """The seller's newest execution, ended or not."""
     row = connection.execute(_newest_of(seller_id, 1)).one_or_none()
     return None if row is None else _stored(row)
+
+
+def has_any_completed(connection: Connection) -> bool:
+    """Whether any seller has ever been crawled to the end."""
+    completed = exists().where(executions.c.status == ExecutionStatus.COMPLETED.value)
+    return connection.execute(select(completed)).scalar_one()
 
 
 def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Page[StoredExecution]:

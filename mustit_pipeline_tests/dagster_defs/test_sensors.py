@@ -10,6 +10,7 @@ from sqlalchemy import text
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.defs.checks import first_check
 from mustit_pipeline.defs.sensors import (
     PartitionChanges,
     due_crawls,
@@ -259,3 +260,21 @@ def _status(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunSt
     found = instance.get_run_by_id(run.run_id)
     assert found is not None
     return found.status
+
+
+def test_the_criteria_are_judged_once_after_the_first_crawl_of_a_new_installation(
+    database: Database, tick: Tick, add_run: AddRun
+) -> None:
+    register(database, "s")
+    opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now()).stored.execution
+    assert tick(first_check).skip_message == "no crawl has ended yet"
+
+    with database.transaction() as connection:
+        completed = "UPDATE crawling_schedule_executions SET status = 'COMPLETED' WHERE execution_id = :id"
+        connection.execute(text(completed), {"id": opened.id.value})
+    asked = [tick(first_check).run_requests[0].run_key for _ in range(2)]
+    assert asked[0] is not None
+    assert asked[0] == asked[1]
+
+    add_run(None, Status.SUCCESS, job="check_criteria")
+    assert tick(first_check).skip_message == "the criteria are judged every hour"

@@ -32,6 +32,7 @@ IN_FLIGHT = """
     INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at)
     SELECT gen_random_uuid(), agent_id, now(), now() + interval '25 s' FROM user_agents
 """
+WORKER = "INSERT INTO pool_workers (worker_id, epoch, reaches_redis) VALUES (gen_random_uuid(), 0, false)"
 ANSWERED = """
     INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at, answered_at)
     SELECT gen_random_uuid(), agent_id, now() - interval '{0} s', now(), now() - interval '{0} s'
@@ -78,10 +79,22 @@ def change(database: Database, *statements: str, **values: Any) -> None:
     [
         pytest.param((), "agents are free", "0 of 4,000, 0 in flight", id="idle"),
         pytest.param(
-            (IN_FLIGHT,),
+            (WORKER, IN_FLIGHT),
             "every agent is at work; the next is free in 2",
             "50 of 4,000, 50 in flight",
             id="all in flight",
+        ),
+        pytest.param(
+            (WORKER, IN_FLIGHT, IN_FLIGHT),
+            "every agent is at work; the next is free in 2",
+            "100 of 4,000, 50 in flight",
+            id="with what a silent worker may have sent",
+        ),
+        pytest.param(
+            (WORKER, "UPDATE pool_workers SET seen_at = now() - interval '10 s'", IN_FLIGHT),
+            "every agent rests after its request; the next is free in 2",
+            "50 of 4,000, 0 in flight",
+            id="its worker was killed",
         ),
         pytest.param(
             (ANSWERED.format(570, 80),),
@@ -157,13 +170,13 @@ def test_the_state_of_the_pool_is_told_in_the_first_line(
     assert also in shown
 
 
-def test_agents_in_the_gap_after_an_answer_are_at_work_and_not_used_up(
+def test_agents_in_the_gap_after_an_answer_rest_and_are_not_used_up(
     database: Database, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTIT_MIN_REQUEST_GAP_SECONDS", "60")
     change(database, ANSWERED.format(5, 1))
     shown = look("agents", "status")
-    assert re.match(r"every agent is at work; the next is free in 5\d s \([\d:]+\)\n", shown)
+    assert re.match(r"every agent rests after its request; the next is free in 5\d s \([\d:]+\)\n", shown)
     assert "50 of 4,000, 0 in flight" in shown
 
 

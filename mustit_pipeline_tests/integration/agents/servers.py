@@ -74,7 +74,9 @@ class RedisServer:
         self.kill()
 
     def start(self) -> None:
-        command = [redis_programs().program("redis-server"), "--port", "0", "--unixsocket", str(self.socket)]
+        programs = redis_programs()
+        assert programs is not None, "the tests need a redis-server"
+        command = [programs.program("redis-server"), "--port", "0", "--unixsocket", str(self.socket)]
         self._process = subprocess.Popen(
             [*command, "--appendonly", "no", "--save", "", "--dbfilename", "dump.rdb"],
             cwd=self.folder,
