@@ -212,8 +212,7 @@ def _settle_failing(c: Connection, s: Scene) -> None:
     settled = s.settlements(c, failing=True)
     settlements.settle(c, settled)
     failing = outbox.Wanted(0, BATCH)
-    events, _ = outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
-    settlements.deliveries_since(c, events)
+    outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
 
 
 def _resend(c: Connection, s: Scene) -> None:
@@ -513,12 +512,7 @@ STATEMENTS: dict[str, Statement] = {
     "agents freed": Statement(lambda c, s: agent_bookings.refree_all(c, LIMITS), AGENTS * 80 * 5),
     "bookings handed over": Statement(lambda c, s: agent_bookings.read_seed(c, LIMITS), AGENTS * IN_WINDOW),
     "bookings pruned": Statement(lambda c, s: agent_bookings.prune(c, 19000), 20 * BATCH),
-    "recent answers": Statement(
-        lambda c, s: agent_pool.read_recent_answers(
-            c, s.now - timedelta(seconds=5), s.now - HOUR, timedelta(seconds=5)
-        ),
-        AGENTS * IN_WINDOW,
-    ),
+    "good answers": Statement(lambda c, s: agent_pool.good_answers(c, s.now - HOUR), AGENTS * IN_WINDOW),
     "last good answer": Statement(lambda c, s: agent_pool.last_good_answer(c, s.now - HOUR), AGENTS * IN_WINDOW),
     "what agents have left": Statement(lambda c, s: agent_use.usable(c, LIMITS, s.now), AGENTS * IN_WINDOW),
 }
