@@ -330,8 +330,9 @@ STATEMENTS: dict[str, Statement] = {
     "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5, pages=20),
     "versions of a product": Statement(lambda c, s: history.versions(c, READY, s.items[0], limit=20), 5),
     "a version": Statement(lambda c, s: history.version(c, READY, s.items[0], 1), 5),
-    "changes": Statement(
-        lambda c, s: history.changes(c, seller_id=None, since=None, kind=None, limit=20), 20 * OF_EACH
+    "changes": Statement(lambda c, s: history.changes(c, seller_id=None, since=None, kind=None, limit=20), 20),
+    "changes where nothing has changed": Statement(
+        lambda c, s: history.changes(c, seller_id=None, since=s.now + HOUR, kind=None, limit=20), 5
     ),
     "changes of one": Statement(
         lambda c, s: history.changes(c, seller_id=s.ready, since=s.now - DAY, kind=ChangeKind.parse("PRICE"), limit=20),
