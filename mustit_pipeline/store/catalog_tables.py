@@ -40,6 +40,8 @@ UNPUBLISHED_PRODUCT = (
 # True of every row. An index with this condition serves only statements that state it too, which are those that go by
 # time: one that looks up a version by its key cannot be led astray by what the planner believes of a seller or a state.
 BY_TIME = "version > 0"
+# Likewise, for statements about the newest of all sellers: one about a single seller never walks through all others'.
+OF_ALL_SELLERS = "item_no > 0"
 
 product_raw_data = Table(
     "product_raw_data",
@@ -146,6 +148,7 @@ product_change_sets = Table(
     CheckConstraint("version > 0", name="version_positive"),
     CheckConstraint("(life_cycle = 'DELETED') = (product_data IS NULL)", name="data_unless_deleted"),
     Index("ix_product_change_sets_detected", "seller_id", "detected_at", postgresql_where=text(BY_TIME)),
+    Index("ix_product_change_sets_newest", "detected_at", postgresql_where=text(OF_ALL_SELLERS)),
     Index(None, "execution_id"),
 )
 

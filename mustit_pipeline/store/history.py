@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.store.catalog_tables import BY_TIME
+from mustit_pipeline.store.catalog_tables import BY_TIME, OF_ALL_SELLERS
 from mustit_pipeline.store.pages import Page, page
 
 
@@ -92,25 +92,20 @@ _VERSIONS = text(f"""
     ORDER BY c.version DESC LIMIT :limit
 """)
 
-# Seller by seller, because the index is: each gives its newest, and the newest of all are the newest of those. Who
-# and what is read for the rows that are shown only.
-_CHANGES = text(f"""
+# Each by the index that has just these rows in order of time. Names and changes are read for the rows that are shown.
+_CHANGES = f"""
     WITH found AS (
-        SELECT newest.change_set_id FROM sellers s
-        CROSS JOIN LATERAL (
-            SELECT c.change_set_id, c.detected_at FROM product_change_sets c
-            WHERE c.seller_id = s.seller_id AND c.{BY_TIME}
-              AND (CAST(:since AS timestamptz) IS NULL OR c.detected_at >= :since)
-              AND (CAST(:change_type AS text) IS NULL OR :change_type = ANY(c.change_types))
-              AND (CAST(:life_cycle AS text) IS NULL OR c.life_cycle = :life_cycle)
-            ORDER BY c.detected_at DESC LIMIT :limit
-        ) AS newest
-        WHERE CAST(:seller_id AS text) IS NULL OR s.seller_id = :seller_id
-        ORDER BY newest.detected_at DESC LIMIT :limit
+        SELECT c.change_set_id FROM product_change_sets c
+        WHERE {{whose}} AND c.detected_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
+          AND (CAST(:change_type AS text) IS NULL OR :change_type = ANY(c.change_types))
+          AND (CAST(:life_cycle AS text) IS NULL OR c.life_cycle = :life_cycle)
+        ORDER BY c.detected_at DESC LIMIT :limit
     )
     SELECT {_CHANGE_SET} FROM found JOIN product_change_sets c USING (change_set_id)
     ORDER BY c.detected_at DESC, c.seller_id, c.item_no
-""")
+"""
+_CHANGES_OF_ALL = text(_CHANGES.format(whose=f"c.{OF_ALL_SELLERS}"))
+_CHANGES_OF_ONE = text(_CHANGES.format(whose=f"c.seller_id = :seller_id AND c.{BY_TIME}"))
 
 
 def products(connection: Connection, item_no: ItemNo, seller_id: SellerId | None) -> list[KnownProduct]:
@@ -142,14 +137,17 @@ def changes(
 ) -> Page[ChangeSet]:
     """What changed, newest first."""
     wanted = kind or ChangeKind()
-    values = {
-        "seller_id": None if seller_id is None else seller_id.value,
+    values: dict[str, object] = {
         "since": since,
         "change_type": None if wanted.change_type is None else wanted.change_type.value,
         "life_cycle": None if wanted.life_cycle is None else wanted.life_cycle.value,
         "limit": limit + 1,
     }
-    return page(map(_change_set, connection.execute(_CHANGES, values)), limit)
+    if seller_id is None:
+        rows = connection.execute(_CHANGES_OF_ALL, values)
+    else:
+        rows = connection.execute(_CHANGES_OF_ONE, values | {"seller_id": seller_id.value})
+    return page(map(_change_set, rows), limit)
 
 
 def _known(row: Row[tuple[object, ...]]) -> KnownProduct:

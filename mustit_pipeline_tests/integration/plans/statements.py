@@ -212,8 +212,7 @@ def _settle_failing(c: Connection, s: Scene) -> None:
     settled = s.settlements(c, failing=True)
     settlements.settle(c, settled)
     failing = outbox.Wanted(0, BATCH)
-    events, _ = outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
-    settlements.deliveries_since(c, events)
+    outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
 
 
 def _resend(c: Connection, s: Scene) -> None:
@@ -331,8 +330,9 @@ STATEMENTS: dict[str, Statement] = {
     "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5, pages=20),
     "versions of a product": Statement(lambda c, s: history.versions(c, READY, s.items[0], limit=20), 5),
     "a version": Statement(lambda c, s: history.version(c, READY, s.items[0], 1), 5),
-    "changes": Statement(
-        lambda c, s: history.changes(c, seller_id=None, since=None, kind=None, limit=20), 20 * OF_EACH
+    "changes": Statement(lambda c, s: history.changes(c, seller_id=None, since=None, kind=None, limit=20), 20),
+    "changes where nothing has changed": Statement(
+        lambda c, s: history.changes(c, seller_id=None, since=s.now + HOUR, kind=None, limit=20), 5
     ),
     "changes of one": Statement(
         lambda c, s: history.changes(c, seller_id=s.ready, since=s.now - DAY, kind=ChangeKind.parse("PRICE"), limit=20),
@@ -513,12 +513,7 @@ STATEMENTS: dict[str, Statement] = {
     "agents freed": Statement(lambda c, s: agent_bookings.refree_all(c, LIMITS), AGENTS * 80 * 5),
     "bookings handed over": Statement(lambda c, s: agent_bookings.read_seed(c, LIMITS), AGENTS * IN_WINDOW),
     "bookings pruned": Statement(lambda c, s: agent_bookings.prune(c, 19000), 20 * BATCH),
-    "recent answers": Statement(
-        lambda c, s: agent_pool.read_recent_answers(
-            c, s.now - timedelta(seconds=5), s.now - HOUR, timedelta(seconds=5)
-        ),
-        AGENTS * IN_WINDOW,
-    ),
+    "good answers": Statement(lambda c, s: agent_pool.good_answers(c, s.now - HOUR), AGENTS * IN_WINDOW),
     "last good answer": Statement(lambda c, s: agent_pool.last_good_answer(c, s.now - HOUR), AGENTS * IN_WINDOW),
     "what agents have left": Statement(lambda c, s: agent_use.usable(c, LIMITS, s.now), AGENTS * IN_WINDOW),
 }

@@ -1,6 +1,7 @@
 """State changes of executions, sellers, bodies and outbox rows in SQL, against the domain's own tables."""
 
 import re
+import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from itertools import product
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import judgement, roster
+from mustit_pipeline.agents.judgement import Call429
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
@@ -98,7 +100,9 @@ AGENT_MOVES: dict[str, Callable[[Any, Any, UUID], object]] = {
     "block": lambda connection, settings, agent_id: roster.block(connection, agent_id),
     "unblock": roster.unblock,
     "recover": lambda connection, settings, agent_id: roster.recover_suspended(connection, settings, utc_now()),
-    "suspend": lambda connection, settings, agent_id: judgement.throttle(connection, settings, agent_id, 0.0, None),
+    "suspend": lambda connection, settings, agent_id: judgement.throttle(
+        connection, settings, agent_id, Call429(time.monotonic(), None, "/item/1/detail/top")
+    ),
 }
 
 

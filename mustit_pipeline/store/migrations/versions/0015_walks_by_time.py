@@ -1,0 +1,22 @@
+"""Lists of all sellers' changes by one index, and a memory of which stored bodies were looked through."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_index(
+        "ix_product_change_sets_newest",
+        "product_change_sets",
+        ["detected_at"],
+        postgresql_where=sa.text("item_no > 0"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_index("ix_product_change_sets_newest", "product_change_sets")
