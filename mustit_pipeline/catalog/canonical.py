@@ -21,7 +21,7 @@ from mustit_pipeline.marketplace.models import (
 
 def _filled(**fields: object) -> dict[str, Any]:
     """Null, missing and empty are the same, so none of them is kept; 0 and False say something."""
-    return {name: value for name, value in fields.items() if value is not None and value not in ("", (), [], {})}
+    return {name: value for name, value in fields.items() if value or value == 0}
 
 
 def listing_document(entry: ListingEntry) -> Document:

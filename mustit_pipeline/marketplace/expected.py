@@ -53,7 +53,7 @@ _ITEM = Shape(
 
 _LISTING = Shape(count=_NUMBER, items=_field(list, inside=_ITEM), groupResult=_SOME_OBJECT, indexName=_SOME_TEXT)
 
-_DETAIL = Shape(moduleList=_field(list), bottom=_SOME_OBJECT, nextApiUrl=_SOME_TEXT)
+DETAIL = Shape(moduleList=_field(list), bottom=_SOME_OBJECT, nextApiUrl=_SOME_TEXT)
 
 _MODULE = Shape(type=_NAME, data=_field(dict))
 
@@ -68,7 +68,7 @@ _SHIPMENT = Shape(
     bundleDeliverySearchUrl=_SOME_TEXT,
 )
 
-_MODULES = {
+MODULES = {
     BANNERS: Shape(images=_TEXTS, timesales=_SOME_LIST),
     INFO: Shape(
         sellerNo=_MAYBE_NUMBER,
@@ -117,9 +117,9 @@ _MODULES = {
         warningTextSellerStatus=_SOME_LIST,
     ),
 }
-_PATHS = {kind: f"detail.{kind}" for kind in _MODULES}
+_PATHS = {kind: f"detail.{kind}" for kind in MODULES}
 # Nothing of these is read, so they are not looked into, and nobody misses them.
-_OTHER_MODULES = frozenset(
+OTHER_MODULES = frozenset(
     {
         "NonMemberBannerModule",
         "VerticalMargin",
@@ -133,7 +133,7 @@ _OTHER_MODULES = frozenset(
     }
 )
 
-_OPTION = Shape(
+OPTION = Shape(
     optionNo=_IDENTITY,
     itemNo=_IDENTITY,
     color=_TEXT,
@@ -154,12 +154,12 @@ def examine(source: str, document: Any, *, closely: bool = False, replaced: bool
     if source == "options":
         for option in document if type(document) is list else ():
             # One that was read has what it needs in common.
-            if not closely or _akin(_OPTION, option):
-                found.look(_OPTION, option, source)
+            if not closely or _akin(OPTION, option):
+                found.look(OPTION, option, source)
     elif source == "listing" and _akin(_LISTING, document):
         found.look(_LISTING, document, source)
-    elif source == "detail" and _akin(_DETAIL, document):
-        found.look(_DETAIL, document, source)
+    elif source == "detail" and _akin(DETAIL, document):
+        found.look(DETAIL, document, source)
         modules = document.get("moduleList")
         if type(modules) is list:
             _examine_modules(found, modules)
@@ -176,7 +176,7 @@ def _examine_modules(found: Examination, modules: list[Any]) -> None:
     """Modules are told apart by their type; of two with one type the first counts."""
     missing = dict(_PATHS)
     try:
-        telling = [module for module in modules if module["type"] not in _OTHER_MODULES]
+        telling = [module for module in modules if module["type"] not in OTHER_MODULES]
     except (TypeError, KeyError):
         telling = modules
     for module in telling:
@@ -187,8 +187,8 @@ def _examine_modules(found: Examination, modules: list[Any]) -> None:
             path = missing.pop(kind)
             if len(module) != 2:
                 found.look(_MODULE, module, path)
-            found.look(_MODULES[kind], module.get("data"), path)
-        elif kind not in _MODULES and kind not in _OTHER_MODULES:
+            found.look(MODULES[kind], module.get("data"), path)
+        elif kind not in MODULES and kind not in OTHER_MODULES:
             found.note("detail", Flaw(kind, DriftKind.NEW, "", type_name(module.get("data"))), module.get("data"))
     for kind in missing:
         found.note("detail", Flaw(kind, DriftKind.MISSING, "object", ""))

@@ -1,6 +1,6 @@
 """What the marketplace says, as typed values: absent text is "", a list (), a number or a category None."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 BANNERS = "ProductBannersModule"
 INFO = "ProductInfoModule"
@@ -8,8 +8,7 @@ SHIPPING = "ShippingModule"
 DETAIL_INFO = "ProductDetailInfoModule"
 
 
-@dataclass(frozen=True, slots=True)
-class ListingEntry:
+class ListingEntry(Struct, frozen=True):
     """A product as a seller's listing shows it."""
 
     item_no: int
@@ -26,8 +25,7 @@ class ListingEntry:
     landing_url: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListingPage:
+class ListingPage(Struct, frozen=True):
     """One listing page; `skipped` items could not be read, so a sweep with any is not complete."""
 
     count: int
@@ -35,16 +33,14 @@ class ListingPage:
     skipped: int
 
 
-@dataclass(frozen=True, slots=True)
-class Category:
+class Category(Struct, frozen=True):
     """One level of a product's category."""
 
     code: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shipping:
+class Shipping(Struct, frozen=True):
     """How a product is shipped."""
 
     type: str
@@ -54,8 +50,7 @@ class Shipping:
     free: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ProductDetail:
+class ProductDetail(Struct, frozen=True):
     """A product's detail page; fields of a module that is not in `modules` say nothing about the product."""
 
     modules: frozenset[str]
@@ -90,8 +85,7 @@ class ProductDetail:
         return self.shipping is not None and {BANNERS, SHIPPING, DETAIL_INFO} <= self.modules
 
 
-@dataclass(frozen=True, slots=True)
-class ProductOption:
+class ProductOption(Struct, frozen=True):
     """One variant of a product that can be bought."""
 
     option_no: int

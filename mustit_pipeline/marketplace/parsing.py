@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import orjson
@@ -33,6 +34,7 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
     Shipping,
 )
+from mustit_pipeline.marketplace.usual import usual_modules, usual_options
 
 T = TypeVar("T")
 
@@ -58,13 +60,21 @@ def parse_count(body: bytes, drift: list[Deviation] | None = None, *, most: int 
 
 def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
     """A product's detail, which must be about `item_no` where that is given."""
-    return _parse("detail", body, lambda document: _detail(document, item_no), drift)
+    modules = usual_modules(body)
+    if modules is not None:
+        with suppress(WrongValue):
+            return _detail(modules, item_no)
+    return _parse("detail", body, lambda document: _detail(_modules(mapping(document, "the body")), item_no), drift)
 
 
 def parse_options(
     body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None
 ) -> tuple[ProductOption, ...]:
     """A product's options, all of one product (`item_no` where that is given); none is a valid answer."""
+    options = usual_options(body)
+    if options is not None:
+        with suppress(WrongValue):
+            return _options(options, item_no)
     return _parse("options", body, lambda document: _options(document, item_no), drift)
 
 
@@ -154,8 +164,7 @@ def _tags(item: dict[str, Any]) -> tuple[str, ...]:
     return tuple(title for title in titles if title and not title.isspace())
 
 
-def _detail(document: Any, item_no: int | None) -> ProductDetail:
-    modules = _modules(mapping(document, "the body"))
+def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductDetail:
     info = modules.get(INFO)
     if info is None:
         raise WrongValue(f"{INFO} is missing")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustit_pipeline.marketplace.markup import image_sources
+from mustit_pipeline.marketplace.markup import image_sources, read_sources
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,12 @@ def test_well_formed_markup_is_read_as_the_standard_library_reads_it(pieces: lis
     reference.feed("".join(pieces))
     reference.close()
     assert image_sources("".join(pieces)) == tuple(reference.sources)
+
+
+@given(pieces=st.lists(PIECE | st.text("<>!-/ =\"'imgsrcpt&;\n", max_size=12), max_size=6))
+@settings(max_examples=500, deadline=None)
+def test_plain_markup_is_read_as_any_other(pieces: list[str]) -> None:
+    assert image_sources("".join(pieces)) == read_sources("".join(pieces))
 
 
 @given(markup=st.text("<>!-/ =\"'imgsrcpt&;\n", max_size=60))

@@ -1,0 +1,92 @@
+"""Bodies of just the expected shape, decoded straight into what is read of them; any other body takes the long way.
+
+The decoders are made of the expected shapes and refuse every field that is new, missing or of another type: what they
+accept has no drift. What nobody reads is checked for its kind alone, and no object is made of it.
+"""
+
+from types import NoneType
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from mustit_pipeline.marketplace.expected import DETAIL, MODULES, OPTION, OTHER_MODULES
+from mustit_pipeline.marketplace.fields import texts
+from mustit_pipeline.marketplace.models import SHIPPING
+from mustit_pipeline.marketplace.shape import Field, Shape
+
+
+class _Unread(msgspec.Struct, gc=False):
+    """An object of which nothing is read."""
+
+
+def _annotation(name: str, field: Field) -> Any:
+    kinds: list[Any] = []
+    for kind in field.types:
+        if kind is dict:
+            kinds.append(_Unread if field.inside is None else _struct(name, field.inside))
+        elif kind is list and field.inside is not None:
+            kinds.append(list[_struct(name, field.inside)])
+        elif kind is list:
+            kinds.append(list[str] if field.read is texts else list[msgspec.Raw])
+        else:
+            kinds.append(None if kind is NoneType else kind)
+    annotation = kinds[0]
+    for kind in kinds[1:]:
+        annotation |= kind
+    return annotation
+
+
+def _struct(name: str, shape: Shape, **changed: Any) -> Any:
+    fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
+    for field_name, field in shape.fields.items():
+        annotation = changed.get(field_name) or _annotation(field_name, field)
+        fields.append((field_name, annotation, None) if field.optional else (field_name, annotation))
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True, gc=False)
+
+
+def _module(kind: str, data: Any) -> Any:
+    return msgspec.defstruct(kind, [("data", data)], tag_field="type", tag=kind, forbid_unknown_fields=True, gc=False)
+
+
+_KNOWN = {_module(kind, _struct(kind, shape)): kind for kind, shape in MODULES.items()}
+_ANY_MODULE = next(iter(_KNOWN))
+for _other in (*list(_KNOWN)[1:], *(_module(kind, msgspec.Raw) for kind in OTHER_MODULES)):
+    _ANY_MODULE |= _other
+_DETAIL = msgspec.json.Decoder(_struct("Detail", DETAIL, moduleList=list[_ANY_MODULE]))
+_OPTIONS = msgspec.json.Decoder(list[_struct("Option", OPTION)])
+
+
+def usual_modules(body: bytes) -> dict[str, dict[str, Any]] | None:
+    """The known modules of a detail by type, or None for a body that has to be looked at."""
+    decoded = _decoded(_DETAIL, body)
+    if decoded is None:
+        return None
+    found: dict[str, dict[str, Any]] = {}
+    for module in decoded.moduleList:
+        kind = _KNOWN.get(type(module))
+        # Of two with one type the first counts.
+        if kind is not None and kind not in found:
+            found[kind] = asdict(module.data)
+    if len(found) < len(_KNOWN) or not found[SHIPPING]["items"]:
+        return None
+    shipment = asdict(found[SHIPPING]["items"][0].data)
+    if shipment["averageDeliveryDay"] is not None:
+        shipment["averageDeliveryDay"] = asdict(shipment["averageDeliveryDay"])
+    found[SHIPPING] = shipment
+    return found
+
+
+def usual_options(body: bytes) -> list[dict[str, Any]] | None:
+    """The options, or None for a body that has to be looked at."""
+    decoded = _decoded(_OPTIONS, body)
+    return None if decoded is None else [asdict(option) for option in decoded]
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    try:
+        # The decoder does not look into what it skips, and all of the body is kept as text.
+        body.decode()
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,110 @@
+"""The short way through a body says just what the long way says, or leaves the body to it."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mustit_pipeline.domain.drift import Deviation
+from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.marketplace import parsing
+from mustit_pipeline.marketplace.usual import usual_modules, usual_options
+from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, option
+
+Parse = Callable[[bytes, int | None, list[Deviation]], object]
+ANYTHING = st.sampled_from(
+    [
+        None,
+        "",
+        " ",
+        "x",
+        "1,000",
+        "49%",
+        "-1",
+        0,
+        1,
+        -5,
+        101,
+        2**63,
+        1.0,
+        1.5,
+        1e300,
+        True,
+        [],
+        {},
+        ["a"],
+        [1],
+        {"a": 1},
+    ]
+)
+NAME = st.sampled_from(["type", "data", "stock", "itemNo", "surprise"])
+
+
+def outcome(parse: Parse, body: bytes) -> Any:
+    drift: list[Deviation] = []
+    try:
+        return parse(body, None, drift), drift
+    except MalformedBody as error:
+        return str(error), error.document, drift
+
+
+def long_way(parse: Parse, body: bytes) -> Any:
+    """What comes of a body that no decoder of usual shapes has seen."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsing, "usual_modules", lambda _: None)
+        patched.setattr(parsing, "usual_options", lambda _: None)
+        return outcome(parse, body)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container of a document with each of its keys."""
+    if isinstance(value, dict | list):
+        keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value)))  # pyright: ignore
+        for key in keys:
+            yield value, key
+            yield from places(value[key])
+
+
+@st.composite
+def changed(draw: st.DrawFn, document: Any) -> bytes:
+    """A body with up to three values replaced, removed or added, wherever they are."""
+    copy = deepcopy(document)
+    for _ in range(draw(st.integers(0, 3))):
+        container, key = draw(st.sampled_from(list(places(copy)) or [(copy, None)]))
+        how = draw(st.sampled_from(["replace", "remove", "add"]))
+        if how == "replace" and key is not None:
+            container[key] = deepcopy(draw(ANYTHING))
+        elif how == "remove" and key is not None:
+            del container[key]
+        elif isinstance(container, dict):
+            container[draw(NAME)] = deepcopy(draw(ANYTHING))
+    body = encoded(copy)
+    return draw(
+        st.sampled_from([body, body, body, body[:-1], body + b" ", b"\xef\xbb\xbf" + body, body[:40] + b"\xff"])
+    )
+
+
+@given(body=changed(detail()))
+@settings(max_examples=1500, deadline=None)
+def test_a_detail_is_read_alike_both_ways(body: bytes) -> None:
+    assert outcome(parsing.parse_detail, body) == long_way(parsing.parse_detail, body)
+
+
+@given(body=changed([option(), option(optionNo=2)]))
+@settings(max_examples=700, deadline=None)
+def test_options_are_read_alike_both_ways(body: bytes) -> None:
+    assert outcome(parsing.parse_options, body) == long_way(parsing.parse_options, body)
+
+
+def test_usual_bodies_take_the_short_way_and_others_do_not() -> None:
+    assert usual_modules(encoded(detail())) is not None
+    assert usual_options(encoded([option()])) is not None
+    assert usual_options(b"[]") == []
+    surprising = detail()
+    surprising["surprise"] = 1
+    assert usual_modules(encoded(surprising)) is None
+    assert usual_options(encoded([option(surprise=1)])) is None
+    assert usual_modules(rb'{"moduleList": [], "nextApiUrl": "\ud800"}') is None
