@@ -191,10 +191,3 @@ def tidy(database: Database, *tables: str) -> None:
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for table in tables:
             connection.exec_driver_sql(f"VACUUM (ANALYZE, SKIP_LOCKED) {table}")
-
-
-def analyze(database: Database, *tables: str) -> None:
-    """Renew what the planner knows of tables as a whole; of partitioned ones autovacuum never does."""
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for table in tables:
-            connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {table}")
