@@ -8,6 +8,7 @@ from sqlalchemy import text
 from benchmarks.job import Stopwatch
 from benchmarks.ours import crawl_seller, settings_of
 from benchmarks.report import Table, Target
+from benchmarks.resting import wait_for_autovacuum
 from benchmarks.world import AGENTS, connected, opened
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.relay import relay
@@ -18,6 +19,9 @@ from mustit_pipeline.store.database import Database
 
 SELLER = "again"
 MOST = 1.3
+# Autovacuum looks every minute, and a day has 1,440 of them: here it looks every second, and the next day waits for it.
+NAP = "1s"
+LOOK_SECONDS, LONGEST_SECONDS = 0.5, 20.0
 # Below this a table is a few pages, and its bytes per row say nothing.
 JUDGED_BYTES = 1024 * 1024
 TABLES = (
@@ -110,7 +114,7 @@ class Bloat:
 
 
 def run(plan: Plan) -> Bloat:
-    """Crawl, relay and maintain again and again; autovacuum is PostgreSQL's own."""
+    """Crawl, relay and maintain again and again; autovacuum is PostgreSQL's own and has its time after each."""
     bloat = Bloat(plan)
     with opened() as world, start_product_server(state=world.home / "receiver") as receiver:
         url = world.fresh_database()
@@ -121,15 +125,23 @@ def run(plan: Plan) -> Bloat:
             world.job(SELLER, url, first=True), product_server_url=receiver.url, raw_unchanged_days=0
         )
         with connected(url) as database:
+            _look_often(database)
             for crawled in range(plan.looks[-1] + 1):
                 crawl_seller(database, settings, SellerId(SELLER), Stopwatch())
                 relay(database, settings)
                 maintain(database, settings, utc_now())
+                wait_for_autovacuum(database, LONGEST_SECONDS, LOOK_SECONDS)
                 if crawled in plan.looks:
                     bloat.sizes[crawled] = _sizes(database)
                     print(f"{crawled} re-crawls: {bloat.sizes[crawled]}", file=sys.stderr, flush=True)
                 world.market.random_changes(SELLER, max(1, plan.products * (1 + crawled % 5) // 100))
     return bloat
+
+
+def _look_often(database: Database) -> None:
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(f"ALTER SYSTEM SET autovacuum_naptime = '{NAP}'")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
 
 
 def _sizes(database: Database) -> dict[str, Size]:

@@ -8,14 +8,23 @@ from mustit_pipeline.store.database import Database
 
 LOOK_SECONDS = 5.0
 
-# By the thresholds that PostgreSQL has unless told otherwise.
-_PENDING = text("""
+
+def _due(changed: str, kind: str) -> str:
+    """Whether autovacuum would work on the table, by the table's own settings or the server's."""
+    threshold, share = (
+        f"""CAST(coalesce((SELECT option_value FROM pg_options_to_table(c.reloptions) WHERE option_name = '{name}'),
+                          current_setting('{name}')) AS float8)"""
+        for name in (f"autovacuum_{kind}_threshold", f"autovacuum_{kind}_scale_factor")
+    )
+    return f"{changed} > {threshold} + {share} * greatest(c.reltuples, 0)"
+
+
+_PENDING = text(f"""
     SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
          + (SELECT count(*) FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
             WHERE s.schemaname = 'public'
-              AND (s.n_mod_since_analyze > 50 + 0.1 * greatest(c.reltuples, 0)
-                   OR s.n_dead_tup > 50 + 0.2 * greatest(c.reltuples, 0)
-                   OR s.n_ins_since_vacuum > 1000 + 0.2 * greatest(c.reltuples, 0)))
+              AND ({_due("s.n_mod_since_analyze", "analyze")} OR {_due("s.n_dead_tup", "vacuum")}
+                   OR {_due("s.n_ins_since_vacuum", "vacuum_insert")}))
 """)
 
 _STORED = text("""
@@ -27,12 +36,18 @@ _STORED = text("""
 def rest(database: Database, longest_seconds: float) -> dict[str, float]:
     """Let autovacuum catch up with what was stored in bulk; returns what is stored and how long it took."""
     start = time.monotonic()
+    wait_for_autovacuum(database, longest_seconds, LOOK_SECONDS)
+    with database.reading() as connection:
+        stored = connection.execute(_STORED).one()
+    return {"rest_seconds": round(time.monotonic() - start, 1), **stored._asdict()}
+
+
+def wait_for_autovacuum(database: Database, longest_seconds: float, look_seconds: float) -> None:
+    """Return once no table asks for it and it does not work, or after so long."""
+    start = time.monotonic()
     while time.monotonic() - start < longest_seconds:
         # One look each, because a transaction sees the same statistics until its end.
         with database.reading() as connection:
             if not connection.execute(_PENDING).scalar_one():
                 break
-        time.sleep(LOOK_SECONDS)
-    with database.reading() as connection:
-        stored = connection.execute(_STORED).one()
-    return {"rest_seconds": round(time.monotonic() - start, 1), **stored._asdict()}
+        time.sleep(look_seconds)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import retention, task_months
 from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.retention import Aged
+from mustit_pipeline.store.retention import Aged, Night
 
 # So many removed bodies are worth a vacuum of our own; fewer are left to autovacuum.
 VACUUM_FROM = 1000
@@ -67,10 +67,10 @@ def maintain(
         bookings, alerts, samples, triggers, changes = (
             _aged(database, settings, *age, dry_run=dry_run) for age in ages
         )
-        if not dry_run:
-            if aged + unchanged >= VACUUM_FROM:
-                retention.tidy(database, "product_raw_data")
-            retention.analyze(database, "crawler_tasks")
+        # Of all else autovacuum knows. It never analyzes the task table as a whole, and nobody needs that: statements
+        # name the month, and have no worse plan to choose while nothing is known.
+        if not dry_run and aged + unchanged >= VACUUM_FROM:
+            retention.tidy(database, "product_raw_data")
     return Maintained(
         [f"{month:%Y-%m}" for month in sorted(months.added)],
         [f"{month:%Y-%m}" for month in months.dropped],
@@ -152,16 +152,18 @@ def _drop_months(database: Database, settings: Settings, now: datetime, months: 
 def _bodies(
     database: Database, settings: Settings, now: datetime, *, dry_run: bool, tell: Tell | None
 ) -> tuple[int, int]:
-    aged_before = now - timedelta(days=settings.raw_retention_days)
-    unchanged_before = now - timedelta(days=settings.raw_unchanged_days)
+    night = Night(
+        now,
+        unchanged_before=now - timedelta(days=settings.raw_unchanged_days),
+        aged_before=now - timedelta(days=settings.raw_retention_days),
+    )
     with database.reading() as connection:
-        sellers = retention.sellers_with_bodies(connection, unchanged_before)
+        sellers = retention.sellers_to_examine(connection, night)
     aged = unchanged = removed = 0
+    examined: list[str] = []
     for done, seller_id in enumerate(sellers):
         with database.reading() as connection:
-            expired = retention.expired_bodies(
-                connection, seller_id, aged_before=aged_before, unchanged_before=unchanged_before
-            )
+            expired = retention.expired_bodies(connection, seller_id, night)
         aged, unchanged = aged + expired.aged, unchanged + expired.unchanged
         batches = () if dry_run else retention.delete_bodies(database, expired.raw_ids, settings.retention_batch)
         for gone in batches:
@@ -170,6 +172,11 @@ def _bodies(
                 tell(Progress(done, len(sellers), removed))
         if tell is not None:
             tell(Progress(done + 1, len(sellers), removed))
+        if expired.all_of_them:
+            examined.append(seller_id)
+    if examined and not dry_run:
+        with database.transaction() as connection:
+            retention.record_examined(connection, examined, night)
     return aged, unchanged
 
 

@@ -82,6 +82,17 @@ product_raw_data = Table(
     Index("ix_product_raw_data_failed", "seller_id", "fetched_at", postgresql_where=text("status = 'FAILED'")),
 )
 
+# Up to which times a night has looked through a seller's bodies, and when: the next one looks where something came in
+# or grew old since.
+body_examinations = Table(
+    "body_examinations",
+    metadata,
+    Column("seller_id", Text, ForeignKey("sellers.seller_id"), primary_key=True),
+    timestamp("examined_at"),
+    timestamp("unchanged_before"),
+    timestamp("aged_before"),
+)
+
 products = Table(
     "products",
     metadata,

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import LifeCycle
+from mustit_pipeline.random_ids import time_ordered_uuids
 from mustit_pipeline.store.products import product_of
 
 
@@ -91,15 +92,16 @@ _UNPUBLISHED = text(f"""
 """)
 
 _VERSIONS = text("""
-    INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
-                                     execution_id)
-    SELECT :seller_id, v.item_no, v.version, v.life_cycle,
+    INSERT INTO product_change_sets (change_set_id, seller_id, item_no, version, life_cycle, change_types, changes,
+                                     product_data, execution_id)
+    SELECT v.change_set_id, :seller_id, v.item_no, v.version, v.life_cycle,
            ARRAY(SELECT jsonb_array_elements_text(v.types)), v.changes,
            -- The product's own copied as it is stored, compressed.
            CASE WHEN v.life_cycle <> 'DELETED' THEN coalesce(v.data, p.data) END, :execution_id
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:life_cycles AS text[]),
-                CAST(:types AS jsonb[]), CAST(:changes AS jsonb[]), CAST(:datas AS text[]))
-         AS v(id, item_no, version, life_cycle, types, changes, data)
+    FROM unnest(CAST(:change_set_ids AS uuid[]), CAST(:ids AS uuid[]), CAST(:items AS bigint[]),
+                CAST(:versions AS int[]), CAST(:life_cycles AS text[]), CAST(:types AS jsonb[]),
+                CAST(:changes AS jsonb[]), CAST(:datas AS text[]))
+         AS v(change_set_id, id, item_no, version, life_cycle, types, changes, data)
     JOIN products p ON p.product_id = v.id
 """)
 
@@ -131,6 +133,7 @@ def publish(connection: Connection, seller_id: str, execution_id: UUID, versions
         {
             "seller_id": seller_id,
             "execution_id": execution_id,
+            "change_set_ids": time_ordered_uuids(len(versions)),
             "ids": [v.product.id.value for v in versions],
             "items": [v.product.item_no.value for v in versions],
             "versions": [v.product.version for v in versions],

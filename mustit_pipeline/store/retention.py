@@ -16,6 +16,19 @@ MOST_PER_SELLER = 200_000
 
 
 @dataclass(frozen=True, slots=True)
+class Night:
+    """When it is, and before when bodies are old: those that a newer one only repeats, and all that were overtaken."""
+
+    now: datetime
+    unchanged_before: datetime
+    aged_before: datetime
+
+    @property
+    def values(self) -> dict[str, datetime]:
+        return {"now": self.now, "unchanged_before": self.unchanged_before, "aged_before": self.aged_before}
+
+
+@dataclass(frozen=True, slots=True)
 class ExpiredBodies:
     """Bodies of one seller that can go: too old, or only repeated by a newer one."""
 
@@ -23,6 +36,11 @@ class ExpiredBodies:
     aged: int
     unchanged: int
     raw_ids: Sequence[int]
+
+    @property
+    def all_of_them(self) -> bool:
+        """Whether none is left for the night after."""
+        return len(self.raw_ids) < MOST_PER_SELLER
 
 
 # A replay needs the newest processed body of each call, and a failed one where nothing newer came: neither is in here.
@@ -47,13 +65,31 @@ _DELETE_BODIES = text("""
     DELETE FROM product_raw_data WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status IN ('PROCESSED', 'FAILED')
 """)
 
-_SELLERS_WITH_OLD_BODIES = text("""
-    SELECT seller_id FROM sellers s
-    WHERE (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = s.seller_id AND r.status = 'PROCESSED' AND r.fetched_at < :before LIMIT 1) IS NOT NULL
-       OR (SELECT r.raw_id FROM product_raw_data r
-           WHERE r.seller_id = s.seller_id AND r.status = 'FAILED' AND r.fetched_at < :before LIMIT 1) IS NOT NULL
-    ORDER BY seller_id
+_SOME_BODY = " OR ".join(
+    f"""(SELECT r.raw_id FROM product_raw_data r
+           WHERE r.seller_id = s.seller_id AND r.status = '{status}' AND {{times}} LIMIT 1) IS NOT NULL"""
+    for status in ("PROCESSED", "FAILED")
+)
+
+# A body can go from the night on in which it is old and a newer one is there. So nothing can where, since the last
+# look, none has grown old and none has come. One that was processed much later than it was fetched, or read anew, is
+# met with the next that grows old.
+_SELLERS_TO_EXAMINE = text(f"""
+    SELECT s.seller_id FROM sellers s LEFT JOIN body_examinations x USING (seller_id)
+    WHERE ({_SOME_BODY.format(times="r.fetched_at < :unchanged_before")})
+      AND (x.seller_id IS NULL
+           OR {_SOME_BODY.format(times="r.fetched_at >= x.unchanged_before AND r.fetched_at < :unchanged_before")}
+           OR {_SOME_BODY.format(times="r.fetched_at >= x.aged_before AND r.fetched_at < :aged_before")}
+           OR {_SOME_BODY.format(times="r.fetched_at >= x.examined_at")})
+    ORDER BY s.seller_id
+""")
+
+_EXAMINED = text("""
+    INSERT INTO body_examinations (seller_id, examined_at, unchanged_before, aged_before)
+    SELECT seller_id, :now, :unchanged_before, :aged_before FROM unnest(CAST(:sellers AS text[])) AS e(seller_id)
+    ON CONFLICT (seller_id) DO UPDATE
+    SET examined_at = excluded.examined_at, unchanged_before = excluded.unchanged_before,
+        aged_before = excluded.aged_before
 """)
 
 
@@ -98,19 +134,22 @@ def alone(database: Database) -> Generator[None]:
             connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MAINTENANCE_LOCK})
 
 
-def sellers_with_bodies(connection: Connection, before: datetime) -> list[str]:
-    """Sellers that have a processed or failed body older than that."""
-    return list(connection.execute(_SELLERS_WITH_OLD_BODIES, {"before": before}).scalars())
+def sellers_to_examine(connection: Connection, night: Night) -> list[str]:
+    """Sellers of whom a body may have become needless since they were last examined."""
+    return list(connection.execute(_SELLERS_TO_EXAMINE, night.values).scalars())
 
 
-def expired_bodies(
-    connection: Connection, seller_id: str, *, aged_before: datetime, unchanged_before: datetime
-) -> ExpiredBodies:
+def record_examined(connection: Connection, sellers: Sequence[str], night: Night) -> None:
+    """Nothing of these sellers is left that this night could remove."""
+    connection.execute(_EXAMINED, {"sellers": list(sellers), **night.values})
+
+
+def expired_bodies(connection: Connection, seller_id: str, night: Night) -> ExpiredBodies:
     """Which of a seller's bodies nobody needs any more."""
     values = {
         "seller_id": seller_id,
-        "aged_before": aged_before,
-        "unchanged_before": unchanged_before,
+        "aged_before": night.aged_before,
+        "unchanged_before": night.unchanged_before,
         "most": MOST_PER_SELLER,
     }
     found = connection.execute(_EXPIRED, values).all()
@@ -152,10 +191,3 @@ def tidy(database: Database, *tables: str) -> None:
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for table in tables:
             connection.exec_driver_sql(f"VACUUM (ANALYZE, SKIP_LOCKED) {table}")
-
-
-def analyze(database: Database, *tables: str) -> None:
-    """Renew what the planner knows of tables as a whole; of partitioned ones autovacuum never does."""
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for table in tables:
-            connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {table}")

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.states import TASK
 from mustit_pipeline.domain.task import CANCELLED
 from mustit_pipeline.domain.values import RequestUrl
+from mustit_pipeline.random_ids import time_ordered_uuids
 from mustit_pipeline.store.task_states import OPEN
 
 
@@ -42,11 +43,12 @@ _ADD = text("""
     WITH added AS (
         INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no, page_no,
                                    probe, request_url, status, priority, published_at)
-        SELECT :task_month, gen_random_uuid(), :execution_id, :seller_id, p.task_type, p.task_key, p.item_no, p.page_no,
-               p.probe, p.url, :published, p.priority, now()
-        FROM unnest(CAST(:types AS text[]), CAST(:keys AS text[]), CAST(:items AS bigint[]), CAST(:pages AS int[]),
-                    CAST(:probes AS boolean[]), CAST(:urls AS text[]), CAST(:priorities AS smallint[]))
-             WITH ORDINALITY AS p(task_type, task_key, item_no, page_no, probe, url, priority, position)
+        SELECT :task_month, p.id, :execution_id, :seller_id, p.task_type, p.task_key, p.item_no, p.page_no, p.probe,
+               p.url, :published, p.priority, now()
+        FROM unnest(CAST(:ids AS uuid[]), CAST(:types AS text[]), CAST(:keys AS text[]), CAST(:items AS bigint[]),
+                    CAST(:pages AS int[]), CAST(:probes AS boolean[]), CAST(:urls AS text[]),
+                    CAST(:priorities AS smallint[]))
+             WITH ORDINALITY AS p(id, task_type, task_key, item_no, page_no, probe, url, priority, position)
         ORDER BY p.position
         ON CONFLICT (task_month, execution_id, task_key) DO NOTHING
         RETURNING 1
@@ -78,6 +80,7 @@ def add(connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) 
         "execution_id": home.execution_id,
         "seller_id": home.seller_id,
         "published": TASK.target("publish").value,
+        "ids": time_ordered_uuids(len(planned)),
         "types": [task.url.task_type.value for task in planned],
         "keys": [task.key for task in planned],
         "items": [task.item_no for task in planned],

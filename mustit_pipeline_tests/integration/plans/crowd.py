@@ -137,6 +137,11 @@ _NEWCOMERS = (
     f"""INSERT INTO change_holds (seller_id, status, jumped, emptied, suspicious, looked_at, examples)
         VALUES ('{WAITING}', 'OPEN', 1, 1, 1, 1, '{{1}}')""",
 )
+# Autovacuum analyzes the months of the task table, and never the table as a whole.
+_WITHOUT_THE_WHOLE = """
+    SELECT pg_clear_attribute_stats('public', 'crawler_tasks', attname, true) FROM pg_attribute
+    WHERE attrelid = 'crawler_tasks'::regclass AND attnum > 0 AND NOT attisdropped
+"""
 
 
 def fill(database: Database) -> None:
@@ -153,6 +158,7 @@ def fill(database: Database) -> None:
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
     with database.transaction() as connection:
+        connection.exec_driver_sql(_WITHOUT_THE_WHOLE)
         _insert(connection, BUSY)
         for statement in _NEWCOMERS:
             connection.execute(text(statement), {"busy": BUSY} if ":busy" in statement else {})

@@ -75,6 +75,7 @@ from mustit_pipeline.store.products import AbsorbedProduct
 from mustit_pipeline.store.publication import NewVersion
 from mustit_pipeline.store.raw import NewRaw, RawFailure
 from mustit_pipeline.store.reconciliation import Correction
+from mustit_pipeline.store.retention import Night
 from mustit_pipeline.store.settlements import Settlement
 from mustit_pipeline.store.tasks import PlannedTask, TaskHome
 from mustit_pipeline.store.truth import Drawn, Sample
@@ -188,6 +189,10 @@ class Scene:
                 event.outbox.complete(self.now)
         return [Settlement(event, 200) for event in events]
 
+    @property
+    def night(self) -> Night:
+        return Night(self.now, unchanged_before=self.now - 7 * DAY, aged_before=self.now - 40 * DAY)
+
     @cached_property
     def since(self) -> dict[str, Any]:
         return {"since": self.now - DAY}
@@ -253,6 +258,12 @@ def _record_booking(c: Connection, s: Scene) -> None:
 def _drift(c: Connection, s: Scene) -> None:
     seen = Deviation("field 7", DriftKind.NEW, "nothing", "text", "x")
     drift.record(c, [Sighting(WAITING, 1, s.home.execution_id, seen)])
+
+
+def _examine_again(c: Connection, s: Scene) -> None:
+    sellers = retention.sellers_to_examine(c, s.night)
+    retention.record_examined(c, sellers, s.night)
+    assert retention.sellers_to_examine(c, s.night) == []
 
 
 def _enqueue(c: Connection, s: Scene) -> None:
@@ -467,13 +478,9 @@ STATEMENTS: dict[str, Statement] = {
     "overdue": Statement(lambda c, s: health.overdue(c, s.now, 2, 20), 2 * OF_EACH),
     "alerts of nobody": Statement(lambda c, s: health.alerts_of_nobody(c, "RUN_FAILED", "open "), 2 * BATCH),
     # What is kept no longer.
-    "sellers with old bodies": Statement(lambda c, s: retention.sellers_with_bodies(c, s.now - 7 * DAY), OF_EACH),
-    "expired bodies": Statement(
-        lambda c, s: retention.expired_bodies(
-            c, "seller 2", aged_before=s.now - 40 * DAY, unchanged_before=s.now - 7 * DAY
-        ),
-        2 * SELLER,
-    ),
+    "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
+    "sellers that were examined": Statement(_examine_again, OF_EACH),
+    "expired bodies": Statement(lambda c, s: retention.expired_bodies(c, "seller 2", s.night), 2 * SELLER),
     "bodies removed": Statement(lambda c, s: list(retention.delete_bodies(Within(c), s.raw_ids, BATCH)), BATCH),
     **_aged(retention.BOOKINGS, 5.4 / 24),
     **_aged(retention.ALERTS, 13.85),

@@ -6,9 +6,12 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.clock import utc_now
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.store import products
 from mustit_pipeline.store.database import Database
-from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.plans.costs import cost, statements_of
 from mustit_pipeline_tests.integration.plans.statements import STATEMENTS, Scene
 from mustit_pipeline_tests.integration.plans.statistics import STATISTICS
@@ -52,3 +55,17 @@ def test_a_product_that_a_crawl_has_only_seen_again_enters_no_index(database: Da
         products.sight(connection, "dmont", uuid4(), {7: utc_now()})
         hot = connection.execute(text("SELECT pg_stat_get_xact_tuples_hot_updated('products'::regclass)")).scalar_one()
     assert hot == 1
+
+
+def test_what_every_crawl_adds_lies_together_in_the_index_of_ids(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    """By random ids each new row would read and write another page of an index that no cache holds."""
+    market.add_seller("dmont", 3)
+    register(database, "dmont")
+    crawl(database, make_settings(base_url=marketplace.url, page_size=20), "dmont")
+    with database.reading() as connection:
+        for ids in ("task_id FROM crawler_tasks", "change_set_id FROM product_change_sets"):
+            found = list(connection.execute(text(f"SELECT {ids}")).scalars())
+            assert len(found) >= 3
+            assert {one.version for one in found} == {7}

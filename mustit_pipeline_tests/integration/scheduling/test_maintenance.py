@@ -239,6 +239,40 @@ def test_old_bodies_that_failed_go_once_something_newer_came_of_the_same_call(
     assert bodies(database) == {*recent, newer, last_word}
 
 
+def test_a_night_looks_again_only_where_a_body_has_come_or_grown_old(database: Database, settings: Settings) -> None:
+    """A seller's bodies are many, and of most sellers nothing has changed since the night before."""
+    register(database, SELLER, "other")
+    first = body(database, 1, 5)
+    body(database, 2, 20)
+    body(database, 1, 20, seller="other")
+    overtaken = body(database, 3, 88, content="old")
+    body(database, 3, 87, content="new")
+
+    def night(days: float) -> list[int]:
+        """How many sellers were looked at, and how many bodies went."""
+        told: list[Progress] = []
+        done = maintain(database, settings, NOW + days * DAY, tell=told.append)
+        return [len(told) - done.bodies_aged - done.bodies_unchanged, done.bodies_aged + done.bodies_unchanged]
+
+    assert night(0) == [2, 0]
+    assert night(0.5) == [0, 0]
+    assert night(2.5) == [1, 1], "a body is 90 days old, and one a week"
+    assert overtaken not in bodies(database)
+    body(database, 1, -2.6)
+    assert night(2.7) == [1, 1], "the older one is only repeated now"
+    assert first not in bodies(database)
+    assert night(2.8) == [0, 0]
+
+
+def test_a_shorter_retention_is_followed_the_next_night(database: Database, make_settings: MakeSettings) -> None:
+    register(database, SELLER)
+    repeated = [body(database, 1, age) for age in (20, 5, 4)]
+    assert maintain(database, make_settings(raw_unchanged_days=7), NOW).bodies_unchanged == 1
+
+    assert maintain(database, make_settings(raw_unchanged_days=3), NOW).bodies_unchanged == 1
+    assert bodies(database) == {repeated[-1]}
+
+
 def test_a_body_that_was_opened_for_a_replay_meanwhile_is_not_removed(database: Database) -> None:
     register(database, SELLER)
     opened = body(database, 1, 200, status=RawStatus.PENDING)

@@ -16,7 +16,16 @@ def upgrade() -> None:
         ["detected_at"],
         postgresql_where=sa.text("item_no > 0"),
     )
+    op.create_table(
+        "body_examinations",
+        sa.Column("seller_id", sa.Text(), sa.ForeignKey("sellers.seller_id"), primary_key=True),
+        *(
+            sa.Column(name, sa.DateTime(timezone=True), nullable=False)
+            for name in ("examined_at", "unchanged_before", "aged_before")
+        ),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("body_examinations")
     op.drop_index("ix_product_change_sets_newest", "product_change_sets")
