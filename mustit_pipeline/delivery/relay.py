@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import socket
+import sys
 import time
 import traceback
 from collections import Counter
@@ -31,6 +32,11 @@ from mustit_pipeline.store.settlements import Settlement
 BREAKER = "product_server"
 # A call that has used up this share of the time for its answer hangs: a second of the usual five.
 HANGING_SHARE = 0.2
+# After each round trip to PostgreSQL a thread waits until the busy event loop hands over: with Python's usual 5 ms a
+# claim would wait longer than it works.
+HAND_OVER_SECONDS = 0.0003
+# How often a relay that goes on sending looks for rows whose sender fell silent; leases last for a minute.
+SILENT_SENDERS_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +76,12 @@ def relay(
         progress=progress,
         report=report or RelayReport(),
     )
-    return event_loop.run(sender.run())
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(HAND_OVER_SECONDS)
+    try:
+        return event_loop.run(sender.run())
+    finally:
+        sys.setswitchinterval(usual)
 
 
 class _Relay:
@@ -98,6 +109,7 @@ class _Relay:
         self._trial: UUID | None = None
         self._window_now: Window | None = None
         self._waited = 0.0
+        self._look_for_silent_at = 0.0
         self._window = settings.relay_concurrent_sends
         self._ends_at = time.monotonic() + settings.relay_run_seconds
 
@@ -136,6 +148,7 @@ class _Relay:
             self._report.waiting = outbox.unsent(connection)
 
     async def _send_due(self, server: ProductServer) -> None:
+        self._look_for_silent_at = 0.0
         window = self._window_now = Window(
             Ports(self._claim, lambda event: self._deliver(server, event), self._settle),
             size=self._window,
@@ -154,7 +167,9 @@ class _Relay:
         if time.monotonic() > self._ends_at:
             return [], 0
         with self._database.transaction() as connection:
-            outbox.release_expired(connection)
+            if time.monotonic() >= self._look_for_silent_at:
+                outbox.release_expired(connection)
+                self._look_for_silent_at = time.monotonic() + SILENT_SENDERS_SECONDS
             # Whoever waited for somebody else's claim sees the trial that has begun with it.
             outbox.take_turns(connection)
             breaker = breakers.find(connection, BREAKER)
@@ -215,12 +230,16 @@ class _Relay:
 
     def _settle(self, ended: list[Ended]) -> None:
         with self._database.transaction() as connection:
-            charges = charge(ended, breakers.find(connection, BREAKER), self._trial)
+            # What is known of the server tells whose fault a doubtful answer is, and nothing of the others.
+            doubtful = any(one.answer.is_doubtful for one in ended)
+            known = breakers.find(connection, BREAKER) if doubtful else Breaker()
+            charges = charge(ended, known, self._trial)
             judged = [self._settlement(one, charged) for one, charged in zip(ended, charges, strict=True)]
             kept = settlements.settle(connection, judged)
             # After the products are locked, as a crawl does it. A version that came while its product was in flight
             # speaks for whatever failed then.
-            superseded = outbox.supersede(connection, [one.event.outbox for one in ended if one.row_id in kept])
+            not_alone = [one.event.outbox for one in ended if one.row_id in kept and _may_have_company(one)]
+            superseded = outbox.supersede(connection, not_alone) if not_alone else set[UUID]()
             self._tell_breaker(connection, list(zip(ended, charges, strict=True)))
         self._report.superseded += len(superseded)
         self._count(ended, kept - superseded)
@@ -291,3 +310,9 @@ class _Relay:
                 self._report.failed += 1
         if self._progress is not None:
             self._progress(self._report)
+
+
+def _may_have_company(one: Ended) -> bool:
+    """Whether a version of the same product can wait that a newer one speaks for: an older one, or this one itself."""
+    row = one.event.outbox
+    return row.version > 1 or row.status is not OutboxStatus.COMPLETED

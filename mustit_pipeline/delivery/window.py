@@ -56,9 +56,9 @@ class Window:
         self._hanging_seconds = hanging_seconds
         self._breaker = breaker
         self._backlog = Backlog(size)
-        self._flying: dict[asyncio.Task[Answer], Flight] = {}
-        self._landed: list[asyncio.Task[Answer]] = []
-        self._something_ended = asyncio.Event()
+        self._flying: dict[asyncio.Task[None], Flight] = {}
+        self._broken: asyncio.Task[None] | None = None
+        self._something_to_do = asyncio.Event()
         self._hanging_since: float | None = None
         self._last_hung = 0.0
         self._look_who_hangs_at = 0.0
@@ -88,10 +88,11 @@ class Window:
             self._send()
             self._claim_ahead()
             self._settle_ended()
-            if not (self._flying or self._landed or self._claiming or self._settling):
+            if not (self._flying or self._claiming or self._settling):
                 return
             await self._wait()
-            self._take_answers()
+            if self._broken is not None:
+                self._broken.result()
             self._take_claimed()
             if self._settling is not None and self._settling.done():
                 self._settling.result()
@@ -110,17 +111,17 @@ class Window:
                 self._stops_by = time.monotonic()
 
     async def _wait(self) -> None:
-        """Until something has ended, or something is to be done although nothing has."""
-        timer = asyncio.get_running_loop().call_later(self._patience(), self._something_ended.set)
+        """Until an answer asks for more than the next row in its place, or something else is to be done."""
+        timer = asyncio.get_running_loop().call_later(self._patience(), self._something_to_do.set)
         try:
-            await self._something_ended.wait()
+            await self._something_to_do.wait()
         finally:
             timer.cancel()
-            self._something_ended.clear()
+            self._something_to_do.clear()
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._something_ended.set())
+        task.add_done_callback(lambda _: self._something_to_do.set())
         return task
 
     def _give_back(self) -> None:
@@ -161,15 +162,32 @@ class Window:
     def _send(self) -> None:
         if self._is_halted:
             return
-        now = time.monotonic()
         while len(self._flying) < self._size and (event := self._backlog.next()) is not None:
-            task = asyncio.create_task(self._ports.deliver(event))
+            flight = Flight(event, time.monotonic())
+            task = asyncio.create_task(self._fly(flight))
             task.add_done_callback(self._land)
-            self._flying[task] = Flight(event, now)
+            self._flying[task] = flight
 
-    def _land(self, task: asyncio.Task[Answer]) -> None:
-        self._landed.append(task)
-        self._something_ended.set()
+    async def _fly(self, flight: Flight) -> None:
+        """Send one row after the other for as long as there is one: a task for each would cost as much as its call."""
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            answer = await self._ports.deliver(flight.event)
+            now = time.monotonic()
+            del self._flying[task]
+            self._take_answer(flight, answer, now)
+            if self._is_halted or (event := self._backlog.next()) is None:
+                return
+            flight = self._flying[task] = Flight(event, now)
+
+    def _land(self, task: asyncio.Task[None]) -> None:
+        flight = self._flying.pop(task, None)
+        if flight is not None and task.cancelled():
+            self._take_answer(flight, CUT_OFF, time.monotonic())
+        elif flight is not None:
+            self._broken = task
+        self._something_to_do.set()
 
     def _claim_ahead(self) -> None:
         if self._claiming is not None or self._is_halted:
@@ -214,30 +232,34 @@ class Window:
             self._claiming.result()
             self._claiming = None
 
-    def _take_answers(self) -> None:
-        now = time.monotonic()
-        landed, self._landed = self._landed, []
-        for task in landed:
-            flight = self._flying.pop(task)
-            self._backlog.ended(flight.event)
-            answer = CUT_OFF if task.cancelled() else task.result()
-            self._end(Ended(flight.event, answer, accompanied=self._last_well > flight.begun))
-            if answer.is_well:
-                self.answers += 1
-                self._last_well = now
-                self._failures = 0
-                self._refused.clear()
-            elif answer.verdict is Verdict.UNAUTHORIZED:
-                self._refused.add(flight.event.outbox.id.value)
-            elif answer.is_doubtful:
-                self._failures += 1
-            # An outage may have answers too; that they go on is no reason to wait for its end.
-            elif answer.status is not None or answer.verdict is Verdict.RETRY:
-                self.answers += 1
+    def _take_answer(self, flight: Flight, answer: Answer, now: float) -> None:
+        self._backlog.ended(flight.event)
+        self._end(Ended(flight.event, answer, accompanied=self._last_well > flight.begun))
+        if answer.is_well:
+            self.answers += 1
+            self._last_well = now
+            self._failures = 0
+            self._refused.clear()
+        elif answer.verdict is Verdict.UNAUTHORIZED:
+            self._refused.add(flight.event.outbox.id.value)
+        elif answer.is_doubtful:
+            self._failures += 1
+        # An outage may have answers too; that they go on is no reason to wait for its end.
+        elif answer.status is not None or answer.verdict is Verdict.RETRY:
+            self.answers += 1
+        if self._asks_for_more(now):
+            self._something_to_do.set()
+
+    def _asks_for_more(self, now: float) -> bool:
+        """Whether there may be more to do than to send the next row."""
+        claims = self._claiming is None and self._backlog.waiting(Lane.OLDEST) < self._size
+        settles = self._settling is None and len(self._ended) >= self._size
+        return claims or settles or now >= self._look_who_hangs_at
 
     def _end(self, *ended: Ended) -> None:
         if ended and not self._ended:
             self._settle_by = time.monotonic() + SETTLE_SECONDS
+            self._something_to_do.set()
         for one in ended:
             if one.answer.is_doubtful:
                 self._undecided.append(one)
@@ -250,7 +272,7 @@ class Window:
     def _settle_ended(self) -> None:
         if self._settling is not None:
             return
-        if not (self._flying or self._landed) or len(self._undecided) >= 2 * self._size:
+        if not self._flying or len(self._undecided) >= 2 * self._size:
             self._ended += self._undecided
             self._undecided = []
         elif len(self._ended) < self._size and time.monotonic() < self._settle_by:

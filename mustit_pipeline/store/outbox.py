@@ -115,48 +115,49 @@ _DUE = f"""
     due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
 """
 
+# One statement takes the rows and reads what is sent of them: claims take turns, and each round trip is time that
+# nobody else can claim in.
 _CLAIM = f"""
     {{due}} newest AS (
         SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
         LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
                            WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
                            ORDER BY w.version DESC LIMIT 1) n ON true
+    ), taken AS (
+        UPDATE product_outbox o
+        SET status = CASE WHEN n.newer IS NULL THEN {SENT} ELSE {SUPERSEDED} END,
+            superseded_by = n.newer,
+            completed_at = CASE WHEN n.newer IS NULL THEN NULL ELSE now() END,
+            lease_owner = CASE WHEN n.newer IS NULL THEN CAST(:owner AS text) END,
+            lease_no = o.lease_no + 1,
+            attempts = o.attempts + CASE WHEN n.newer IS NULL THEN 1 ELSE 0 END,
+            lease_expires_at = CASE WHEN n.newer IS NULL THEN now() + make_interval(secs => :lease_seconds) END
+        FROM newest n WHERE o.outbox_id = n.outbox_id
+        RETURNING o.*
     )
-    UPDATE product_outbox o
-    SET status = CASE WHEN n.newer IS NULL THEN {SENT} ELSE {SUPERSEDED} END,
-        superseded_by = n.newer,
-        completed_at = CASE WHEN n.newer IS NULL THEN NULL ELSE now() END,
-        lease_owner = CASE WHEN n.newer IS NULL THEN CAST(:owner AS text) END,
-        lease_no = o.lease_no + 1,
-        attempts = o.attempts + CASE WHEN n.newer IS NULL THEN 1 ELSE 0 END,
-        lease_expires_at = CASE WHEN n.newer IS NULL THEN now() + make_interval(secs => :lease_seconds) END
-    FROM newest n WHERE o.outbox_id = n.outbox_id
-    RETURNING o.outbox_id, o.status
+    SELECT o.outbox_id, o.event_id, o.seller_id, o.item_no, o.version, o.event_type, o.status, o.retry_count,
+           o.attempts, o.failing_since, o.doubted_since, o.next_attempt_at, o.lease_no, o.last_error, o.occurred_at,
+           o.created_at, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
+           d.product_data AS delivered_data,
+           (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
+            AND a.version < o.version AND a.attempts > 0 LIMIT 1) IS NOT NULL AS tried_before,
+           (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
+            AND a.version < o.version AND a.version > p.delivered_version AND a.attempts > 0
+            -- One that was acknowledged has been undone since, as by a restored backup.
+            AND (a.completed_at IS NULL OR a.superseded_by IS NOT NULL)
+            AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}' LIMIT 1) IS NOT NULL AS may_be_deleted
+    FROM taken o
+    JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
+    JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
+    LEFT JOIN product_change_sets d
+           ON d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version = p.delivered_version
+    ORDER BY o.next_attempt_at, o.item_no
 """
 _CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(end="", order="next_attempt_at")))
 _CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attempt_at DESC")))
 # The row that asks whether the server is back is one of those sent least often of all that are due: one that breaks
 # every connection must not keep the breaker open for all others.
 _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at")))
-
-_CLAIMED = text(f"""
-    SELECT o.*, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
-           d.product_data AS delivered_data, o.attempts > 1 AS sent_before,
-           EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
-                   AND a.version < o.version AND a.attempts > 0) AS tried_before,
-           EXISTS (SELECT FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
-                   AND a.version < o.version AND a.version > p.delivered_version AND a.attempts > 0
-                   -- One that was acknowledged has been undone since, as by a restored backup.
-                   AND (a.completed_at IS NULL OR a.superseded_by IS NOT NULL)
-                   AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}') AS may_be_deleted
-    FROM product_outbox o
-    JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
-    JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
-    LEFT JOIN product_change_sets d
-           ON d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version = p.delivered_version
-    WHERE o.outbox_id = ANY(CAST(:ids AS uuid[]))
-    ORDER BY o.next_attempt_at, o.item_no
-""")
 
 # A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
 _RELEASE_EXPIRED = text(f"""
@@ -244,9 +245,8 @@ def claim(
         wanted, query = Wanted(TRIAL_CANDIDATES, TRIAL_CANDIDATES), _CLAIM_TRIAL
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
     rows = connection.execute(query, values | {"fresh": wanted.fresh, "failing": wanted.failing}).all()
-    mine = [row.outbox_id for row in rows if row.status == OutboxStatus.SENDING]
-    claimed = [_claimed(row, max_retries) for row in connection.execute(_CLAIMED, {"ids": mine})] if mine else []
-    return claimed, len(rows) - len(mine)
+    claimed = [_claimed(row, max_retries) for row in rows if row.status == OutboxStatus.SENDING]
+    return claimed, len(rows) - len(claimed)
 
 
 def release_expired(connection: Connection) -> int:
@@ -308,5 +308,5 @@ def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
         row.failing_since,
         row.doubted_since,
         row.attempts,
-        row.sent_before,
+        row.attempts > 1,
     )

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.store.outbox import ClaimedEvent
 from mustit_pipeline.store.outbox_states import COMPLETED
 
@@ -29,39 +28,39 @@ class Settlement:
 # SENDING, by a constraint of the table; so that the planner looks these rows up, and not through all that are SENDING.
 IN_OUR_HANDS = "num_nulls(o.lease_owner) <> 1"
 
+# Products are locked as a worker's batch locks them, by seller and item, whatever the database sorts by: whoever meets
+# waits, nobody waits in a circle.
 _SETTLE = text(f"""
-    UPDATE product_outbox o
-    SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
-        event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
-        -- A replay by hand starts the count again, and with it the time.
-        failing_since = CASE WHEN s.retry_count = 0 THEN NULL WHEN o.retry_count = 0 THEN now()
-                             ELSE coalesce(o.failing_since, now()) END,
-        doubted_since = CASE WHEN s.doubted THEN coalesce(o.doubted_since, now()) ELSE o.doubted_since END,
-        attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
-        -- Given back without a pause it is as old as it was, and stands where it stood.
-        next_attempt_at = CASE WHEN s.delay > 0 THEN now() + make_interval(secs => s.delay) ELSE o.next_attempt_at END,
-        completed_at = CASE WHEN s.status = {COMPLETED} THEN now() END
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
-                CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
-                CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]),
-                CAST(:doubted AS boolean[]))
-         AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent, doubted)
-    WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND {IN_OUR_HANDS}
-    RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status
-""")
-
-# Locked as a worker's batch locks them, by seller and item, whatever the database sorts by: whoever meets waits, nobody
-# waits in a circle.
-_DELIVERED = text("""
-    WITH locked AS (
+    WITH settled AS (
+        UPDATE product_outbox o
+        SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
+            event_type = s.event_type, lease_owner = NULL, lease_expires_at = NULL,
+            -- A replay by hand starts the count again, and with it the time.
+            failing_since = CASE WHEN s.retry_count = 0 THEN NULL WHEN o.retry_count = 0 THEN now()
+                                 ELSE coalesce(o.failing_since, now()) END,
+            doubted_since = CASE WHEN s.doubted THEN coalesce(o.doubted_since, now()) ELSE o.doubted_since END,
+            attempts = o.attempts - CASE WHEN s.sent THEN 0 ELSE 1 END,
+            -- Given back without a pause it is as old as it was, and stands where it stood.
+            next_attempt_at = CASE WHEN s.delay > 0 THEN now() + make_interval(secs => s.delay)
+                                   ELSE o.next_attempt_at END,
+            completed_at = CASE WHEN s.status = {COMPLETED} THEN now() END
+        FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
+                    CAST(:retry_counts AS smallint[]), CAST(:http_statuses AS smallint[]), CAST(:errors AS text[]),
+                    CAST(:types AS text[]), CAST(:delays AS float8[]), CAST(:sent AS boolean[]),
+                    CAST(:doubted AS boolean[]), CAST(:held AS boolean[]))
+             AS s(id, lease_no, status, retry_count, http_status, error, event_type, delay, sent, doubted, held)
+        WHERE o.outbox_id = s.id AND o.lease_no = s.lease_no AND {IN_OUR_HANDS}
+        RETURNING o.outbox_id, o.seller_id, o.item_no, o.version, o.status, s.held
+    ), locked AS (
         SELECT p.product_id, d.version
-        FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]))
-             AS d(seller_id, item_no, version)
-        JOIN products p ON p.seller_id = d.seller_id AND p.item_no = d.item_no
+        FROM settled d JOIN products p ON p.seller_id = d.seller_id AND p.item_no = d.item_no
+        WHERE d.held AND d.status = {COMPLETED}
         ORDER BY p.seller_id COLLATE "C", p.item_no FOR NO KEY UPDATE OF p
+    ), delivered AS (
+        UPDATE products p SET delivered_version = l.version FROM locked l
+        WHERE p.product_id = l.product_id AND p.delivered_version < l.version
     )
-    UPDATE products p SET delivered_version = l.version FROM locked l
-    WHERE p.product_id = l.product_id AND p.delivered_version < l.version
+    SELECT outbox_id FROM settled
 """)
 
 
@@ -81,17 +80,6 @@ def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUI
         "delays": [s.delay for s in settlements],
         "sent": [s.sent for s in settlements],
         "doubted": [s.doubt is not None for s in settlements],
+        "held": [s.sent and s.held for s in settlements],
     }
-    written = connection.execute(_SETTLE, values).all()
-    held = {s.event.outbox.id.value for s in settlements if s.sent and s.held}
-    done = [row for row in written if row.status == OutboxStatus.COMPLETED and row.outbox_id in held]
-    if done:
-        connection.execute(
-            _DELIVERED,
-            {
-                "sellers": [row.seller_id for row in done],
-                "items": [row.item_no for row in done],
-                "versions": [row.version for row in done],
-            },
-        )
-    return {row.outbox_id for row in written}
+    return set(connection.execute(_SETTLE, values).scalars())
