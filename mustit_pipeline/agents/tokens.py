@@ -14,7 +14,7 @@ from mustit_pipeline.agents.rules import agent_rules, storm_rules
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.failures import FetchError, NetworkFailure, Throttled
-from mustit_pipeline.marketplace.client import SESSIONS_AT_ONCE, MarketplaceClient
+from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session, issue_session
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.store import agents
@@ -25,6 +25,7 @@ from mustit_pipeline.store.database import Database
 RENEW_SECONDS, RENEW_SHARE = 300.0, 0.2
 # This close to its end it is not used any more, or in the last tenth of a short life.
 LAST_SECONDS, LAST_SHARE = 5.0, 0.1
+ISSUES_AT_ONCE = 10
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 BUSY_SECONDS = 0.25
 log = structlog.get_logger(__name__)
@@ -66,7 +67,7 @@ class TokenDesk:
         self._issuing: dict[UUID, asyncio.Task[Session | NoToken]] = {}
         self._calls: set[asyncio.Task[Session]] = set()
         self._closing = False
-        self._at_once = asyncio.Semaphore(SESSIONS_AT_ONCE)
+        self._at_once = asyncio.Semaphore(ISSUES_AT_ONCE)
         self._failures = 0
         # Who got an answer without a token since anybody got one.
         self._unwell: set[UUID] = set()

@@ -22,8 +22,6 @@ from mustit_pipeline.failures import (
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
 
-# Calls for sessions that one process makes together.
-SESSIONS_AT_ONCE = 10
 _ASKED = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
 
@@ -46,8 +44,7 @@ class MarketplaceClient:
         self._server = f"MUSTIT_BASE_URL={self._origin}"
         self._limit = settings.max_body_bytes
         self._deadline = settings.total_timeout_seconds
-        # Calls for sessions come on top: they are made ahead of the requests, and neither waits for the other.
-        self._connections = settings.max_concurrent_requests + SESSIONS_AT_ONCE
+        self._connections = settings.max_concurrent_requests
         # Waiting for a free connection is bounded by the deadline alone.
         self._timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=settings.connect_timeout_seconds, sock_read=settings.read_timeout_seconds

@@ -13,8 +13,8 @@ import pytest
 from mustit_pipeline import failures
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.failures import NetworkReason
-from mustit_pipeline.marketplace.client import SESSIONS_AT_ONCE, MarketplaceClient
-from mustit_pipeline.marketplace.session import issue_session, read_session
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.session import read_session
 from mustit_pipeline_tests.integration.marketplace.server import Exchange, Send, always, calling, client_of, response
 from mustit_pipeline_tests.unit.marketplace.test_session import NOW
 
@@ -279,35 +279,9 @@ FAILING: list[Callable[[Exchange], Awaitable[None]]] = [
 ]
 
 
-def test_sessions_are_issued_while_every_request_that_is_allowed_waits_for_its_answer() -> None:
-    """Agents are booked ahead of a place for their request: their sessions once waited for a connection instead."""
-
+def test_after_every_kind_of_failure_the_only_connection_is_free_again() -> None:
     async def scenario() -> None:
-        waiting = asyncio.Semaphore(0)
-
-        async def answer_sessions_only(exchange: Exchange) -> None:
-            if exchange.request.target == "/":
-                await exchange.send(response(b"", "Set-Cookie: token=abc; Max-Age=3600"))
-            else:
-                waiting.release()
-                await exchange.client_is_gone()
-
-        async with calling(answer_sessions_only, max_concurrent_requests=2) as (_, client):
-            requests = [asyncio.create_task(fetched(client)) for _ in range(2)]
-            for _ in requests:
-                await waiting.acquire()
-            assert (await issue_session(client, AGENT, NOW)).token.value == "abc"
-            for request in requests:
-                assert not request.done()
-                request.cancel()
-
-    asyncio.run(scenario())
-
-
-def test_after_every_kind_of_failure_every_connection_is_free_again() -> None:
-    async def scenario() -> None:
-        connections = 1 + SESSIONS_AT_ONCE
-        answers = iter([*(kind for kind in FAILING for _ in range(connections)), always(response(b"done"))])
+        answers = iter([*FAILING, always(response(b"done"))])
 
         async def the_next(exchange: Exchange) -> None:
             await next(answers)(exchange)
@@ -315,8 +289,8 @@ def test_after_every_kind_of_failure_every_connection_is_free_again() -> None:
         limits = {"max_concurrent_requests": 1, "read_timeout_seconds": 0.3, "total_timeout_seconds": 5}
         async with calling(the_next, **limits) as (server, client):
             for _ in FAILING:
-                await asyncio.gather(*(failure(client) for _ in range(connections)))
+                await failure(client)
             assert await fetched(client) == b"done"
-            assert len(server.received) == len(FAILING) * connections + 1
+            assert len(server.received) == len(FAILING) + 1
 
     asyncio.run(scenario())
