@@ -31,6 +31,7 @@ HELD_SECONDS = 2.0
 # listing, and reading them would keep everything else waiting.
 MOST_PAGES = 5
 # Agents that are booked before there is a place for their request: the answer to a booking takes as long as a request.
+# Never more than there are places: a worker that dies leaves them booked, and nobody else can use them for a while.
 MOST_PARKED = 50
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25
@@ -194,7 +195,8 @@ class Worker:
 
     def _book_agents(self) -> None:
         now = self._loop.time()
-        wanted = min(self._room() + MOST_PARKED, len(self._held)) - self._expected
+        parked = min(MOST_PARKED, self._settings.max_concurrent_requests)
+        wanted = min(self._room() + parked, len(self._held)) - self._expected
         for _ in range(self._free.ask(wanted, now)):
             task = self._loop.create_task(self._book(self._free.freed))
             self._booking[task] = now

@@ -1,11 +1,12 @@
 """The publication guard: what too many suspicious products are among stays unpublished, and nothing of it is lost."""
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
-from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, process
+from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, absorb_waiting, process
 from mustit_pipeline.catalog.product_data import Sources, merge
 from mustit_pipeline.catalog.releasing import release
 from mustit_pipeline.domain.change_hold import BeliefRules
@@ -28,7 +29,12 @@ def shelf(database: Database) -> Shelf:
     return made
 
 
-def crawl(shelf: Shelf, changed: dict[int, dict[str, Any]] | None = None, **options: Any) -> ProcessingReport:
+def crawl(
+    shelf: Shelf,
+    changed: dict[int, dict[str, Any]] | None = None,
+    after_each: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> ProcessingReport:
     """A crawl of all items, some of which say something else in their detail."""
     if shelf.rows("SELECT 1 FROM crawling_schedule_executions WHERE status = 'COMPLETED' AND execution_id = :e"):
         shelf.open()
@@ -37,6 +43,7 @@ def crawl(shelf: Shelf, changed: dict[int, dict[str, Any]] | None = None, **opti
         prices: dict[str, Any] = dict.fromkeys(("normalPrice", "sellingPrice", "discountPrice"), 30_000)
         shelf.detail(item, **prices | (changed or {}).get(item, {}))
         shelf.options(item)
+        after_each()
     shelf.swept()
     report = process(shelf.database, SellerId(shelf.seller_id), now=utc_now, rules=RULES, **options)
     shelf.end()
@@ -61,6 +68,23 @@ def test_a_price_jump_of_many_products_holds_back_every_change_of_the_seller(she
     assert report.versions == {}
     assert holds(shelf) == [("OPEN", 3, 10)]
     assert [shelf.versions(item) for item in (1, 9)] == [[(1, "CREATED")]] * 2
+    assert_whole(shelf.database)
+
+
+def test_changes_that_were_absorbed_one_by_one_while_others_were_fetched_are_judged_together(shelf: Shelf) -> None:
+    absorbed: list[int] = []
+
+    def absorb() -> None:
+        absorbed.append(absorb_waiting(shelf.database, SellerId(shelf.seller_id)).bodies)
+        assert [shelf.versions(item) for item in ITEMS] == [[(1, "CREATED")]] * 10
+
+    report = crawl(shelf, cheaper(3) | {9: {"stock": 77}}, absorb)
+
+    assert absorbed == [3] + [2] * 9
+    assert report.bodies == 0
+    assert report.held is not None
+    assert (report.held.suspicious, report.held.looked_at, report.versions) == (3, 10, {})
+    assert holds(shelf) == [("OPEN", 3, 10)]
     assert_whole(shelf.database)
 
 

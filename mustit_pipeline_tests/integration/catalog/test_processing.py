@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
-from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, process
+from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, absorb_waiting, process
 from mustit_pipeline.catalog.replay import replay_failed
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
@@ -341,4 +341,72 @@ def test_a_connection_that_dies_before_the_commit_leaves_nothing_half(shelf: She
     assert (shelf.versions(1), shelf.outbox(1)) == ([], [])
     assert_whole(shelf.database)
     assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert_whole(shelf.database)
+
+
+def test_two_passes_at_once_absorb_every_body_once_and_listings_before_what_they_list(shelf: Shelf) -> None:
+    items = range(1, 21)
+    for item in items:
+        shelf.detail(item, discountPrice=100)
+        shelf.options(item)
+        shelf.detail(item, discountPrice=200)
+    for start in range(1, 21, 4):
+        shelf.listing(*range(start, start + 4))
+    shelf.swept()
+    begin = threading.Barrier(2)
+    absorbed: list[int] = []
+
+    def absorb() -> None:
+        begin.wait()
+        report = absorb_waiting(shelf.database, SellerId(shelf.seller_id), batch=BatchSize(pages=1, bodies=3))
+        absorbed.append(report.bodies - report.failed_bodies)
+
+    passes = [threading.Thread(target=absorb) for _ in range(2)]
+    for one in passes:
+        one.start()
+    for one in passes:
+        one.join()
+
+    assert sum(absorbed) == 65
+    assert shelf.rows("SELECT DISTINCT status, attempts FROM product_raw_data") == [
+        {"status": "PROCESSED", "attempts": 1}
+    ]
+    # Transactions are numbered in the order in which they first write, which each does with the seller's lock.
+    (order,) = shelf.rows("""
+        SELECT max(xmin::text::bigint) FILTER (WHERE source = 'MINISHOP') AS last_listing,
+               min(xmin::text::bigint) FILTER (WHERE source <> 'MINISHOP') AS first_product
+        FROM product_raw_data
+    """)
+    assert order["last_listing"] < order["first_product"]
+    assert shelf.process().versions == {LifeCycle.CREATED: 20}
+    newest = shelf.rows("SELECT DISTINCT CAST(data AS jsonb) ->> 'discountPrice' AS price FROM products")
+    assert newest == [{"price": "200"}]
+    assert_whole(shelf.database)
+
+
+def test_a_pass_that_is_killed_between_two_batches_or_within_one_loses_nothing(shelf: Shelf) -> None:
+    shelf.listing(*range(1, 7))
+    for item in range(1, 7):
+        shelf.detail(item)
+        shelf.options(item)
+    shelf.swept()
+    marked: list[str] = []
+
+    def lose_the_connection(_: object, cursor: Any, statement: str, *__: object) -> None:
+        if "SET status" in statement and "WHERE raw_id = ANY(CAST" in statement:
+            marked.append(statement)
+            if len(marked) == 3:
+                cursor.connection.close()
+
+    event.listen(shelf.database.engine, "before_cursor_execute", lose_the_connection)
+    with pytest.raises(DBAPIError):
+        absorb_waiting(shelf.database, SellerId(shelf.seller_id), batch=BatchSize(pages=1, bodies=4))
+    event.remove(shelf.database.engine, "before_cursor_execute", lose_the_connection)
+
+    states = "SELECT status, count(*) AS n FROM product_raw_data GROUP BY status ORDER BY status"
+    assert shelf.rows(states) == [{"status": "PENDING", "n": 8}, {"status": "PROCESSED", "n": 5}]
+    assert shelf.process().versions == {LifeCycle.CREATED: 6}
+    assert shelf.rows("SELECT DISTINCT status, attempts FROM product_raw_data") == [
+        {"status": "PROCESSED", "attempts": 1}
+    ]
     assert_whole(shelf.database)
