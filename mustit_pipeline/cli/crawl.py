@@ -81,6 +81,9 @@ def crawl(
 ) -> None:
     """Run one seller's crawl to its end, here and now.
 
+    It ignores the interval and joins the seller's open crawl, if there is one. Exit 0 only if the crawl completed
+    with no failed task.
+
     Example: `mustit crawl dmont --limit 20`
     """
     key = SellerId(seller_id)

@@ -29,6 +29,8 @@ class RelayStopped(Stopped):
 def relay(as_json: Json = False) -> None:
     """Send waiting product events until nothing is due; back-offs of up to a minute are waited out.
 
+    Exit 1 where an event became FAILED.
+
     Example: `mustit relay --json`
     """
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:

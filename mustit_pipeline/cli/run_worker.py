@@ -20,7 +20,8 @@ def run_worker(
     """Take runs from the broker until SIGTERM, which lets the runs in hand end, or SIGQUIT, which stops them in the
     grace time; their crawls go on elsewhere. With --json the document, before the first run, says who works here.
 
-    Needs MUSTIT_RUN_LAUNCHER=celery and the databases, Redis and secrets of the host where `mustit up` runs.
+    Needs MUSTIT_RUN_LAUNCHER=celery and the databases, Redis, MUSTIT_BASE_URL and secrets of the host where
+    `mustit up` runs.
 
     Example: `mustit run-worker --slots 8`
     """
@@ -30,6 +31,7 @@ def run_worker(
             "runs happen beside the Dagster daemon and never reach a run worker: set MUSTIT_RUN_LAUNCHER=celery, "
             "here and where `mustit up` runs"
         )
+    _ = settings.marketplace_url
     app = _celery_app(settings)
     count = slots or settings.run_worker_slots
     name = f"mustit-{uuid4().hex[:8]}@{socket.gethostname()}"

@@ -38,14 +38,19 @@ def ignore_signals() -> None:
 
 def raise_if_stopped(result: "dg.ExecuteInProcessResult") -> None:
     """Stop after a Dagster run that was stopped, whatever became of its steps."""
-    interrupted = any(
-        event.is_step_failure
-        and event.step_failure_data.error is not None
-        and event.step_failure_data.error.cls_name == "DagsterExecutionInterruptedError"
-        for event in result.all_events
-    )
+    interrupted = any(_is_interruption(event) for event in result.all_events)
     if heard or interrupted:
         raise Stopped(heard[0] if heard else signal.SIGINT)
+
+
+def _is_interruption(event: "dg.DagsterEvent") -> bool:
+    """Whether a step ended of a signal, or, before the first one, the whole run."""
+    error = None
+    if event.is_step_failure:
+        error = event.step_failure_data.error
+    elif event.is_job_failure:
+        error = event.job_failure_data.error
+    return error is not None and error.cls_name == "DagsterExecutionInterruptedError"
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

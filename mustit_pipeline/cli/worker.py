@@ -56,7 +56,7 @@ def worker(
     """Take crawl tasks of every running crawl until Ctrl-C or SIGTERM; requests in flight end within the grace time.
 
     Crawls are opened, planned and ended by Dagster's runs or `mustit crawl`; a worker only adds hands. Run as many as
-    you like, on any host with the same MUSTIT_DATABASE_URL and MUSTIT_REDIS_URL.
+    you like, on any host with the databases, Redis, MUSTIT_BASE_URL and secrets of the host where `mustit up` runs.
 
     Example: `mustit worker --seconds 600`
     """

@@ -18,7 +18,6 @@ from mustit_pipeline.defs.failures import (
     failure_of,
     readable_failures,
 )
-from mustit_pipeline.defs.jobs import relay_waiting_events
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.slices import EXECUTION_TAG
@@ -164,11 +163,9 @@ def test_a_step_whose_database_connection_dies_is_repeated_and_then_succeeds(
     assert len(receiver.products("dmont")) == 1
 
 
-def test_a_step_that_failed_for_good_is_not_repeated_whatever_its_policy(
+def test_a_relay_that_failed_for_good_is_not_repeated(
     instance: dg.DagsterInstance, set_environment: SetEnvironment
 ) -> None:
-    assert relay_waiting_events.retry_policy is RETRY_TRANSIENT
-
     result = run_job(instance, "relay_product_outbox")
 
     assert failure(result)[0] == "relay_waiting_events"
@@ -202,6 +199,20 @@ def fail(config: Doomed) -> None:
 @dg.job(tags={"dagster/max_retries": "3"})
 def failing() -> None:
     fail()
+
+
+@dg.job
+def failing_with_a_policy() -> None:
+    fail.with_retry_policy(RETRY_TRANSIENT)()
+
+
+def test_a_step_that_failed_for_good_is_not_repeated_whatever_its_policy(instance: dg.DagsterInstance) -> None:
+    result = failing_with_a_policy.execute_in_process(
+        instance=instance, raise_on_error=False, run_config={"ops": {"fail": {"config": {"transient": False}}}}
+    )
+
+    assert failure(result)[0] == "fail"
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 
 def test_no_run_is_repeated_because_a_step_failed_even_where_its_tags_ask_for_it(

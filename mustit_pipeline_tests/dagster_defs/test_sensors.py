@@ -208,8 +208,9 @@ def test_a_run_that_lost_its_lock_with_its_connection_is_not_taken_for_dead(
             connection.execute(
                 text("SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'")
             )
-        monkeypatch.setattr(time, "sleep", until_it_is_back)
-        assert not tick(due_crawls).run_requests
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "sleep", until_it_is_back)
+            assert not tick(due_crawls).run_requests
 
     assert _status(instance, run) is Status.STARTED
 

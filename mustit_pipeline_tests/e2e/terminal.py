@@ -1,6 +1,7 @@
 """A command on a terminal of its own: what it draws, when it drew it, and keys that a person presses.
 
-Shows a recording as text: `python -m mustit_pipeline_tests.e2e.terminal --seconds 5 --key ctrl-c mustit crawl dmont`
+Shows a recording as text:
+`python -m mustit_pipeline_tests.e2e.terminal --seconds 5 --key ctrl-c --every 2 mustit crawl dmont`
 """
 
 import argparse
@@ -20,6 +21,7 @@ from typing import NamedTuple
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 KEYS = {"ctrl-c": b"\x03", "none": b""}
 PATIENCE_SECONDS = 60.0
+ENDING_SECONDS = 0.1
 
 
 class Drawn(NamedTuple):
@@ -86,10 +88,17 @@ class Terminal:
         """Everything that was drawn, without colours and moves."""
         return "".join(CONTROL.sub("", drawn.text) for drawn in self.drawn)
 
-    def lines(self) -> list[tuple[float, str]]:
-        """Every line that was drawn, in order and each time it was drawn, and when."""
+    def lines(self, every: float = 0.0) -> list[tuple[float, str]]:
+        """Every line that was drawn, in order and each time it was drawn, and when; or so many seconds apart.
+
+        How it ended is always among them.
+        """
         found: list[tuple[float, str]] = []
+        shown = float("-inf")
         for at, text in self.drawn:
+            if at - shown < every and at < self.drawn[-1].at - ENDING_SECONDS:
+                continue
+            shown = at
             for line in re.split(r"[\r\n]+", CONTROL.sub("", text)):
                 if line.strip():
                     found.append((at, line.rstrip()))
@@ -112,6 +121,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="when the key is pressed")
     parser.add_argument("--key", choices=KEYS, default="none")
+    parser.add_argument("--every", type=float, default=0.0, help="seconds between the moments that are shown")
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -121,7 +131,7 @@ def _main() -> None:
             terminal.press(KEYS[options.key])
         code = terminal.end()
     shown = ""
-    for at, line in terminal.lines():
+    for at, line in terminal.lines(options.every):
         if line != shown:
             print(f"{at:7.2f} s  {line}")
         shown = line

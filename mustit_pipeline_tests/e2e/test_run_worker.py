@@ -12,6 +12,13 @@ def test_a_run_worker_that_no_run_would_reach_says_what_to_set(world: World) -> 
     assert "MUSTIT_RUN_LAUNCHER=celery" in refused.err
 
 
+def test_a_run_worker_without_a_marketplace_refuses_before_it_takes_a_run(world: World) -> None:
+    refused = world.mustit("run-worker", MUSTIT_RUN_LAUNCHER="celery", MUSTIT_BASE_URL="")
+
+    assert refused.code == 1
+    assert "MUSTIT_BASE_URL is not set" in refused.err
+
+
 def test_a_run_worker_refuses_a_dagster_yaml_that_launches_runs_elsewhere(world: World, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
 

@@ -6,8 +6,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from uuid import UUID
 
+import dagster as dg
 import pytest
 
+from mustit_pipeline.cli import stopping
 from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
@@ -68,6 +70,37 @@ def test_a_crawl_that_is_stopped_ends_quietly_and_the_next_one_fetches_nothing_t
     assert (again.code, again.document["completedTasks"], again.document["failedTasks"]) == (0, 2 * products + 1, 0)
     assert set(fetched(world).values()) == {1}
     check_outcomes(world.database, ExecutionId(UUID(again.document["executionId"])))
+
+
+class Interrupted(dg.ConfigurableResource):
+    """A resource during whose setup somebody presses Ctrl-C."""
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.1)
+
+
+@dg.op
+def never_begun(interrupted: Interrupted) -> None:
+    raise AssertionError("the run was stopped before its first step")
+
+
+@dg.job(resource_defs={"interrupted": Interrupted()}, executor_def=dg.in_process_executor)
+def stopped_early() -> None:
+    never_begun()
+
+
+def test_a_run_that_is_stopped_before_its_first_step_is_stopped_and_not_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was told as an error, `the run ended before its first step`, with exit 1."""
+    monkeypatch.setattr(stopping, "heard", [])
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = stopped_early.execute_in_process(instance=instance, raise_on_error=False)
+
+    with pytest.raises(stopping.Stopped) as stopped:
+        stopping.raise_if_stopped(result)
+    assert stopped.value.exit_code == 130
 
 
 def test_a_crawl_that_is_stopped_prints_its_document_all_the_same(world: World) -> None:
