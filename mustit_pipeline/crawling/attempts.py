@@ -75,7 +75,7 @@ class Attempts:
             # The agent did well, and asking again would bring the same.
             return self._failed(leased, calls, BLOCKED_DRIFT, blocked, permanent=True, refused=fetched.body)
         value: Any = fetched.value
-        if task.task_type is TaskType.PRODUCT_DETAIL and value.seller_id != task.seller_id.value:
+        if task.task_type is TaskType.PRODUCT_DETAIL and not value.is_of(task.seller_id.value):
             if leased.probe:
                 task.complete(utc_now())
                 return TaskResult(leased, calls, gone=True)

@@ -25,6 +25,11 @@ class ListingEntry:
     tags: tuple[str, ...]
     landing_url: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every price is there that must not be missing."""
+        return self.price is not None and self.original_price is not None and self.normal_price is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
@@ -86,8 +91,18 @@ class ProductDetail:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every module that may be missing is there."""
-        return self.shipping is not None and {BANNERS, SHIPPING, DETAIL_INFO} <= self.modules
+        """Whether every module is there, and every price that must not be missing."""
+        return (
+            self.shipping is not None
+            and self.normal_price is not None
+            and self.selling_price is not None
+            and self.discount_price is not None
+            and {BANNERS, SHIPPING, DETAIL_INFO} <= self.modules
+        )
+
+    def is_of(self, seller_id: str) -> bool:
+        """Whether it is this seller's product; the marketplace writes one id in more than one case."""
+        return self.seller_id == seller_id or self.seller_id.casefold() == seller_id.casefold()
 
 
 @dataclass(frozen=True, slots=True)
