@@ -119,7 +119,7 @@ class _Absorption:
         encoded, content_hash = said.encoded, said.content_hash
         previous = self._texts[said.source]
         if said.partial is not None and previous is not None:
-            document = canonical.detail_document(said.partial, orjson.loads(previous))
+            document = canonical.whole_document(said.partial, orjson.loads(previous))
             encoded = canonical.canonical_json(document)
             content_hash = canonical.content_hash(encoded)
         if self._product.saw(said.source, content_hash):

@@ -18,15 +18,19 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
 )
 
+# Where a source that had named one of these no longer does, its earlier word stands.
+_LISTED_PRICES = ("price", "originalPrice", "normalPrice")
+_DETAIL_PRICES = ("normalPrice", "sellingPrice", "discountPrice")
+
 
 def _filled(**fields: object) -> dict[str, Any]:
     """Null, missing and empty are the same, so none of them is kept; 0 and False say something."""
     return {name: value for name, value in fields.items() if value or value == 0}
 
 
-def listing_document(entry: ListingEntry) -> Document:
-    """A listing entry without its volatile fields; the order of tags does not count."""
-    return _filled(
+def listing_document(entry: ListingEntry, previous: Document | None = None) -> Document:
+    """A listing entry without its volatile fields; the order of tags does not count, and an absent price stays."""
+    return _earlier(previous, _LISTED_PRICES) | _filled(
         itemNo=entry.item_no,
         name=entry.name,
         brandName=entry.brand_name,
@@ -43,9 +47,10 @@ def listing_document(entry: ListingEntry) -> Document:
 
 
 def detail_document(detail: ProductDetail, previous: Document | None) -> Document:
-    """A detail by module; a module that the product had and now lacks stays as it was."""
+    """A detail by module; a module or a price that the product had and now lacks stays as it was."""
     document: dict[str, Any] = {
-        "info": _filled(
+        "info": _earlier(None if previous is None else previous["info"], _DETAIL_PRICES)
+        | _filled(
             sellerNo=detail.seller_no,
             sellerId=detail.seller_id,
             itemNo=detail.item_no,
@@ -86,6 +91,11 @@ def detail_document(detail: ProductDetail, previous: Document | None) -> Documen
     return {**(previous or {}), **document}
 
 
+def whole_document(said: ListingEntry | ProductDetail, previous: Document) -> Document:
+    """What a source says, with what it said before where it now says nothing."""
+    return listing_document(said, previous) if isinstance(said, ListingEntry) else detail_document(said, previous)
+
+
 def options_document(options: Iterable[ProductOption]) -> Document:
     """The options by number; an empty list is a statement too."""
     return {
@@ -122,7 +132,7 @@ class Content:
 
 
 def content_of(said: ProductDetail | Iterable[ProductOption], known_hash: str | None = None) -> Content:
-    """The content of a detail or of options; of a detail that lacks a module, what was known before is a part.
+    """The content of a detail or of options; of a detail that is not whole, what was known before is a part.
 
     What has the known hash is known: its text would be carried to the catalog for nothing.
     """
@@ -132,6 +142,10 @@ def content_of(said: ProductDetail | Iterable[ProductOption], known_hash: str | 
         encoded, whole = canonical_json(options_document(said)), True
     found = content_hash(encoded)
     return Content(encoded.decode() if whole and found != known_hash else None, found)
+
+
+def _earlier(previous: Document | None, names: tuple[str, ...]) -> dict[str, Any]:
+    return {} if previous is None else {name: previous[name] for name in names if name in previous}
 
 
 def _category(category: Category | None) -> dict[str, str] | None:

@@ -14,7 +14,7 @@ from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, MalformedBody
-from mustit_pipeline.marketplace.models import ProductDetail
+from mustit_pipeline.marketplace.models import ListingEntry, ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.raw import RawFailure, RawRow
 
@@ -34,8 +34,8 @@ class Statement:
     item_no: int
     encoded: bytes
     content_hash: str
-    # A detail that lacks a module says only a part: the rest is what was known before.
-    partial: ProductDetail | None = None
+    # A detail that lacks a module, or a source that lacks a price, says only a part: the rest is what was known before.
+    partial: ProductDetail | ListingEntry | None = None
     # The body's row holds it as its content.
     stored: bool = False
 
@@ -90,10 +90,10 @@ def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterat
     drift: list[Deviation] | None = [] if rules.blocked.paths else None
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body, drift, most=rules.most_products).entries:
-            yield _statement(row, entry.item_no, canonical.listing_document(entry))
+            yield _statement(row, entry.item_no, canonical.listing_document(entry), None if entry.is_whole else entry)
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
         detail = parse_detail(body, row.item_no, drift)
-        if detail.seller_id != seller_id.value:
+        if not detail.is_of(seller_id.value):
             raise _Refused(WRONG_SELLER, f"the detail is of the seller {detail.seller_id!r}")
         partial = None if detail.is_whole else detail
         yield _statement(row, row.item_no, canonical.detail_document(detail, None), partial)
@@ -104,7 +104,9 @@ def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterat
         raise _Refused(BLOCKED_DRIFT, blocked)
 
 
-def _statement(row: RawRow, item_no: int, document: Document, partial: ProductDetail | None = None) -> Statement:
+def _statement(
+    row: RawRow, item_no: int, document: Document, partial: ProductDetail | ListingEntry | None = None
+) -> Statement:
     encoded = canonical.canonical_json(document)
     return Statement(*_origin(row), item_no, encoded, canonical.content_hash(encoded), partial)
 

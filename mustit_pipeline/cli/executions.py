@@ -148,7 +148,8 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
     """How the listing was seen, and why not as a whole."""
     if stored.listed_count is None:
         return "none: only products that are known are fetched" if stored.is_swept else "not begun"
-    listed = f"{stored.listed_count:,} products listed"
+    foreign = f", {stored.foreign_items:,} of them another seller's" if stored.foreign_items else ""
+    listed = f"{stored.listed_count:,} products listed{foreign}"
     if stored.sweep_status is SweepStatus.PENDING:
         return f"under way, {listed}" if stored.execution.is_open else f"broken off, {listed}: nothing is deleted"
     if stored.sweep_status is SweepStatus.COMPLETE:
@@ -213,6 +214,7 @@ def _document(stored: StoredExecution) -> dict[str, Any]:
         "throttled": stored.throttled,
         "listedCount": stored.listed_count,
         "skippedItems": stored.skipped_items,
+        "foreignItems": stored.foreign_items,
         "sweep": stored.sweep_status.value,
         "drift": list(stored.drift),
         "createdAt": iso(execution.created_at),

@@ -15,7 +15,7 @@ from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, FetchError, MalformedBody, NotFoundAnswer
+from mustit_pipeline.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.store.leases import LeasedTask
@@ -75,13 +75,13 @@ class Attempts:
             # The agent did well, and asking again would bring the same.
             return self._failed(leased, calls, BLOCKED_DRIFT, blocked, permanent=True, refused=fetched.body)
         value: Any = fetched.value
-        if task.task_type is TaskType.PRODUCT_DETAIL and value.seller_id != task.seller_id.value:
+        if task.task_type is TaskType.PRODUCT_DETAIL and not value.is_of(task.seller_id.value):
             if leased.probe:
                 task.complete(utc_now())
                 return TaskResult(leased, calls, gone=True)
-            # An answer like any other, and the next would be the same.
-            reason = f"the detail is of the seller {value.seller_id!r}"
-            return self._failed(leased, calls, WRONG_SELLER, reason, permanent=True)
+            # An answer like any other, and nothing of this seller's.
+            task.complete(utc_now())
+            return TaskResult(leased, calls, foreign=True)
         task.complete(utc_now())
         body = fetched.body.decode()
         if task.task_type is TaskType.MINISHOP:

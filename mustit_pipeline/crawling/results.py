@@ -1,7 +1,7 @@
 """What became of leased tasks, stored with everything that follows from it in one transaction."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -40,6 +40,8 @@ class TaskResult:
     content: Content | None = None
     page: ListingPage | None = None
     gone: bool = False
+    # Another seller's product, by its detail.
+    foreign: bool = False
     delay: float = 0.0
     handed_back: bool = False
     drift: tuple[Deviation, ...] = ()
@@ -135,7 +137,8 @@ class ResultStore:
         ]
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
-        """Pages show products: remember that they were seen and plan the calls for them. What is gone is deleted."""
+        """Remember what pages show and whose it is, and plan the calls for it. What is gone is deleted."""
+        home = current.home
         deletion.delete_confirmed(
             connection,
             current,
@@ -144,19 +147,6 @@ class ResultStore:
             at=self._now(),
         )
         in_order = sorted(kept, key=self._fetched_at)
-        pages = [
-            (result.leased.page_no, result.page)
-            for result in in_order
-            if result.page is not None and result.leased.page_no is not None
-        ]
-        if not pages:
-            return
-        home, limit = current.home, current.product_limit
-        executions.count_skipped(connection, home.execution_id, sum(page.skipped for _, page in pages))
-        count = max(page.count for _, page in pages)
-        if count > (current.listed_count or 0):
-            executions.raise_listed(connection, home.execution_id, count)
-            tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
         # All pages at once and in one order: another transaction may be at these products too.
         seen_at = {
             entry.item_no: self._fetched_at(result)
@@ -164,14 +154,51 @@ class ResultStore:
             if result.page is not None
             for entry in result.page.entries
         }
+        foreign = [result.leased.task.item_no.value for result in kept if result.foreign and result.leased.task.item_no]
+        if foreign:
+            products.lock(connection, home.seller_id, [*foreign, *seen_at])
+            products.set_foreign(connection, home.seller_id, foreign, self._now())
+        left_out = self._plan_shown(connection, current, in_order, seen_at)
+        if foreign or left_out:
+            executions.count_foreign(connection, home)
+
+    def _plan_shown(
+        self,
+        connection: Connection,
+        current: StoredExecution,
+        in_order: Sequence[TaskResult],
+        seen_at: Mapping[int, datetime],
+    ) -> set[int]:
+        """Plan what pages lead to; returns those items that are known to be another seller's, for which nothing is."""
+        pages = [
+            (result.leased.page_no, result.page)
+            for result in in_order
+            if result.page is not None and result.leased.page_no is not None
+        ]
+        if not pages:
+            return set()
+        home, limit = current.home, current.product_limit
+        executions.count_skipped(connection, home.execution_id, sum(page.skipped for _, page in pages))
+        count = max(page.count for _, page in pages)
+        if count > (current.listed_count or 0):
+            executions.raise_listed(connection, home.execution_id, count)
+            tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
         sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
         entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
-        changed = {item for item, seen in sighted.items() if seen.version and _differs(entries[item], seen)}
+        changed = {
+            item for item, seen in sighted.items() if (seen.version or seen.foreign) and _differs(entries[item], seen)
+        }
+        foreign = {item for item, seen in sighted.items() if seen.foreign}
+        asked = foreign if current.full_refetch else foreign & changed
+        if asked:
+            # Before it is known what comes of it: where nothing does, the next crawl asks again.
+            products.set_foreign(connection, home.seller_id, sorted(asked), None)
         for page_no, page in pages:
             shown = list(dict.fromkeys(entry.item_no for entry in page.entries))
             wanted = within_limit(self._endpoints, page_no, shown, limit)
-            versions = {item: sighted[item].version for item in wanted}
+            versions = {item: sighted[item].version for item in wanted if item not in foreign or item in asked}
             tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed))
+        return foreign - asked
 
     def _fetched_at(self, result: TaskResult) -> datetime:
         return result.leased.task.completed_at or self._now()

@@ -4,7 +4,7 @@ from types import NoneType
 from typing import Any
 
 from mustit_pipeline.domain.drift import Deviation, DriftKind
-from mustit_pipeline.marketplace.fields import code, flag, identity, number, text, texts
+from mustit_pipeline.marketplace.fields import amount, code, filled, flag, identity, number, rate, text, texts
 from mustit_pipeline.marketplace.models import BANNERS, DETAIL_INFO, INFO, SHIPPING
 from mustit_pipeline.marketplace.shape import LONE_SURROGATE, Examination, Field, Flaw, Shape, type_name
 
@@ -17,7 +17,10 @@ def _field(*types: type, **more: Any) -> Field:
 _IDENTITY = _field(int, float, str, read=identity)
 _NUMBER = _field(int, float, str, read=number)
 _MAYBE_NUMBER = _field(int, float, str, NoneType, read=number)
-_NAME = _field(str, read=text)
+_AMOUNT = _field(int, float, str, read=amount)
+_MAYBE_AMOUNT = _field(int, float, str, NoneType, read=amount)
+_RATE = _field(int, float, str, NoneType, read=rate)
+_NAME = _field(str, read=filled)
 _TEXT = _field(str, NoneType, read=text)
 _RARE_TEXT = _field(str, NoneType, optional=True, read=text)
 _CODE = _field(str, int, NoneType, read=code)
@@ -37,12 +40,12 @@ _ITEM = Shape(
     itemNo=_IDENTITY,
     name=_NAME,
     brandName=_TEXT,
-    price=_NUMBER,
-    originalPrice=_NUMBER,
-    normalPrice=_NUMBER,
-    discountRate=_MAYBE_NUMBER,
-    appPrice=_MAYBE_NUMBER,
-    appDiscountRate=_MAYBE_NUMBER,
+    price=_AMOUNT,
+    originalPrice=_AMOUNT,
+    normalPrice=_AMOUNT,
+    discountRate=_RATE,
+    appPrice=_MAYBE_AMOUNT,
+    appDiscountRate=_RATE,
     imageUrlList=_TEXTS,
     tagList=_field(list, NoneType, inside=_TAG),
     landingUrl=_TEXT,
@@ -59,7 +62,7 @@ _MODULE = Shape(type=_NAME, data=_field(dict))
 
 _SHIPMENT = Shape(
     shippingType=_TEXT,
-    shippingFee=_MAYBE_NUMBER,
+    shippingFee=_MAYBE_AMOUNT,
     shippingFeeType=_TEXT,
     averageDeliveryDay=_field(dict, NoneType, optional=True, inside=Shape(text=_TEXT, focusText=_SOME_TEXT)),
     isEachShippingFee=_SOME_FLAG,
@@ -86,11 +89,11 @@ MODULES = {
         mediumCategory=_TEXT,
         smallCategoryCode=_RARE_CODE,
         smallCategory=_RARE_TEXT,
-        normalPrice=_NUMBER,
-        sellingPrice=_NUMBER,
-        discountPrice=_NUMBER,
-        discountRate=_MAYBE_NUMBER,
-        stock=_NUMBER,
+        normalPrice=_AMOUNT,
+        sellingPrice=_AMOUNT,
+        discountPrice=_AMOUNT,
+        discountRate=_RATE,
+        stock=_AMOUNT,
         isSoldOut=_FLAG,
         isBoutiqueItem=_SOME_FLAG,
         userDiscountInfo=_SOME_OBJECT,
@@ -138,7 +141,7 @@ OPTION = Shape(
     itemNo=_IDENTITY,
     color=_TEXT,
     size=_TEXT,
-    stock=_NUMBER,
+    stock=_AMOUNT,
     sizeGuide=_TEXT,
     shippingType=_SOME_TEXT,
 )

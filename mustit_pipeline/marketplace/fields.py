@@ -31,6 +31,14 @@ def text(data: dict[str, Any], name: str) -> str:
     return clean(value)
 
 
+def filled(data: dict[str, Any], name: str) -> str:
+    """A text that must be there and not be blank."""
+    value = text(data, name)
+    if not value or value.isspace():
+        raise WrongValue(f"{name} is missing")
+    return value
+
+
 def code(data: dict[str, Any], name: str) -> str:
     """A code that may arrive as text or as a whole number."""
     value = data.get(name)
@@ -63,6 +71,25 @@ def number(data: dict[str, Any], name: str) -> int | None:
         raise WrongValue(f"{name} takes a whole number, not {_kind(value)}")
     if not _SMALLEST <= value <= _LARGEST:
         raise WrongValue(f"{name} does not fit 64 bits")
+    return value
+
+
+def amount(data: dict[str, Any], name: str) -> int | None:
+    """A number from 0 up: a price, a fee, a stock."""
+    value = data.get(name)
+    if type(value) is int and 0 <= value <= _LARGEST:
+        return value
+    value = number(data, name)
+    if value is not None and value < 0:
+        raise WrongValue(f"{name} takes a number from 0 up")
+    return value
+
+
+def rate(data: dict[str, Any], name: str) -> int | None:
+    """A number of percent."""
+    value = number(data, name)
+    if value is not None and not 0 <= value <= 100:
+        raise WrongValue(f"{name} takes a number from 0 to 100")
     return value
 
 

@@ -24,6 +24,11 @@ class ListingEntry(Struct, frozen=True):
     tags: tuple[str, ...]
     landing_url: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every price is there that must not be missing."""
+        return self.price is not None and self.original_price is not None and self.normal_price is not None
+
 
 class ListingPage(Struct, frozen=True):
     """One listing page; `skipped` items could not be read, so a sweep with any is not complete."""
@@ -81,8 +86,18 @@ class ProductDetail(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every module that may be missing is there."""
-        return self.shipping is not None and {BANNERS, SHIPPING, DETAIL_INFO} <= self.modules
+        """Whether every module is there, and every price that must not be missing."""
+        return (
+            self.shipping is not None
+            and self.normal_price is not None
+            and self.selling_price is not None
+            and self.discount_price is not None
+            and {BANNERS, SHIPPING, DETAIL_INFO} <= self.modules
+        )
+
+    def is_of(self, seller_id: str) -> bool:
+        """Whether it is this seller's product; the marketplace writes one id in more than one case."""
+        return self.seller_id == seller_id or self.seller_id.casefold() == seller_id.casefold()
 
 
 class ProductOption(Struct, frozen=True):

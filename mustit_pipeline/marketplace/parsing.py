@@ -13,12 +13,15 @@ from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.marketplace.expected import examine
 from mustit_pipeline.marketplace.fields import (
     WrongValue,
+    amount,
     code,
+    filled,
     flag,
     identity,
     items,
     mapping,
     number,
+    rate,
     text,
     texts,
 )
@@ -140,19 +143,16 @@ def _listing(document: Any, most: int | None) -> ListingPage:
 
 
 def _entry(item: dict[str, Any]) -> ListingEntry:
-    name = text(item, "name")
-    if not name or name.isspace():
-        raise WrongValue("name is missing")
     return ListingEntry(
         item_no=identity(item, "itemNo"),
-        name=name,
+        name=filled(item, "name"),
         brand_name=text(item, "brandName"),
-        price=number(item, "price"),
-        original_price=number(item, "originalPrice"),
-        normal_price=number(item, "normalPrice"),
-        discount_rate=number(item, "discountRate"),
-        app_price=number(item, "appPrice"),
-        app_discount_rate=number(item, "appDiscountRate"),
+        price=amount(item, "price"),
+        original_price=amount(item, "originalPrice"),
+        normal_price=amount(item, "normalPrice"),
+        discount_rate=rate(item, "discountRate"),
+        app_price=amount(item, "appPrice"),
+        app_discount_rate=rate(item, "appDiscountRate"),
         image_urls=texts(item, "imageUrlList"),
         tags=_tags(item),
         landing_url=text(item, "landingUrl"),
@@ -171,19 +171,16 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductD
     found = identity(info, "itemNo")
     if item_no is not None and found != item_no:
         raise WrongValue(f"the detail is of item {found}, not of {item_no}")
-    seller_id = text(info, "sellerId")
-    if not seller_id or seller_id.isspace():
-        # Another seller's id proves a deletion; a missing one proves nothing.
-        raise WrongValue("sellerId is missing")
     shipping = modules.get(SHIPPING)
     more = modules.get(DETAIL_INFO, {})
     markup = text(more, "descriptionMarkUp")
     return ProductDetail(
         modules=frozenset(modules),
         seller_no=number(info, "sellerNo"),
-        seller_id=seller_id,
+        # Another seller's id proves a deletion; a missing one proves nothing.
+        seller_id=filled(info, "sellerId"),
         item_no=found,
-        item_name=text(info, "itemName"),
+        item_name=filled(info, "itemName"),
         brand_name=text(info, "brandName"),
         brand_name_kr=text(info, "brandNameKr"),
         brand_code=number(info, "brandCode"),
@@ -191,11 +188,11 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductD
         large_category=_category(info, "largeCategory"),
         medium_category=_category(info, "mediumCategory"),
         small_category=_category(info, "smallCategory"),
-        normal_price=number(info, "normalPrice"),
-        selling_price=number(info, "sellingPrice"),
-        discount_price=number(info, "discountPrice"),
-        discount_rate=number(info, "discountRate"),
-        stock=number(info, "stock"),
+        normal_price=amount(info, "normalPrice"),
+        selling_price=amount(info, "sellingPrice"),
+        discount_price=amount(info, "discountPrice"),
+        discount_rate=rate(info, "discountRate"),
+        stock=amount(info, "stock"),
         is_sold_out=flag(info, "isSoldOut"),
         banner_images=texts(modules.get(BANNERS, {}), "images"),
         shipping=None if shipping is None else _shipping(shipping),
@@ -232,14 +229,14 @@ def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _category(info: dict[str, Any], level: str) -> Category | None:
-    number_or_text, name = code(info, level + "Code"), text(info, level)
-    if not number_or_text.strip() and not name.strip():
+    level_code, level_name = code(info, level + "Code"), text(info, level)
+    if not level_code.strip() and not level_name.strip():
         return None
-    return Category(number_or_text, name)
+    return Category(level_code, level_name)
 
 
 def _shipping(data: dict[str, Any]) -> Shipping:
-    kind, fee, fee_type = text(data, "shippingType"), number(data, "shippingFee"), text(data, "shippingFeeType")
+    kind, fee, fee_type = text(data, "shippingType"), amount(data, "shippingFee"), text(data, "shippingFeeType")
     average = data.get("averageDeliveryDay")
     return Shipping(
         type=kind,
@@ -270,7 +267,7 @@ def _option(data: dict[str, Any]) -> ProductOption:
         item_no=identity(data, "itemNo"),
         color=text(data, "color"),
         size=text(data, "size"),
-        stock=number(data, "stock"),
+        stock=amount(data, "stock"),
         size_guide=text(data, "sizeGuide"),
         shipping_type=text(data, "shippingType"),
     )

@@ -125,6 +125,8 @@ products = Table(
     Column("absent_sweeps", SmallInteger, nullable=False, server_default="0"),
     Column("last_seen_execution_id", Uuid),
     timestamp("last_seen_at", nullable=True),
+    # When its detail said that it is another seller's; it is asked again once its listing entry changes.
+    timestamp("foreign_at", nullable=True),
     timestamp("deleted_at", nullable=True),
     timestamp("created_at", default=True),
     timestamp("updated_at", default=True),
@@ -135,6 +137,7 @@ products = Table(
     Index(None, "item_no", postgresql_using="hash"),
     # For counting alone.
     Index("ix_products_live", "seller_id", postgresql_where=text("complete AND deleted_at IS NULL")),
+    Index("ix_products_foreign", "seller_id", postgresql_where=text("foreign_at IS NOT NULL")),
     Index("ix_products_unpublished", "seller_id", "item_no", postgresql_where=text(UNPUBLISHED_PRODUCT)),
     Index(
         "ix_products_incomplete",

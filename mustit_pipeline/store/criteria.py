@@ -130,7 +130,8 @@ _COMPLETENESS = text(f"""
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT count(*) AS incomplete FROM products
-        WHERE seller_id = s.seller_id AND NOT complete AND deleted_at IS NULL AND created_at < :before
+        WHERE seller_id = s.seller_id AND NOT complete AND deleted_at IS NULL AND foreign_at IS NULL
+          AND created_at < :before
     ) AS p
     WHERE {_ACTIVE}
 """)

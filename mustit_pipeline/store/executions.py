@@ -34,6 +34,8 @@ class StoredExecution:
     listed_count: int | None
     # Of its listing pages; each is a product that nobody knows.
     skipped_items: int
+    # Listed, and another seller's by their detail: seen, but no product of this one.
+    foreign_items: int
     sweep_status: SweepStatus
     slice_no: int
     updated_at: datetime
@@ -229,6 +231,17 @@ def count_skipped(connection: Connection, execution_id: UUID, number: int) -> No
         )
 
 
+def count_foreign(connection: Connection, home: TaskHome) -> None:
+    """Count anew which of the items that its listing pages show are another seller's."""
+    query = text("""
+        UPDATE crawling_schedule_executions SET foreign_items = (
+            SELECT count(*) FROM products
+            WHERE seller_id = :seller_id AND foreign_at IS NOT NULL AND last_seen_execution_id = :execution_id)
+        WHERE execution_id = :execution_id
+    """)
+    connection.execute(query, {"seller_id": home.seller_id, "execution_id": home.execution_id})
+
+
 def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus) -> None:
     """Remember whether the listing was seen as a whole."""
     connection.execute(
@@ -285,6 +298,7 @@ def _stored(row: Row[tuple[object, ...]]) -> StoredExecution:
         row.throttled,
         row.listed_count,
         row.skipped_items,
+        row.foreign_items,
         SweepStatus(row.sweep_status),
         row.slice_no,
         row.updated_at,

@@ -93,7 +93,7 @@ _DAYS = text(f"""
         SELECT count(*) AS now FROM products WHERE seller_id = s.seller_id AND complete AND deleted_at IS NULL
     ) AS complete
     LEFT JOIN LATERAL (
-        SELECT listed_count AS total FROM crawling_schedule_executions
+        SELECT listed_count - foreign_items AS total FROM crawling_schedule_executions
         WHERE seller_id = s.seller_id AND started_at < :end AND listed_count IS NOT NULL
         ORDER BY started_at DESC LIMIT 1
     ) AS listed ON true

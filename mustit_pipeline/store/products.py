@@ -53,10 +53,11 @@ class AbsorbedProduct:
 
 @dataclass(frozen=True, slots=True)
 class Sighted:
-    """A product that a page shows: its newest version, and what the listing said of it last."""
+    """A product that a page shows: its newest version, what the listing said of it last, and whose it is by that."""
 
     version: int
     listing_hash: str | None
+    foreign: bool
 
 
 _SIGHT = text("""
@@ -68,7 +69,7 @@ _SIGHT = text("""
             -- Of a sweep's pages the one seen last, whichever is stored last.
             last_seen_at = CASE WHEN p.last_seen_execution_id = excluded.last_seen_execution_id
                                 THEN greatest(p.last_seen_at, excluded.last_seen_at) ELSE excluded.last_seen_at END
-    RETURNING item_no, version, minishop_data_hash
+    RETURNING item_no, version, minishop_data_hash, foreign_at IS NOT NULL AS is_foreign
 """)
 
 _FIND = text("""
@@ -113,7 +114,16 @@ def sight(
         "moments": list(seen_at.values()),
     }
     rows = connection.execute(_SIGHT, values)
-    return {row.item_no: Sighted(row.version, row.minishop_data_hash) for row in rows}
+    return {row.item_no: Sighted(row.version, row.minishop_data_hash, row.is_foreign) for row in rows}
+
+
+def set_foreign(connection: Connection, seller_id: str, item_nos: Sequence[int], at: datetime | None) -> None:
+    """Details say that these are another seller's since then; with None they are to be asked again."""
+    query = text("""
+        UPDATE products SET foreign_at = :at, updated_at = clock_timestamp()
+        WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+    """)
+    connection.execute(query, {"seller_id": seller_id, "items": list(item_nos), "at": at})
 
 
 def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> int:

@@ -54,6 +54,7 @@ def ready_of(seller: str) -> str:
     """The condition for products `p` with their newest version `c`, of the seller that is named so."""
     return f"""
     p.seller_id = {seller} AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
+      AND p.foreign_at IS NULL
       AND (p.deleted_at IS NULL OR p.absent_sweeps = 0)
       AND (p.deleted_at IS NULL OR (
           SELECT t.task_id FROM crawling_schedule_executions e

@@ -124,6 +124,7 @@ crawling_schedule_executions = Table(
     Column("throttled", Integer, nullable=False, server_default="0"),
     Column("listed_count", Integer),
     Column("skipped_items", Integer, nullable=False, server_default="0"),
+    Column("foreign_items", Integer, nullable=False, server_default="0"),
     Column("sweep_status", Text, nullable=False),
     Column("slice_no", Integer, nullable=False, server_default="0"),
     Column("drift", ARRAY(Text), nullable=False, server_default=text("'{}'")),

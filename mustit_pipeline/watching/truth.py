@@ -214,7 +214,7 @@ async def _said(client: MarketplaceClient, fetcher: Fetcher, product: Drawn, cal
         detail = (await fetcher.fetch(client.endpoints.detail(item).value, read_detail, calls, control=control)).value
     except NotFoundAnswer:
         return Said()
-    if detail.seller_id != product.seller_id:
+    if not detail.is_of(product.seller_id):
         return Said()
     options = await fetcher.fetch(client.endpoints.options(item).value, read_options, calls, control=control)
     return Said(detail, options.value)

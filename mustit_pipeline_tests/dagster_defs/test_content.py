@@ -28,7 +28,7 @@ WORK = {
     "dagster/column_lineage",
 }
 KEYS = {
-    "minishop_listings": WORK | {"new", "absent", "skipped", "sweep"},
+    "minishop_listings": WORK | {"new", "absent", "skipped", "foreign", "sweep"},
     "product_details": WORK,
     "product_options": WORK,
     "product_change_sets": {

@@ -79,6 +79,7 @@ def minishop_listings(
             "new": seen.new,
             "absent": seen.absent,
             "skipped": stored.skipped_items,
+            "foreign": stored.foreign_items,
             "sweep": stored.sweep_status.value,
             "replayed": replays(context),
             "duration_seconds": watch.seconds,
@@ -106,6 +107,7 @@ def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckRe
         "sweep": stored.sweep_status.value,
         "listed": stored.listed_count or 0,
         "skipped": stored.skipped_items,
+        "foreign": stored.foreign_items,
     }
     findings = {
         SWEEP_COMPLETE.name: (not partial, swept),

@@ -281,6 +281,42 @@ def test_a_detail_of_another_seller_is_never_absorbed(shelf: Shelf) -> None:
     ]
 
 
+def test_a_difference_of_case_alone_makes_no_other_seller(shelf: Shelf) -> None:
+    assert shelf.crawl(1, sellerId=shelf.seller_id.upper()).versions == {LifeCycle.CREATED: 1}
+
+
+@pytest.mark.parametrize("absent", [None, ""])
+def test_a_price_that_a_source_no_longer_names_stays_what_it_was(shelf: Shelf, absent: str | None) -> None:
+    prices = (
+        "SELECT CAST(data AS json) ->> 'normalPrice' AS n, CAST(data AS json) ->> 'discountPrice' AS d FROM products"
+    )
+    shelf.crawl(1)
+    shelf.open()
+    # The listing's word on both prices is the newer one, and differs from the detail's.
+    shelf.listing(1, price="100", originalPrice="200")
+    shelf.swept()
+    assert shelf.process().versions == {LifeCycle.UPDATED: 1}
+    shelf.end()
+    known = shelf.rows(prices)
+    assert known == [{"n": "200", "d": "100"}]
+
+    for _ in range(2):
+        shelf.open()
+        shelf.listing(1, price=absent, originalPrice=absent, normalPrice=absent)
+        shelf.detail(1, normalPrice=absent, sellingPrice=absent, discountPrice=absent)
+        shelf.swept()
+        assert shelf.process().versions == {}
+        shelf.end()
+    assert shelf.rows(prices) == known
+
+    shelf.open()
+    shelf.listing(1, price=absent, originalPrice="300")
+    shelf.detail(1, discountPrice=absent, stock=1)
+    shelf.swept()
+    assert shelf.process().changes == {"PRICE": 1, "STOCK": 1}
+    assert shelf.rows(prices) == [{"n": "300", "d": "100"}]
+
+
 def test_two_processors_of_one_seller_at_once_make_nothing_twice(shelf: Shelf) -> None:
     small = BatchSize(bodies=3, versions=3)
     items = range(1, 31)

@@ -136,7 +136,6 @@ def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_a
             break_it(kind, endpoint, "EXTERNAL_MALFORMED_BODY", 3)
         break_it("5xx", endpoint, "EXTERNAL_SERVER_ERROR", 3)
         break_it("reset", endpoint, "EXTERNAL_NETWORK_BROKEN", 9)
-    break_it("wrong_seller", "detail", "EXTERNAL_WRONG_SELLER", 1)
     break_it("wrong_seller", "options", "EXTERNAL_MALFORMED_BODY", 3)
     break_it("token_refused", "detail", "EXTERNAL_UNAUTHORIZED", 6)
     break_it("status", "detail", "EXTERNAL_NOT_FOUND", 1, status=404)
@@ -151,7 +150,7 @@ def test_a_lasting_fault_fails_its_own_task_after_three_attempts_with_a_reason_a
     # What is JSON, and refused for its shape, another parser may read.
     assert {key for key, row in failed.items() if row.bodies} == kept
     assert {key: row.retry_count for key, row in failed.items()} == {
-        key: 0 if code in ("EXTERNAL_NOT_FOUND", "EXTERNAL_WRONG_SELLER") else 2 for key, code in reasons.items()
+        key: 0 if code == "EXTERNAL_NOT_FOUND" else 2 for key, code in reasons.items()
     }
     urls = market.requested_urls()
     assert {path: sum(n for url, n in urls.items() if path in url) for path in asked} == asked

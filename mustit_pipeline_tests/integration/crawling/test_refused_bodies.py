@@ -23,6 +23,7 @@ from mustit_pipeline_tests.integration.crawling.drifting import (
     ITEMS,
     SELLER,
     STOCK,
+    Change,
     DriftingMarketplace,
     unchanged,
     without_stock,
@@ -64,6 +65,49 @@ def failed_bodies(database: Database) -> list[Any]:
     """)
     with database.reading() as connection:
         return [tuple(row) for row in connection.execute(query)]
+
+
+def negative_stock(source: str, item_no: int | None, body: Any) -> Any:
+    """The first product's detail and the second one's options cannot be."""
+    if source == "detail" and item_no == ITEMS[0]:
+        body["moduleList"][1]["data"]["stock"] = -1
+    if source == "options" and item_no == ITEMS[1]:
+        body[0]["stock"] = -1
+    return body
+
+
+def nameless(source: str, item_no: int | None, body: Any) -> Any:
+    if source == "detail":
+        body["moduleList"][1]["data"]["itemName"] = " "
+    return body
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        (negative_stock, [("PRODUCT_DETAIL", ITEMS[0]), ("PRODUCT_OPTION", ITEMS[1])]),
+        (nameless, [("PRODUCT_DETAIL", item) for item in ITEMS]),
+    ],
+)
+def test_a_value_that_cannot_be_is_a_failed_fetch_whose_body_is_kept_and_changes_nothing(
+    database: Database,
+    make_settings: MakeSettings,
+    drifting: DriftingMarketplace,
+    change: Change,
+    refused: list[tuple[str, int]],
+) -> None:
+    settings = make_settings(base_url=drifting.url, task_max_retries=0)
+    register(database, SELLER)
+    crawl(database, settings, SELLER)
+    drifting.change = change
+
+    outcome = crawl(database, settings, SELLER)
+
+    check_outcomes(database, outcome.stored.execution.id)
+    assert (outcome.stored.execution.failed_tasks, outcome.report.versions) == (2, {})
+    assert [row[:2] for row in failed_bodies(database)] == refused
+    assert {row[4] for row in failed_bodies(database)} == {"EXTERNAL_MALFORMED_BODY"}
+    assert_whole(database)
 
 
 def test_what_drift_has_blocked_is_kept_and_stays_out_for_as_long_as_it_is_blocked(

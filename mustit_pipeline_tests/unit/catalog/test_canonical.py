@@ -132,7 +132,7 @@ FILLED: dict[str, dict[str, Any]] = {
 }
 # Without these there is no body, or nobody's; what nobody looks at is no content either.
 NEEDED = {
-    "detail": {"itemNo", "sellerId"},
+    "detail": {"itemNo", "itemName", "sellerId"},
     "option": {"optionNo", "itemNo"},
     "listing": {"itemNo", "name", "likeStatus"},
 }

@@ -83,14 +83,14 @@ def test_an_unrelated_change_of_a_source_brings_none_of_its_old_values_back() ->
 
 
 def test_what_the_detail_never_said_does_not_erase_what_the_listing_says() -> None:
-    silent = detail_of(ProductInfoModule=bodies.info(discountPrice=None, normalPrice="", itemName=None))
+    silent = detail_of(ProductInfoModule=bodies.info(discountPrice=None, normalPrice=""))
     data = merged(sources(detail=silent))
 
-    assert (data["discountPrice"], data["normalPrice"], data["name"]) == (545600, 1075000, "여성 백팩")
+    assert (data["discountPrice"], data["normalPrice"]) == (545600, 1075000)
 
 
 def test_absent_values_have_the_contracts_empty_forms() -> None:
-    bare = {"sellerId": "dmont", "itemNo": bodies.ITEM_NO}
+    bare = {"sellerId": "dmont", "itemNo": bodies.ITEM_NO, "itemName": "여성 백팩"}
     only_info = {"ProductBannersModule": None, "ShippingModule": None, "ProductDetailInfoModule": None}
     listing = listing_of(price=None, originalPrice=None, imageUrlList=None, tagList=None)
     data = merged(sources(listing, detail_of(ProductInfoModule=bare, **only_info), options_of()))

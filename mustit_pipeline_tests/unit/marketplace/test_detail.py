@@ -131,6 +131,14 @@ def test_description_images_are_composed_too() -> None:
         (info(sellerId=" "), "sellerId is missing"),
         (info(sellerId=678), "sellerId takes text"),
         (info(itemName=["a"]), "itemName takes text"),
+        (info(itemName=None), "itemName is missing"),
+        (info(itemName=" \x00"), "itemName is missing"),
+        (info(normalPrice=-1), "normalPrice takes a number from 0 up"),
+        (info(sellingPrice="-621,000"), "sellingPrice takes a number from 0 up"),
+        (info(discountPrice=-1.0), "discountPrice takes a number from 0 up"),
+        (info(stock=-1), "stock takes a number from 0 up"),
+        (info(discountRate=-1), "discountRate takes a number from 0 to 100"),
+        (info(discountRate="101%"), "discountRate takes a number from 0 to 100"),
         (info(normalPrice="문의"), "normalPrice"),
         (info(normalPrice=True), "normalPrice"),
         (info(normalPrice=10.5), "normalPrice"),
@@ -156,6 +164,7 @@ def test_a_product_info_module_that_cannot_be_trusted_is_a_failure(module: Any, 
         {"ShippingModule": {"items": [{"type": "SHIPPING"}]}},
         {"ShippingModule": shipping(averageDeliveryDay="1일")},
         {"ShippingModule": shipping(shippingFee="무료")},
+        {"ShippingModule": shipping(shippingFee=-3000)},
         {"ProductBannersModule": {"images": "https://image.example/1.jpeg"}},
         {"ProductBannersModule": {"images": [1]}},
         {"ProductDetailInfoModule": detail_info(descriptionMarkUp=5)},
@@ -182,6 +191,16 @@ def test_a_known_module_of_another_shape_is_a_failure(modules: dict[str, Any]) -
 def test_a_body_without_its_modules_is_a_failure(body: Any) -> None:
     with pytest.raises(MalformedBody):
         parse_detail(encoded(body))
+
+
+@pytest.mark.parametrize("value", [0, 100, "0", "100%", 100.0])
+def test_a_rate_reaches_from_nothing_to_all(value: Any) -> None:
+    assert parsed(ProductInfoModule=info(discountRate=value)).discount_rate in (0, 100)
+
+
+def test_what_costs_nothing_and_what_is_sold_out_are_believed() -> None:
+    seen = parsed(ProductInfoModule=info(normalPrice=0, sellingPrice="0", discountPrice=0.0, stock=0))
+    assert (seen.normal_price, seen.selling_price, seen.discount_price, seen.stock) == (0, 0, 0, 0)
 
 
 def test_whose_detail_it_is_need_not_be_given() -> None:

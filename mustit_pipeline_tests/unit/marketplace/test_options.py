@@ -40,6 +40,7 @@ def test_of_two_options_with_one_number_the_last_wins() -> None:
         [option(optionNo=False)],
         [option(stock="많음")],
         [option(stock=True)],
+        [option(), option(optionNo=9, stock=-1)],
         [option(size=95)],
         [option(), None],
         [[]],
