@@ -15,6 +15,8 @@ from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawling.sites import HELD, HURT, Site
 
 PLACES = 3
+# Enough for an agent that was being booked to come and be given back.
+GRACE_SECONDS = 1.0
 # A booking that is given back is removed.
 BOOKINGS = "SELECT count(*) FROM agent_bookings"
 WITHOUT_ANSWER = "SELECT count(*) FROM agent_bookings WHERE answered_at IS NULL"
@@ -79,7 +81,7 @@ def test_no_more_agents_wait_for_a_place_than_there_are_places_however_long_they
         with pytest.raises(asyncio.CancelledError):
             await working
 
-    site.run(wait_long, max_concurrent_requests=PLACES, grace_seconds=0)
+    site.run(wait_long, max_concurrent_requests=PLACES, grace_seconds=GRACE_SECONDS)
 
     assert max(booked) == 2 * PLACES
     assert number(site.database, WITHOUT_ANSWER) == site.asked() == PLACES
@@ -97,7 +99,7 @@ def test_a_cancelled_worker_sends_none_of_the_agents_that_wait_for_a_place(site:
         with pytest.raises(asyncio.CancelledError):
             await working
 
-    site.run(stop_while_some_wait, max_concurrent_requests=PLACES, grace_seconds=0.1)
+    site.run(stop_while_some_wait, max_concurrent_requests=PLACES, grace_seconds=GRACE_SECONDS)
 
     # What was sent may still be counted by the marketplace: its agents stay booked.
     assert number(site.database, WITHOUT_ANSWER) == site.asked() == PLACES
@@ -110,7 +112,7 @@ def test_a_cancelled_worker_sends_none_of_the_agents_that_wait_for_a_place(site:
 def test_a_worker_whose_time_is_up_gives_back_the_agents_that_wait_for_a_place(site: Site, seconds: float) -> None:
     """In the middle of its start, and when some have waited for longer than an agent is expected to take."""
     site.market.fault("slow", "api", seconds=600)
-    settings = site.settings(max_concurrent_requests=PLACES, grace_seconds=0)
+    settings = site.settings(max_concurrent_requests=PLACES, grace_seconds=GRACE_SECONDS)
 
     Crawl(site.database, settings, site.work.stored).fetch_products(PRODUCT_TYPES, seconds)
 
