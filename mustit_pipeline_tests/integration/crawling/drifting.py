@@ -30,7 +30,7 @@ def without_stock(source: str, item_no: int | None, body: Any) -> Any:
 
 
 class DriftingMarketplace:
-    """Two products of one seller; `change` gets each body before it is sent."""
+    """Two products of one seller; `change` gets each body before it is sent, and may give bytes for it."""
 
     def __init__(self) -> None:
         self.change: Change = unchanged
@@ -50,7 +50,8 @@ class DriftingMarketplace:
             item_no = int(found[1])
             plain = _detail(item_no) if found[2] == "detail" else [option(itemNo=item_no)]
             body = self.change(found[2], item_no, plain)
-        await exchange.send(response(orjson.dumps(body), "Content-Type: application/json"))
+        encoded = body if isinstance(body, bytes) else orjson.dumps(body)
+        await exchange.send(response(encoded, "Content-Type: application/json"))
 
 
 @contextmanager
