@@ -137,8 +137,8 @@ _CLAIM = f"""
     )
     SELECT o.outbox_id, o.event_id, o.seller_id, o.item_no, o.version, o.event_type, o.status, o.retry_count,
            o.attempts, o.attempts > 1 AS sent_before, o.failing_since, o.doubted_since, o.next_attempt_at, o.lease_no,
-           o.last_error, o.occurred_at, o.created_at, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes, p.delivered_version,
-           d.product_data AS delivered_data,
+           o.last_error, o.occurred_at, o.created_at, v.life_cycle, v.product_data,
+           CAST(v.changes AS text) AS changes, p.delivered_version, d.product_data AS delivered_data,
            (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
             AND a.version < o.version AND a.attempts > 0 LIMIT 1) IS NOT NULL AS tried_before,
            (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
