@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import socket
-import sys
 import time
 import traceback
 from collections import Counter
@@ -32,9 +31,6 @@ from mustit_pipeline.store.settlements import Settlement
 BREAKER = "product_server"
 # A call that has used up this share of the time for its answer hangs: a second of the usual five.
 HANGING_SHARE = 0.2
-# After each round trip to PostgreSQL a thread waits until the busy event loop hands over: with Python's usual 5 ms a
-# claim would wait longer than it works.
-HAND_OVER_SECONDS = 0.0003
 # How often a relay that goes on sending looks for rows whose sender fell silent; leases last for a minute.
 SILENT_SENDERS_SECONDS = 1.0
 
@@ -76,12 +72,7 @@ def relay(
         progress=progress,
         report=report or RelayReport(),
     )
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(HAND_OVER_SECONDS)
-    try:
-        return event_loop.run(sender.run())
-    finally:
-        sys.setswitchinterval(usual)
+    return event_loop.run(sender.run())
 
 
 class _Relay:
