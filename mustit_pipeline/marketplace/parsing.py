@@ -1,9 +1,10 @@
 """The marketplace's three bodies, from untrusted bytes to typed values; whatever is wrong is a MalformedBody."""
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import orjson
 
@@ -41,6 +42,8 @@ from mustit_pipeline.marketplace.usual import usual_modules, usual_options
 
 T = TypeVar("T")
 
+# So many fit 64 bits in any case.
+_MOST_DIGITS = 18
 _KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
 # An escaped backslash or a surrogate pair, which stay as they are, or one half of a pair alone.
 _SURROGATES = re.compile(
@@ -107,9 +110,28 @@ def _decoded(body: bytes) -> tuple[Any, bool]:
         return orjson.loads(body), False
     except orjson.JSONDecodeError:
         replaced = _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", body)
-        if replaced == body:
+        return _with_any_number(replaced), replaced != body
+
+
+def _with_any_number(body: bytes) -> Any:
+    """JSON whose numbers may be too large for any float: each costs its own field, and orjson would refuse them all."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if "infinity" not in error.msg:
             raise
-    return orjson.loads(replaced), True
+        try:
+            return json.loads(body, parse_int=_whole, parse_constant=_no_json)
+        except (ValueError, RecursionError):
+            raise error from None
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
 
 
 def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:

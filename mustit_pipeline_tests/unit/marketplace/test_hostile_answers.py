@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.domain.drift import Deviation
@@ -132,18 +132,18 @@ def read(parse: Parse, body: bytes) -> Any:
     except MalformedBody as refused:
         kept = refused.document
     assert kept is None or "\x00" not in kept.decode()
-    check_values([asdict(one) for one in drift])
+    check_values([to_builtins(one) for one in drift])
     if isinstance(value, ListingPage):
-        check_values([asdict(entry) for entry in value.entries])
+        check_values([to_builtins(entry) for entry in value.entries])
         for entry in value.entries:
             assert entry.name.strip()
             canonical.canonical_json(canonical.listing_document(entry))
     elif isinstance(value, ProductDetail):
         assert value.item_name.strip()
-        check_values({name: one for name, one in asdict(value).items() if name != "modules"})
+        check_values({name: one for name, one in to_builtins(value).items() if name != "modules"})
         canonical.content_of(value)
     elif value is not None:
-        check_values([asdict(one) for one in value])
+        check_values([to_builtins(one) for one in value])
         canonical.content_of(value)
     return value
 
@@ -161,8 +161,8 @@ def test_hostile_items_of_a_page_cost_no_other_item(odd: list[Any]) -> None:
 
     odd = [item for item in odd if not takes_a_good_number(item)]
     body = written(listing(listing_item(itemNo=1), *odd, listing_item(itemNo=2)))
-    # NaN is no JSON, and a number beyond any float none for the decoder: then nothing of the page is believed.
-    if any(huge in body for huge in (b"NaN", b"Infinity", b"9" * 300, b"0" * 300)):
+    # NaN is no JSON: then nothing of the page is believed.
+    if any(word in body for word in (b"NaN", b"Infinity")):
         return
     page = read(parse_listing, body)
     assert page is not None
