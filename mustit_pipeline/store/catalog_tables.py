@@ -10,7 +10,6 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
-    LargeBinary,
     PrimaryKeyConstraint,
     SmallInteger,
     Table,
@@ -54,9 +53,7 @@ product_raw_data = Table(
     Column("source", Text, nullable=False),
     Column("item_no", BigInteger),
     Column("page_no", Integer),
-    # A small body as text, a large one packed by zstd, which PostgreSQL need not compress again.
-    Column("body", Text),
-    Column("packed", LargeBinary),
+    Column("body", Text, nullable=False),
     # What the body says in canonical form, as it was read when it came; gone once the catalog has it.
     Column("content", Text),
     Column("content_hash", Text),
@@ -68,7 +65,6 @@ product_raw_data = Table(
     timestamp("processed_at", nullable=True),
     one_of("status", RawStatus),
     one_of("source", TaskType),
-    CheckConstraint("num_nonnulls(body, packed) = 1", name="one_body"),
     # One index for each state: a statement names the state, and then there is one index that it can go by.
     Index(
         "ix_product_raw_data_pending",

@@ -8,7 +8,6 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import RAW, RawStatus, TaskType
-from mustit_pipeline.store.packing import Packing, unpacked
 
 # Bodies that one statement compares with what is known.
 SETTLED_TOGETHER = 2000
@@ -65,12 +64,12 @@ class RawFailure:
 
 
 _COPY = """
-    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, packed, fetched_at,
-                           content, content_hash, status, error_code, error_text, attempts)
+    COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, fetched_at, content,
+                           content_hash, status, error_code, error_text, attempts)
     FROM STDIN (FORMAT binary)
 """
 _COPY_TYPES = (
-    *("text", "uuid", "uuid", "text", "int8", "int4", "text", "bytea", "timestamptz"),
+    *("text", "uuid", "uuid", "text", "int8", "int4", "text", "timestamptz"),
     *("text", "text", "text", "text", "text", "int2"),
 )
 
@@ -97,8 +96,8 @@ _PENDING = text("""
         WHERE NOT EXISTS (SELECT FROM listings)
         ORDER BY item_no, raw_id LIMIT :products
     )
-    SELECT raw_id, execution_id, fetched_at, source, item_no, CASE WHEN content IS NULL THEN body END AS body,
-           CASE WHEN content IS NULL THEN packed END AS packed, content, content_hash, attempts
+    SELECT raw_id, execution_id, fetched_at, source, item_no, CASE WHEN content IS NULL THEN body ELSE '' END AS body,
+           content, content_hash, attempts
     FROM product_raw_data
     WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM listings UNION ALL SELECT raw_id FROM others))
     ORDER BY item_no, CASE source WHEN 'MINISHOP' THEN 0 WHEN 'PRODUCT_DETAIL' THEN 1 ELSE 2 END,
@@ -220,7 +219,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
     """Store bodies by COPY, inside the transaction that ends their tasks."""
     if not rows:
         return
-    cursor, packing = connection.connection.cursor(), Packing()
+    cursor = connection.connection.cursor()
     with cursor.copy(_COPY) as copy:
         copy.set_types(_COPY_TYPES)
         for row in rows:
@@ -232,7 +231,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
                     row.source.value,
                     row.item_no,
                     row.page_no,
-                    *packing.packed(row.body),
+                    row.body,
                     row.fetched_at,
                     row.content,
                     row.content_hash,
@@ -282,7 +281,7 @@ def pending(
             r.fetched_at,
             TaskType(r.source),
             r.item_no,
-            unpacked(r.body, r.packed),
+            r.body,
             r.content,
             r.content_hash,
             r.attempts,

@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.states import RawStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store.packing import HEAD, unpacked_size
 from mustit_pipeline.store.pages import Page, page
 
 
@@ -32,9 +31,8 @@ class RawEntry:
     processed_at: datetime | None
 
 
-_COLUMNS = f"""raw_id, seller_id, execution_id, source, item_no, page_no, status, attempts,
-           octet_length(body) AS size, substring(packed FROM 1 FOR {HEAD}) AS head, error_code, error_text, fetched_at,
-           processed_at"""
+_COLUMNS = """raw_id, seller_id, execution_id, source, item_no, page_no, status, attempts,
+           octet_length(body) AS size, error_code, error_text, fetched_at, processed_at"""
 
 
 def _newest(statuses: Iterable[RawStatus]) -> TextClause:
@@ -102,7 +100,7 @@ def _entry(row: Row[tuple[object, ...]]) -> RawEntry:
         page_no=row.page_no,
         status=RawStatus(row.status),
         attempts=row.attempts,
-        size=row.size if row.head is None else unpacked_size(row.head),
+        size=row.size,
         error_code=row.error_code,
         error_text=row.error_text,
         fetched_at=row.fetched_at,

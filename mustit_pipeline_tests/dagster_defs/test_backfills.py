@@ -30,7 +30,6 @@ from mustit_pipeline_tests.dagster_defs.conftest import (
     run_job,
 )
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.stored_bodies import unpack_all
 
 Status = dg.DagsterRunStatus
 SELLER = "한글 & a/b 50%"
@@ -67,7 +66,6 @@ def reason(result: dg.ExecuteInProcessResult) -> str:
 def read_differently(database: Database) -> None:
     """A rule of reading that has changed, told by stored bodies that say something else than they did."""
     with database.transaction() as connection:
-        unpack_all(connection)
         statement = 'UPDATE product_raw_data SET body = replace(body, \'"brandNameKr"\', \'"brandNameKr":"새","w"\')'
         assert connection.execute(text(statement)).rowcount
 

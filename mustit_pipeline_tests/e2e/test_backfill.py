@@ -6,7 +6,6 @@ from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.scheduling import registry
 from mustit_pipeline_tests.e2e.conftest import World
-from mustit_pipeline_tests.stored_bodies import unpack_all
 
 
 def test_sellers_are_fetched_anew_and_then_replayed_without_a_request(world: World) -> None:
@@ -27,7 +26,6 @@ def test_sellers_are_fetched_anew_and_then_replayed_without_a_request(world: Wor
     with world.database.transaction() as connection:
         query = "SELECT bool_and(full_refetch) FROM crawling_schedule_executions WHERE seller_id = 'backfilled'"
         assert connection.execute(text(query)).scalar_one()
-        unpack_all(connection)
         connection.execute(
             text(
                 'UPDATE product_raw_data SET body = replace(body, \'"brandNameKr"\', \'"brandNameKr":"새","w"\')'

@@ -22,7 +22,6 @@ from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
 from mustit_pipeline_tests.integration.crawls import crawl, register
-from mustit_pipeline_tests.stored_bodies import unpack_all
 from mustit_pipeline_tests.unit.marketplace import bodies
 
 
@@ -111,7 +110,6 @@ def test_defect_07_a_body_that_was_refused_when_it_came_is_kept_and_replayed_wit
         assert (row.item_no, row.error_code, row.error_text) == (item, failed.error_code, failed.error_text)
         assert orjson.loads(row.body) == {"result": "OK", "data": {"list": "none"}}
         # The mended reader of a new release, seen from the body's side.
-        unpack_all(connection)
         connection.execute(
             text("""
                 UPDATE product_raw_data SET body = regexp_replace(
