@@ -77,6 +77,8 @@ def crawl_seller(database: Database, settings: Settings, seller_id: SellerId, wa
     watch.lap("sweep")
     work.fetch_products(PRODUCT_TYPES, ENOUGH_SECONDS)
     watch.lap("fetch")
+    # Most bodies were absorbed while others were fetched: there may be none left.
+    watch.lap("absorb")
     process(database, seller_id, now=utc_now, progress=lambda report: None if report.versions else watch.lap("absorb"))
     watch.lap("publish")
     return work.end()
