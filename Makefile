@@ -9,6 +9,15 @@ TESTS ?= mustit_pipeline_tests
 
 export DAGSTER_DISABLE_TELEMETRY := yes
 
+# With hashes pip takes a pin of psycopg[binary, pool] for none of psycopg[pool], which procrastinate asks for.
+define SPLIT_EXTRAS
+import re, pathlib
+lock = pathlib.Path("requirements-dev.lock")
+entry = re.compile(r"^psycopg\[binary, pool\](==.*\n(?:    .*\n)+)", re.M)
+lock.write_text(entry.sub(r"psycopg[binary]\1psycopg[pool]\1", lock.read_text()))
+endef
+export SPLIT_EXTRAS
+
 .PHONY: help setup up demo test lint coverage format bench chaos lock clean
 .DEFAULT_GOAL := help
 
@@ -58,6 +67,7 @@ chaos: setup ## the long fault-injection suite: a table and JSON
 lock: ## refresh the lock files from pyproject.toml (needs uv)
 	$(COMPILE) --all-extras -o requirements.lock pyproject.toml
 	$(COMPILE) --group dev -o requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c "$$SPLIT_EXTRAS"
 
 clean: ## remove the environment and caches; .mustit (the data) stays
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
