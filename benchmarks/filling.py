@@ -20,7 +20,7 @@ from mustit_pipeline.store.catalog_tables import product_change_sets, product_ou
 from mustit_pipeline.store.database import Database
 from mustit_pipeline.store.tables import crawler_tasks, crawling_schedule_executions
 
-# So long ago that nobody is overdue by an interval of a month, and every day that is asked for knows every seller.
+# So long ago that no seller is overdue by an interval of a month, and every day that is asked for knows every seller.
 REGISTERED_DAYS_AGO = 45
 MONTHLY = CrawlingInterval(30, IntervalUnit.DAYS)
 # A copy's last crawl was 2 to 26 days ago, each one before it 12 days earlier: the windows of the hourly checks hold as
@@ -201,7 +201,7 @@ class Filler:
             last = min(self._copies + COPIES_AT_ONCE, wanted) - 1
             names = [seller_name(n) for n in range(self._copies, last + 1)]
             with self._database.transaction() as connection:
-                # Nobody waits for a disk between two batches of rows that can be made again.
+                # No commit waits for the disk between two batches of rows that can be made again.
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 for copied in _TABLES:
                     values = {"first": self._copies, "last": last}

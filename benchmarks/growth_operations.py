@@ -140,7 +140,7 @@ def _command(settings: Settings, *arguments: str) -> None:
 
 @contextmanager
 def _own_environment() -> Generator[None]:
-    """A command tells Dagster its home by variables, which nobody after it should find."""
+    """A command tells Dagster its home by variables, which must not reach the next command."""
     before = dict(os.environ)
     try:
         yield

@@ -155,7 +155,7 @@ def make_settings(database_url: str, tmp_path: Path) -> MakeSettings:
             "token_key": TOKEN_KEY,
             "jwt_secret": JWT_SECRET,
             "redis_url": "off",
-            # Nobody listens on the discard port of a test machine.
+            # No server listens on the discard port of a test machine.
             "base_url": "http://127.0.0.1:9",
             "requests_per_hour": 100_000,
             "min_request_gap_seconds": 0,

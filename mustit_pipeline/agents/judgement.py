@@ -163,7 +163,7 @@ def throttle(connection: Connection, settings: Settings, agent_id: UUID, call: C
 
 
 def charge_429s(connection: Connection, settings: Settings, url: str, retry_after: float | None) -> None:
-    """The URL was answered to another agent: whoever was refused it pays, unless many others were refused as well."""
+    """The URL was answered to another agent: those that were refused it pay, unless many others were as well."""
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
     known = _lock_throttled(connection, rules)
@@ -182,14 +182,14 @@ def charge_429s(connection: Connection, settings: Settings, url: str, retry_afte
 
 
 def give_back(connection: Connection, settings: Settings, url: str) -> None:
-    """The 429s of this URL are charged to no agent: whoever was refused it works on."""
+    """The 429s of this URL are charged to no agent: those that were refused it work on."""
     agent_pool.read_pool(connection, lock=True)
     _lock_throttled(connection, agent_rules(settings))
     _give_back(connection, settings, [one.agent_id for one in _undecided(connection, url)])
 
 
 def _lock_throttled(connection: Connection, rules: AgentRules, *more: UUID) -> dict[UUID, UserAgent]:
-    """Whoever a judgement of 429s may change, all at once: agents are locked in one order."""
+    """The agents that a judgement of 429s may change, all at once: agents are locked in one order."""
     ids = {*more, *(one.agent_id for one in _recorded(connection))}
     return {agent.id.value: agent for agent in agents.lock_agents(connection, ids, rules)}
 

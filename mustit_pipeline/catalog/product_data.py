@@ -55,12 +55,12 @@ def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources,
             if before.get(field, blank[field]) != value:
                 data[field] = value
     if previous is not None:
-        _give_up_what_nobody_says(data, said, blank)
+        _drop_unsaid_values(data, said, blank)
     data["images"] = _images(new)
     return {field: data[field] for field in FIELDS}
 
 
-def _give_up_what_nobody_says(data: dict[str, Any], said: Sequence[Document], blank: Document) -> None:
+def _drop_unsaid_values(data: dict[str, Any], said: Sequence[Document], blank: Document) -> None:
     """A value that no source says was derived under other rules than today's."""
     for field in FIELDS:
         values = [source[field] for source in said if field in source]

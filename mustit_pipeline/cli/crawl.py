@@ -121,7 +121,7 @@ def run_crawl(
     limit: int | None = None,
     quiet: bool = False,
 ) -> CrawlSummary:
-    """Open or join the seller's execution and run slice after slice of it until it has ended or somebody stops it."""
+    """Open or join the seller's execution and run slice after slice of it until it has ended or is stopped."""
     opened = open_or_join(
         ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
     )

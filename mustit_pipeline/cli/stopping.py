@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Stopped(BaseException):
-    """Somebody asked this command to stop. Not a KeyboardInterrupt: Click would make that exit 1."""
+    """A signal asked this command to stop. Not a KeyboardInterrupt: Click would make that exit 1."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(f"stopped by {number.name}")
@@ -24,7 +24,7 @@ class Stopped(BaseException):
 
 
 def hear_signals() -> None:
-    """From now on a signal raises Stopped; one that whoever started us ignores stays ignored."""
+    """From now on a signal raises Stopped; one that our parent process ignores stays ignored."""
     for number in STOPS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)

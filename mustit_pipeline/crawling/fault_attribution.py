@@ -67,7 +67,7 @@ def charge_answered(seen: Refusals, tries: int) -> Charge:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is asked for: calls that are likely to fail together, whoever sends them."""
+    """What is asked for: calls that are likely to fail together, with any agent."""
 
     seller_id: SellerId
     task_type: TaskType
@@ -117,7 +117,7 @@ class FaultAttribution:
         self._next_answer = asyncio.Event()
 
     def answered(self, agent_id: UUID, subject: Subject | None) -> None:
-        """The host gave this agent a good answer: whoever fails next at the same subject may be at fault again."""
+        """The host gave this agent a good answer: one that fails next at the same subject may be at fault again."""
         self._answered_at = self._clock()
         self._refused.pop(agent_id, None)
         if subject is not None:
@@ -185,7 +185,7 @@ class FaultAttribution:
         self._refused.clear()
 
     def doubts_host(self, subject: Subject) -> bool:
-        """Whether somebody should ask for something else, to see if the host answers that; one at a time is enough."""
+        """Whether a worker should ask for something else, to see if the host answers that; one at a time is enough."""
         now = self._clock()
         if not self._is_sellers(subject) or now - max(self._answered_at, self._doubted_at) < ANSWERS_SECONDS / 2:
             return False

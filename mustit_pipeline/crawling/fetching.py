@@ -156,7 +156,7 @@ class Fetcher:
             raise ThrottledUrl(error.path, error.retry_after) from error
 
     async def _end_429s(self, url: str) -> None:
-        """The URL was answered, well or not: whoever was refused it before pays, unless they were too many."""
+        """The URL was answered, well or not: the agents that were refused it pay, unless they were too many."""
         ended = self._faults.end_429s(url)
         if ended is None:
             return
@@ -270,7 +270,7 @@ class Fetcher:
     ) -> None:
         charged = True
         if outcome is Outcome.SUCCESS:
-            # A host whose answers nobody understands is not known to be well.
+            # A host whose answers are not understood is not known to be well.
             if understood:
                 self._faults.answered(agent.agent_id, subject)
         elif subject is not None:

@@ -30,7 +30,7 @@ SEOUL = ZoneInfo("Asia/Seoul")
 class Outlook:
     """How the tasks of an execution stand, what it is doing, and when it should be done if that goes on.
 
-    `waits_for` is what keeps every worker from sending its requests, whoever works on it.
+    `waits_for` is what keeps every worker from sending its requests.
     """
 
     standings: Sequence[TypeStanding]

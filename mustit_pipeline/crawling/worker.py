@@ -31,7 +31,7 @@ HELD_SECONDS = 2.0
 # listing, and reading them would keep everything else waiting.
 MOST_PAGES = 5
 # Agents that are booked before there is a place for their request: the answer to a booking takes as long as a request.
-# Never more than there are places: a worker that dies leaves them booked, and nobody else can use them for a while.
+# Never more than there are places: a worker that dies leaves them booked, and no other worker can use them for a while.
 MOST_PARKED = 50
 # How soon a queue that gave less than was asked for is asked again, unless something was stored meanwhile.
 DRY_SECONDS = 0.25

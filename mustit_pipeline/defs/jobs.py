@@ -51,7 +51,7 @@ class RelayConfig(dg.Config):
     patience_seconds: float = 0.0
 
 
-# Without a RetryPolicy: Dagster obeys one also where somebody asks the run to stop, and would send on.
+# Without a RetryPolicy: Dagster obeys one also where the run is asked to stop, and would send on.
 @dg.op(out=dg.Out(dict[str, int]), description="Send what waits in the product outbox and record it for each seller.")
 def relay_waiting_events(
     context: dg.OpExecutionContext, config: RelayConfig, pipeline: Pipeline

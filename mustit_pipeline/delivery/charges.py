@@ -33,7 +33,7 @@ class Charge(Enum):
     ROW = auto()
     SERVER = auto()
     CREDENTIAL = auto()
-    NOBODY = auto()
+    UNCHARGED = auto()
 
 
 def charge(ended: Sequence[Ended], known: Breaker, trial: UUID | None) -> list[Charge]:
@@ -57,7 +57,7 @@ def charge(ended: Sequence[Ended], known: Breaker, trial: UUID | None) -> list[C
 def _charge(one: Ended, known: Breaker, *, followed: bool, failing: set[UUID], is_trial: bool) -> Charge:
     answer = one.answer
     if answer.verdict is Verdict.RETURNED:
-        return Charge.NOBODY
+        return Charge.UNCHARGED
     if not answer.is_doubtful:
         # A trial that hangs has not shown that the server is back.
         hangs = answer.sent and answer.verdict is Verdict.RETRY and answer.status is None

@@ -190,7 +190,7 @@ class _Relay:
         breakers.begin_trial(connection, BREAKER, cooldown=pause, credential=self._credential)
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
         self._trial = asking.outbox.id.value
-        given_back = [self._settlement(Ended(event, NOT_SENT), Charge.NOBODY) for event in waiting]
+        given_back = [self._settlement(Ended(event, NOT_SENT), Charge.UNCHARGED) for event in waiting]
         settlements.settle(connection, given_back)
         return [event for event in claimed if event is asking or event_type(event) is None]
 

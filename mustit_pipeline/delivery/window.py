@@ -101,7 +101,7 @@ class Window:
     async def wind_down(self, grace_seconds: float) -> None:
         """Take no new row, let what is under way end for the grace time, and give the rest back.
 
-        Whoever is asked once more to stop waits no longer.
+        A relay that is asked once more to stop waits no longer.
         """
         self._stops_by = time.monotonic() + grace_seconds
         while True:

@@ -1,7 +1,7 @@
 """Bodies of just the expected shape, decoded straight into what is read of them; any other body takes the long way.
 
 The decoders are made of the expected shapes and refuse every field that is new, missing or of another type: what they
-accept has no drift. What nobody reads is checked for its kind alone, and no object is made of it.
+accept has no drift. What is not read is checked for its kind alone, and no object is made of it.
 """
 
 from types import NoneType

@@ -67,7 +67,7 @@ def maintain(
         bookings, alerts, samples, triggers, changes = (
             _aged(database, settings, *age, dry_run=dry_run) for age in ages
         )
-        # Of all else autovacuum knows. It never analyzes the task table as a whole, and nobody needs that: statements
+        # Of all else autovacuum knows. It never analyzes the task table as a whole, and that is not needed: statements
         # name the month, and have no worse plan to choose while nothing is known.
         if not dry_run and aged + unchanged >= VACUUM_FROM:
             retention.tidy(database, "product_raw_data")

@@ -237,7 +237,7 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
 
     @property
     def marketplace_url(self) -> str:
-        """The marketplace that is called; refuses where none is set, so that nobody calls the real one unawares."""
+        """The marketplace that is called; refuses where none is set, so that no command calls the real one unawares."""
         if self.base_url is None:
             raise SettingsError(
                 f"{PREFIX}BASE_URL is not set, so that there is no marketplace to call: set it to {MARKETPLACE} for "

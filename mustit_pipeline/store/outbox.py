@@ -116,7 +116,7 @@ _DUE = f"""
 """
 
 # One statement takes the rows and reads what is sent of them: claims take turns, and each round trip is time that
-# nobody else can claim in.
+# no other relay can claim in.
 _CLAIM = f"""
     {{due}} newest AS (
         SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)

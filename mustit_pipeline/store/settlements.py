@@ -28,8 +28,8 @@ class Settlement:
 # SENDING, by a constraint of the table; so that the planner looks these rows up, and not through all that are SENDING.
 IN_OUR_HANDS = "num_nulls(o.lease_owner) <> 1"
 
-# Products are locked as a worker's batch locks them, by seller and item, whatever the database sorts by: whoever meets
-# waits, nobody waits in a circle.
+# Products are locked as a worker's batch locks them, by seller and item, whatever the database sorts by: two that meet
+# wait for each other in one order, never in a circle.
 _SETTLE = text(f"""
     WITH settled AS (
         UPDATE product_outbox o

@@ -16,7 +16,7 @@ COUNT = re.compile(r"(\d+) of (\d+) tasks \(\d+ %\)")
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
-    """A home of its own: how slowly its marketplace answers is nobody else's business."""
+    """A home of its own: how slowly its marketplace answers concerns no other test."""
     with opened_world(tmp_path_factory.mktemp("progress")) as opened:
         yield opened
 

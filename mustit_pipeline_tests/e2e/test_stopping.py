@@ -25,7 +25,7 @@ SOON_SECONDS = 15.0
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
-    """A home of its own: how slowly its marketplace answers is nobody else's business."""
+    """A home of its own: how slowly its marketplace answers concerns no other test."""
     with opened_world(tmp_path_factory.mktemp("stopping")) as opened:
         yield opened
 
@@ -73,7 +73,7 @@ def test_a_crawl_that_is_stopped_ends_quietly_and_the_next_one_fetches_nothing_t
 
 
 class Interrupted(dg.ConfigurableResource):
-    """A resource during whose setup somebody presses Ctrl-C."""
+    """A resource during whose setup Ctrl-C is pressed."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         signal.raise_signal(signal.SIGINT)

@@ -15,7 +15,7 @@ SOON_SECONDS = 15.0
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
-    """A home of its own: how slowly its product server answers is nobody else's business."""
+    """A home of its own: how slowly its product server answers concerns no other test."""
     with opened_world(tmp_path_factory.mktemp("stopping-relay")) as opened:
         yield opened
 

@@ -93,7 +93,7 @@ def one_event_of_a_hundred_meets_503(world: World, size: Size) -> Numbers:
         raise AssertionError(f"the outage was held against {charged} events")
     world.receiver.clear_faults(outage)
     hopeless = rows // 100
-    # Others go by while it is tried again: where nobody else is served, nobody could tell it from an outage.
+    # Others go by while it is tried again: where no other row is served, it cannot be told from an outage.
     for passer_by in range(1, 60):
         fill(world.database, f"passer-by-{passer_by}", [1, 2])
         relay(world.database, settings, patience_seconds=2, cooldown_seconds=COOLDOWN_SECONDS)

@@ -154,7 +154,7 @@ def breaker_opens_in_mid_crawl(world: World, size: Size) -> Numbers:
 
 
 def some_products_throttled(world: World, size: Size) -> Numbers:
-    """Products of one seller always get 429: they fail, and nobody else waits, rests or misses anything for it.
+    """Products of one seller always get 429: they fail, and no other product or agent pays for it.
 
     Each crawl has a second copy beside it, and another seller is crawled at the same time.
     """

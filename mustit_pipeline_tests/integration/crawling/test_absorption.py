@@ -100,7 +100,7 @@ def test_a_pass_that_fails_costs_the_crawl_nothing_and_is_not_tried_again(site: 
 
 
 def test_a_crawl_ends_only_when_the_pass_under_way_has(site: Site) -> None:
-    """Whoever processes next would wait for it, and a process that ends would break it off."""
+    """The next processor would wait for it, and a process that ends would break it off."""
     ended: list[bool] = []
 
     def wait_for_the_last_result(_: object) -> None:

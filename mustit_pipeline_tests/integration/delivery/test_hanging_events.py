@@ -1,4 +1,4 @@
-"""Events that hang hold up nobody."""
+"""Events that hang hold up no other event."""
 
 from collections.abc import Callable
 

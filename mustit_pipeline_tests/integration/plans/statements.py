@@ -384,7 +384,7 @@ STATEMENTS: dict[str, Statement] = {
     "listing pages": Statement(lambda c, s: task_counts.page_outcomes(c, s.home), 2 * SELLER),
     "failures by reason": Statement(lambda c, s: executions.failures_by_reason(c, s.stored), 2 * SELLER),
     "open crawls of a month": Statement(lambda c, s: task_months.open_executions(c, MONTH), BATCH),
-    # Whoever drops a month goes through all executions, once a month.
+    # Dropping a month goes through all executions, once a month.
     "month dropped": Statement(lambda c, s: task_months.drop_month(c, OLD_MONTH), SELLERS * DAYS),
     # Executions.
     "execution": Statement(lambda c, s: executions.get(c, s.stored.execution.id, lock=True), 5),
@@ -442,7 +442,7 @@ STATEMENTS: dict[str, Statement] = {
     "events retried": Statement(
         lambda c, s: outbox_listing.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
     ),
-    # Whoever compares all products counts all products.
+    # Comparing all products counts all products.
     "products to compare": Statement(lambda c, s: reconciliation.count(c, s.ready), SELLER),
     "all products to compare": Statement(lambda c, s: reconciliation.count(c, None), SELLERS * PRODUCTS),
     "beliefs": Statement(lambda c, s: reconciliation.beliefs(c, None, None, BATCH), 4 * BATCH),

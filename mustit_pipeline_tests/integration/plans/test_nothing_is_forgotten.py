@@ -34,7 +34,7 @@ from mustit_pipeline_tests.integration.plans.costs import has_a_plan, recorded, 
 from mustit_pipeline_tests.integration.plans.statements import STATEMENTS, Scene
 
 SELLER = "dmont"
-# Once a month, under a lock that lets nobody in, and about the few rows that came before their partition.
+# Once a month, under an exclusive lock, and about the few rows that came before their partition.
 EXEMPT = {"SELECT DISTINCT task_month FROM crawler_tasks_default ORDER BY task_month"}
 
 

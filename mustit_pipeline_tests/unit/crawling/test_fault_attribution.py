@@ -38,7 +38,7 @@ class Clock:
 
 
 def known_host(charged_agents: int, clock: Clock | None = None) -> FaultAttribution:
-    """Somebody has just been answered."""
+    """A call has just been answered."""
     made = FaultAttribution(TRIES, charged_agents, clock or Clock())
     made.answered(WELL, None)
     return made

@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 HANGS = Answer(Verdict.RETRY, None, "no answer")
 NO_CONNECTION = Answer(Verdict.UNREACHABLE, None, "no connection", sent=False)
 BREAKS = Answer(Verdict.DROPPED, None, "connection dropped")
-ROW, SERVER, CREDENTIAL, NOBODY = Charge.ROW, Charge.SERVER, Charge.CREDENTIAL, Charge.NOBODY
+ROW, SERVER, CREDENTIAL, UNCHARGED = Charge.ROW, Charge.SERVER, Charge.CREDENTIAL, Charge.UNCHARGED
 
 
 def said(status: int) -> Answer:
@@ -135,7 +135,7 @@ def test_a_trial_asks_for_all_and_is_charged_only_for_what_it_is_told_about_itse
 
 
 def test_what_was_given_back_is_charged_to_nobody() -> None:
-    assert charge([ended(NOT_SENT), ended(said(200))], Breaker(), None) == [NOBODY, ROW]
+    assert charge([ended(NOT_SENT), ended(said(200))], Breaker(), None) == [UNCHARGED, ROW]
 
 
 def test_five_tries_span_about_seven_minutes() -> None:
