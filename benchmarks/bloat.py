@@ -10,12 +10,12 @@ from benchmarks.ours import crawl_seller, settings_of
 from benchmarks.report import Table, Target
 from benchmarks.resting import wait_for_autovacuum
 from benchmarks.world import AGENTS, connected, opened
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling.maintenance import maintain
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.process import start_product_server
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.upkeep.maintenance import maintain
 
 SELLER = "again"
 MOST = 1.3

@@ -17,10 +17,10 @@ from benchmarks.ours import open_database, settings_of
 from benchmarks.report import Table, Target
 from benchmarks.world import ROOT, World, opened
 from mustit_pipeline import embedded
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
 
 AGENTS = 50
 REQUESTS = 80

@@ -12,13 +12,15 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Table, text
 
+from mustit_pipeline.catalog.sql.tables import product_change_sets, product_raw_data, products
+from mustit_pipeline.crawling.sql import task_months
+from mustit_pipeline.crawling.sql.tables import crawler_tasks, crawling_schedule_executions
 from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, ScheduleId, SellerId
-from mustit_pipeline.store import sellers, task_months
-from mustit_pipeline.store.catalog_tables import product_change_sets, product_outbox, product_raw_data, products
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.tables import crawler_tasks, crawling_schedule_executions
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.outbox.sql.tables import product_outbox
+from mustit_pipeline.sellers.sql import sellers
 
 # So long ago that no seller is overdue by an interval of a month, and every day that is asked for knows every seller.
 REGISTERED_DAYS_AGO = 45

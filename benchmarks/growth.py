@@ -18,13 +18,13 @@ from benchmarks.ours import crawl_seller, settings_of
 from benchmarks.report import Table, Target
 from benchmarks.resting import rest
 from benchmarks.world import AGENTS, World, connected, opened, register
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
-from mustit_pipeline.store.database import Database
 
 # Crawls and relay are compared with those into a database where nothing is stored; the rest needs something to look at.
 EMPTY = 0

@@ -11,18 +11,20 @@ from typer.testing import CliRunner
 
 from benchmarks.filling import seller_name
 from mustit_pipeline.catalog.history import find_product, find_version
+from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.cli.app import app
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.scheduling.maintenance import maintain
-from mustit_pipeline.scheduling.metrics import SEOUL, metrics_of
-from mustit_pipeline.scheduling.recovery import recover
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.criteria import CRITERIA
+from mustit_pipeline.monitoring.metrics import SEOUL, metrics_of
+from mustit_pipeline.monitoring.sql import truth
+from mustit_pipeline.outbox.sql import outbox_listing
+from mustit_pipeline.scheduling.sql.turns import count_turns, next_turns
 from mustit_pipeline.settings import Settings, load_settings
-from mustit_pipeline.store import history, outbox_listing, truth
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.turns import count_turns, next_turns
-from mustit_pipeline.watching.criteria import CRITERIA
+from mustit_pipeline.upkeep.maintenance import maintain
+from mustit_pipeline.upkeep.recovery import recover
 
 LANES = 4
 SLICE_SECONDS = 600.0

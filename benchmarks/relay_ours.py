@@ -8,9 +8,9 @@ from benchmarks.job import Outcome, Stopwatch
 from benchmarks.ours import settings_for
 from benchmarks.relay_job import SELLER, RelayJob, contend
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, make_engine
 from mustit_pipeline_tests.faults.backlog import fill
 
 

@@ -4,7 +4,7 @@ import time
 
 from sqlalchemy import text
 
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 
 LOOK_SECONDS = 5.0
 

@@ -16,14 +16,14 @@ from sqlalchemy import URL, make_url
 from benchmarks.job import Job
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.embedded import Servers
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, make_engine
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import start_marketplace
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, make_engine
 
 ROOT = Path(__file__).parents[1]
 PAGE_SIZE = 500

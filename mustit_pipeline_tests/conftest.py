@@ -19,11 +19,11 @@ from sqlalchemy import make_url
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.embedded import Servers
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, make_engine
 from mustit_pipeline_tests.databases import TestDatabases
 
 if TYPE_CHECKING:

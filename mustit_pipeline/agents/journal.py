@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mustit_pipeline.agents.limiter import Slot
-from mustit_pipeline.store.agent_bookings import BookingRecord
+from mustit_pipeline.agents.sql.agent_bookings import BookingRecord
 
 
 @dataclass(slots=True)

@@ -11,12 +11,12 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents.rules import agent_rules, storm_rules
+from mustit_pipeline.agents.sql import agent_pool, agents
 from mustit_pipeline.domain.limits import HEALTH_MAX
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.storm import Refused, StormRules, product_of
 from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agent_pool, agents
 
 # The reasons in an agent's row name the URL of its last 429: that is how workers know of each other's.
 CHARGED = "throttled by the marketplace: "

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.agents import AgentRow
 
 # How long after its deadline a request may still be on its way to the marketplace.
 DELIVERY_SECONDS = 5.0

@@ -18,15 +18,15 @@ from mustit_pipeline.agents.booking import Booking, Wait
 from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
+from mustit_pipeline.agents.sql import agent_pool
+from mustit_pipeline.agents.sql.agents import AgentRow, read_agents
 from mustit_pipeline.agents.tokens import TokenDesk
 from mustit_pipeline.domain.limits import HEALTH_MAX
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agent_pool
-from mustit_pipeline.store.agents import AgentRow, read_agents
-from mustit_pipeline.store.database import Database
 
 __all__ = ["AgentPool", "Booking", "Outcome", "Throttling", "Wait"]
 

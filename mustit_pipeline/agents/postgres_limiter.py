@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from mustit_pipeline.agents.limiter import FreeIn, Slot
-from mustit_pipeline.store import agent_bookings
-from mustit_pipeline.store.agent_bookings import AgentLimits, BookedAgent, BookingRecord
-from mustit_pipeline.store.agents import AgentRow
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.agents.sql import agent_bookings
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookedAgent, BookingRecord
+from mustit_pipeline.agents.sql.agents import AgentRow
+from mustit_pipeline.foundation.database import Database
 
 
 def _moment(now: float | None) -> datetime | None:

@@ -5,7 +5,7 @@ import time
 
 from mustit_pipeline.agents.redis_limiter import RedisLimiter
 from mustit_pipeline.agents.redis_link import RedisLink, RedisLost
-from mustit_pipeline.store.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 from mustit_pipeline.agents import redis_scripts as lua
 from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.redis_link import RedisLink
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, SeedAgent
+from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.random_ids import random_uuids
-from mustit_pipeline.store.agent_bookings import AgentLimits, SeedAgent
-from mustit_pipeline.store.agents import AgentRow
+from mustit_pipeline.foundation.random_ids import random_uuids
 
 ENDS_A_CALL = 4000
 AGENTS_A_CALL = 500

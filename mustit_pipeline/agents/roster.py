@@ -11,13 +11,13 @@ from sqlalchemy import Connection
 from mustit_pipeline.agents.builtin import BUILTIN
 from mustit_pipeline.agents.limiter import limits_of
 from mustit_pipeline.agents.rules import agent_rules
+from mustit_pipeline.agents.sql import agent_bookings, agent_pool, agents
+from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.states import AGENT, AgentStatus
 from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.domain.values import UserAgentId
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agent_bookings, agent_pool, agents
-from mustit_pipeline.store.agents import AgentRow
 
 LONGEST_USER_AGENT = 1000
 Circuit = Literal["closed", "open", "half-open"]

@@ -22,11 +22,11 @@ from mustit_pipeline.agents.postgres_limiter import PostgresLimiter
 from mustit_pipeline.agents.redis_door import RedisDoor
 from mustit_pipeline.agents.redis_limiter import RedisDamaged, RedisForgot
 from mustit_pipeline.agents.redis_link import RedisLost
-from mustit_pipeline.store import agent_bookings, agent_pool
-from mustit_pipeline.store.agent_bookings import AgentLimits, CountedElsewhere
-from mustit_pipeline.store.agent_pool import PoolRow
-from mustit_pipeline.store.agents import AgentRow, read_agents
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.agents.sql import agent_bookings, agent_pool
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, CountedElsewhere
+from mustit_pipeline.agents.sql.agent_pool import PoolRow
+from mustit_pipeline.agents.sql.agents import AgentRow, read_agents
+from mustit_pipeline.foundation.database import Database
 
 LEASE_SECONDS = 2.0
 MOVE_SECONDS = 3.0

@@ -11,15 +11,15 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents.rules import agent_rules, storm_rules
+from mustit_pipeline.agents.sql import agents
+from mustit_pipeline.agents.sql.agents import SealedSession
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.failures import FetchError, NetworkFailure, Throttled
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import FetchError, NetworkFailure, Throttled
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session, issue_session
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agents
-from mustit_pipeline.store.agents import SealedSession
-from mustit_pipeline.store.database import Database
 
 # Before its end a token is renewed this early, or in the last fifth of a short life.
 RENEW_SECONDS, RENEW_SHARE = 300.0, 0.2

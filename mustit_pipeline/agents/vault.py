@@ -8,10 +8,10 @@ import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from mustit_pipeline.agents.sql.agents import SealedSession
 from mustit_pipeline.domain.values import Token
 from mustit_pipeline.marketplace.session import LONGEST_LIFETIME, USUAL_LIFETIME, Session
 from mustit_pipeline.settings import TokenKey
-from mustit_pipeline.store.agents import SealedSession
 
 NONCE_BYTES = 12
 

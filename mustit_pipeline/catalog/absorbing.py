@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.product_data import Document, Sources, merge
 from mustit_pipeline.catalog.reading import Statement
+from mustit_pipeline.catalog.sql import products
+from mustit_pipeline.catalog.sql.products import AbsorbedProduct, Contents, KnownProduct
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.store import products
-from mustit_pipeline.store.products import AbsorbedProduct, Contents, KnownProduct
 
 
 @dataclass(frozen=True, slots=True)

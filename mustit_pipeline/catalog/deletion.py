@@ -7,15 +7,16 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
+from mustit_pipeline.catalog.publishing import publish_versions
+from mustit_pipeline.catalog.sql import deletions, holds, products, publication, raw
+from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.domain.deletion import DeletionHold
+from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.product import Product, absent_long_enough
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import ExecutionId, SellerId
-from mustit_pipeline.store import deletions, holds, outbox, products, publication, raw
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.publication import NewVersion
+from mustit_pipeline.foundation.database import Database
 
 log = structlog.get_logger(__name__)
 
@@ -30,14 +31,15 @@ class SweepJudgement:
     candidates: list[int]
 
 
-def judge_sweep(connection: Connection, stored: StoredExecution, *, hold_share: float, sweeps: int) -> SweepJudgement:
+def judge_sweep(
+    connection: Connection, execution: CrawlingScheduleExecution, *, listed: int, hold_share: float, sweeps: int
+) -> SweepJudgement:
     """Count the absences of a complete sweep, or hold them all back where they are too many to believe."""
-    execution = stored.execution
     seller_id = execution.seller_id.value
     holds.wait_for_decision(connection, seller_id)
     found = deletions.absence(connection, seller_id, execution.id.value, execution.created_at)
     absent = len(found.absent)
-    vanished = stored.listed_count == 0 and found.live > 0
+    vanished = listed == 0 and found.live > 0
     if vanished or (found.live and absent / found.live > hold_share):
         deletions.hold(connection, seller_id, execution.id.value, found)
         log.warning(
@@ -52,12 +54,11 @@ def judge_sweep(connection: Connection, stored: StoredExecution, *, hold_share: 
 
 
 def delete_confirmed(
-    connection: Connection, stored: StoredExecution, item_nos: Sequence[int], *, sweeps: int, at: datetime
+    connection: Connection, execution: CrawlingScheduleExecution, item_nos: Sequence[int], *, sweeps: int, at: datetime
 ) -> int:
     """Delete products that their detail page confirmed to be gone; returns how many were published before."""
     if not item_nos:
         return 0
-    execution = stored.execution
     gone = list(products.lock(connection, execution.seller_id.value, item_nos).values())
     gone = [product for product in gone if product.is_deletion_candidate(sweeps)]
     published = [product for product in gone if product.delete(at, sweeps=sweeps)]
@@ -115,5 +116,4 @@ class _Deletion:
         """Product, version, change set and outbox row, all in the caller's transaction."""
         versions = [NewVersion(product, LifeCycle.DELETED, [], [], None, None) for product in self.published]
         publication.store_states(connection, [(product, None) for product in self.gone])
-        publication.publish(connection, self.seller_id.value, self.execution_id.value, versions)
-        outbox.enqueue(connection, self.seller_id, versions, at)
+        publish_versions(connection, self.seller_id, self.execution_id, versions, at)

@@ -5,10 +5,10 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
+from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import change_holds
 
 log = structlog.get_logger(__name__)
 

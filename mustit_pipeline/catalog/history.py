@@ -8,10 +8,11 @@ import orjson
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.diff import FieldChange, diff
+from mustit_pipeline.catalog.sql import history
+from mustit_pipeline.catalog.sql.history import KnownProduct, Version
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.store import history, sellers
-from mustit_pipeline.store.history import KnownProduct, Version
+from mustit_pipeline.sellers.sql import sellers
 
 
 @dataclass(frozen=True, slots=True)

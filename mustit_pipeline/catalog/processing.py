@@ -12,17 +12,18 @@ from sqlalchemy import Connection
 from mustit_pipeline.catalog.absorbing import Prepared, absorb, prepare
 from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.catalog.guard import judge_changes
+from mustit_pipeline.catalog.publishing import publish_versions
 from mustit_pipeline.catalog.reading import Reading, read
 from mustit_pipeline.catalog.refusals import USUAL_READING, ReadingRules
+from mustit_pipeline.catalog.sql import products, publication, raw
+from mustit_pipeline.catalog.sql.publication import NewVersion, Unpublished
+from mustit_pipeline.catalog.sql.raw import RawFailure
 from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
 from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions, outbox, products, publication, raw
-from mustit_pipeline.store.database import Database, database_time
-from mustit_pipeline.store.presence import present
-from mustit_pipeline.store.publication import NewVersion, Unpublished
-from mustit_pipeline.store.raw import RawFailure
+from mustit_pipeline.foundation.database import Database, database_time
+from mustit_pipeline.foundation.liveness import present
 
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
 
@@ -176,12 +177,11 @@ def publish(
     """Turn products that are ready into versions; says how many they were."""
     if not ready:
         return 0
-    current = executions.find_open(connection, seller_id) or executions.find_latest(connection, seller_id)
-    if current is None:
+    execution_id = publication.publishing_execution(connection, seller_id)
+    if execution_id is None:
         return 0
     versions = [_next_version(entry) for entry in ready]
-    publication.publish(connection, seller_id.value, current.execution.id.value, versions)
-    outbox.enqueue(connection, seller_id, versions, now)
+    publish_versions(connection, seller_id, execution_id, versions, now)
     for version in versions:
         report.versions[version.life_cycle] += 1
         report.changes.update(version.change_types)

@@ -10,13 +10,13 @@ import structlog
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.product_data import Document
 from mustit_pipeline.catalog.refusals import ReadingRules
+from mustit_pipeline.catalog.sql.raw import RawFailure, RawRow
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import BLOCKED_DRIFT, WRONG_SELLER, MalformedBody
+from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, WRONG_SELLER, MalformedBody
 from mustit_pipeline.marketplace.models import ListingEntry, ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
-from mustit_pipeline.store.raw import RawFailure, RawRow
 
 UNREADABLE = "INVARIANT_BODY_UNREADABLE"
 

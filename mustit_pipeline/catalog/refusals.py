@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.domain.drift import Deviation, DriftKind
-from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.domain.field_paths import FieldPaths
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import drift
-from mustit_pipeline.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)

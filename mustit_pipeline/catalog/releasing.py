@@ -6,11 +6,11 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, publish
+from mustit_pipeline.catalog.sql import change_holds, publication, raw
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import change_holds, publication, raw
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 
 
 def release(

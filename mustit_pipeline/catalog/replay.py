@@ -7,10 +7,10 @@ from datetime import datetime
 from mustit_pipeline.catalog.absorbing import remerge
 from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
 from mustit_pipeline.catalog.refusals import USUAL_READING, ReadingRules
+from mustit_pipeline.catalog.sql import raw, raw_listing, raw_replay
 from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import raw, raw_listing, raw_replay
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ import typer
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
+from mustit_pipeline.agents.sql import agents as stored_agents
+from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.cli.listing import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.outlook import used_up
 from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agents as stored_agents
-from mustit_pipeline.store.agents import AgentRow
 
 app = typer.Typer(help="The pool of user agents.", no_args_is_help=True)
 

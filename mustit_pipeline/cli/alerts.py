@@ -8,10 +8,10 @@ from rich.table import Table
 from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.monitoring.channels import Message, channels
+from mustit_pipeline.monitoring.sql import alerts
+from mustit_pipeline.monitoring.sql.alerts import Alert
 from mustit_pipeline.settings import SettingsError, load_settings
-from mustit_pipeline.store import alerts
-from mustit_pipeline.store.alerts import Alert
-from mustit_pipeline.watching.channels import Message, channels
 
 app = typer.Typer(help="What somebody should look at, who was told, and a test message.", no_args_is_help=True)
 

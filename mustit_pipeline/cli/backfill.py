@@ -16,8 +16,8 @@ from mustit_pipeline.cli.stopping import raise_if_stopped
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import load_settings
-from mustit_pipeline.store import sellers
 
 if TYPE_CHECKING:
     import dagster as dg

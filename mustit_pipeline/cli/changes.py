@@ -6,6 +6,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mustit_pipeline.catalog.sql import history
+from mustit_pipeline.catalog.sql.history import ChangeSet
 from mustit_pipeline.cli.listing import (
     STATUS_STYLES,
     Limit,
@@ -22,11 +24,9 @@ from mustit_pipeline.cli.listing import (
 from mustit_pipeline.cli.output import Json, local
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_cell
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import LifeCycle
-from mustit_pipeline.store import history
-from mustit_pipeline.store.history import ChangeSet
+from mustit_pipeline.foundation.clock import utc_now
 
 Type = Annotated[
     str | None,

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from mustit_pipeline.catalog.diff import FieldChange
 from mustit_pipeline.catalog.history import Comparison
+from mustit_pipeline.catalog.sql.history import Version
 from mustit_pipeline.catalog.wording import PieceKind, whole_diff, word_diff
 from mustit_pipeline.cli.listing import WIDE_SCREEN
 from mustit_pipeline.cli.output import local, printable
 from mustit_pipeline.cli.values import LONG_TEXT, value_text
 from mustit_pipeline.domain.states import LifeCycle
-from mustit_pipeline.store.history import Version
 
 OLD, NEW, QUIET = "red", "green", "dim"
 # About a screen: what changed after so many stretches is only counted.

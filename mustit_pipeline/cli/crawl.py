@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.cli.listing import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
 from mustit_pipeline.cli.progress import Step, watched
@@ -17,16 +18,16 @@ from mustit_pipeline.cli.runtime import (
     runtime,
 )
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.executions import find, open_or_join
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import load_settings
-from mustit_pipeline.store import change_holds, executions
-from mustit_pipeline.store.executions import StoredExecution
 
 if TYPE_CHECKING:
     import dagster as dg

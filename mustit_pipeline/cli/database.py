@@ -4,9 +4,9 @@ import typer
 
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import add_missing_agents, upgrade, upgrade_dagster
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import open_database
 from mustit_pipeline.settings import load_settings
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import open_database
 
 app = typer.Typer(help="The database schema.", no_args_is_help=True)
 

@@ -6,6 +6,7 @@ import typer
 from rich.table import Table
 
 from mustit_pipeline.catalog import deletion
+from mustit_pipeline.catalog.sql import holds
 from mustit_pipeline.cli.listing import (
     Limit,
     Seller,
@@ -20,11 +21,10 @@ from mustit_pipeline.cli.listing import (
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
-from mustit_pipeline.store import holds
+from mustit_pipeline.foundation.clock import utc_now
 
 app = typer.Typer(help="Deletions held back because they were too many: approve or reject them.", no_args_is_help=True)
 

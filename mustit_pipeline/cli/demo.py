@@ -13,10 +13,10 @@ from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.relay import run_relay
 from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, runtime
 from mustit_pipeline.cli.world import World, only_one, simulated_world
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import SettingsError, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 

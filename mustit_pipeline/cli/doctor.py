@@ -10,16 +10,19 @@ import typer
 from rich.text import Text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
+from mustit_pipeline.catalog.sql import drift, holds
 from mustit_pipeline.cli.findings import Finding, Health, verdict, watched
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, DatabaseUnreachable, addresses, open_database
+from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.settings import Settings, SettingsError, load_settings, unknown_variables
-from mustit_pipeline.store import agents, drift, holds, outbox, schema
-from mustit_pipeline.store.database import Database, DatabaseUnreachable, addresses, open_database
 
 KEY_SAMPLE = 200
 TIMEOUT_SECONDS = 5.0

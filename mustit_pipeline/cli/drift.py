@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from mustit_pipeline.catalog.sql import drift
+from mustit_pipeline.catalog.sql.drift import Drift
 from mustit_pipeline.cli.listing import WIDE_SCREEN, Limit, Since, cut, iso, make_table, minute, show_page, since_when
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
-from mustit_pipeline.field_paths import FieldPaths
-from mustit_pipeline.store import drift
-from mustit_pipeline.store.drift import Drift
+from mustit_pipeline.domain.field_paths import FieldPaths
+from mustit_pipeline.foundation.clock import utc_now
 
 app = typer.Typer(
     help="Fields of the marketplace's bodies that changed: look at them, accept them.", no_args_is_help=True

@@ -23,16 +23,16 @@ from mustit_pipeline.cli.listing import (
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.outlook import Outlook
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import ExecutionId
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 
 app = typer.Typer(help="Crawls: what they are doing, and how to steer them.", no_args_is_help=True)
 

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mustit_pipeline.clock import utc_now
-from mustit_pipeline.scheduling.recovery import unprocessed
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.criteria import CRITERIA
+from mustit_pipeline.monitoring.sql import alerts, health
+from mustit_pipeline.scheduling.sql import triggers
+from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import alerts, health, scheduler_outbox, triggers
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.criteria import CRITERIA
+from mustit_pipeline.upkeep.recovery import unprocessed
 
 SHOWN = 5
 UNHEALED_SECONDS = 300.0

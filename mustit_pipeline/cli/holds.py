@@ -7,15 +7,15 @@ from rich.table import Table
 
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.releasing import release as let_through
+from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.states import ChangeHoldStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import change_holds
+from mustit_pipeline.foundation.clock import utc_now
 
 app = typer.Typer(
     help="Changes held back because too many looked wrong at once: let them through.", no_args_is_help=True

@@ -11,11 +11,11 @@ from rich.text import Text
 from sqlalchemy import Connection
 
 from mustit_pipeline.cli.output import SEOUL, cell, err, out, print_json, printable
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.filters import read_since
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import sellers
-from mustit_pipeline.store.pages import Page
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.paging import Page
+from mustit_pipeline.sellers.sql import sellers
 
 T = TypeVar("T")
 SHORT_ID = 8

@@ -6,7 +6,7 @@ import typer
 
 from mustit_pipeline.cli.output import Json, err, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance, runtime
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.foundation.clock import utc_now
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 KINDS = {

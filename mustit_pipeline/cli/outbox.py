@@ -6,6 +6,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.cli.listing import (
     Limit,
     Seller,
@@ -24,8 +25,8 @@ from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_text
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import OutboxStatus
-from mustit_pipeline.store import history, outbox_listing
-from mustit_pipeline.store.outbox_listing import OutboxEntry, Retried
+from mustit_pipeline.outbox.sql import outbox_listing
+from mustit_pipeline.outbox.sql.outbox_listing import OutboxEntry, Retried
 
 app = typer.Typer(
     help="Events for the product server: what waits or failed, and failed ones sent again.", no_args_is_help=True

@@ -6,6 +6,8 @@ import typer
 from rich.table import Table
 
 from mustit_pipeline.catalog.history import compare, find_product, find_version, state
+from mustit_pipeline.catalog.sql import history
+from mustit_pipeline.catalog.sql.history import Delivery, KnownProduct, Version
 from mustit_pipeline.cli.changes import change_set_document, types_text
 from mustit_pipeline.cli.comparison import print_comparison
 from mustit_pipeline.cli.listing import LARGEST_NUMBER, Limit, iso, make_table, minute, show_page
@@ -15,8 +17,6 @@ from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_cell
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.store import history
-from mustit_pipeline.store.history import Delivery, KnownProduct, Version
 
 app = typer.Typer(help="Products: any version of them, and what changed in between.", no_args_is_help=True)
 

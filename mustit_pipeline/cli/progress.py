@@ -17,7 +17,7 @@ from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 
 from mustit_pipeline.cli.output import err, lasting, printable, until
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.foundation.clock import utc_now
 
 POLL_SECONDS = 0.5
 # Looking costs the database something: never more than this share of the time.

@@ -10,6 +10,8 @@ from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.catalog.replay import Replay, Replaying, replay_failed
+from mustit_pipeline.catalog.sql import raw_listing
+from mustit_pipeline.catalog.sql.raw_listing import RawEntry
 from mustit_pipeline.cli.listing import (
     Limit,
     Seller,
@@ -26,10 +28,8 @@ from mustit_pipeline.cli.listing import (
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import LifeCycle, RawStatus
-from mustit_pipeline.store import raw_listing
-from mustit_pipeline.store.raw_listing import RawEntry
+from mustit_pipeline.foundation.clock import utc_now
 
 app = typer.Typer(help="Fetched bodies: what became of them, and failed ones processed again.", no_args_is_help=True)
 

@@ -7,11 +7,12 @@ import typer
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.reconcile import Difference, Kind, Reconciliation
 from mustit_pipeline.delivery.reconcile import reconcile as compare_all
+from mustit_pipeline.delivery.sql import reconciliation
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import reconciliation, sellers
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.sellers.sql import sellers
 
 MOST_FIELDS = 6
 MOST_SILENT = 5

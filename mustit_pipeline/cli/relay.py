@@ -9,7 +9,7 @@ from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
-from mustit_pipeline.store import outbox
+from mustit_pipeline.outbox.sql import outbox
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -8,14 +8,15 @@ import typer
 from mustit_pipeline.cli.listing import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
 from mustit_pipeline.cli.runtime import announce_partitions, runtime
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.scheduling.enrolment import enrol
-from mustit_pipeline.store import sellers
-from mustit_pipeline.store.sellers import SellerOverview
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.enrolment import enrol
+from mustit_pipeline.sellers.sql import sellers
+from mustit_pipeline.sellers.sql.sellers import SellerOverview
 
 app = typer.Typer(help="Sellers: who is crawled, and how often.", no_args_is_help=True)
 
@@ -142,7 +143,7 @@ def activate(seller_id: Id, as_json: Json = False) -> None:
 def deactivate(seller_id: Id, as_json: Json = False) -> None:
     """Crawl a seller no more; a crawl that is under way is cancelled."""
     with runtime() as ground:
-        seller = registry.deactivate(ground.database, SellerId(seller_id), utc_now())
+        seller = deactivate_seller(ground.database, SellerId(seller_id), utc_now())
     _say(seller, f"{seller.seller_id} is INACTIVE.", as_json)
 
 

@@ -4,7 +4,7 @@ import signal
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from mustit_pipeline.event_loop import STOPS, heard
+from mustit_pipeline.foundation.event_loop import STOPS, heard
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -8,10 +8,10 @@ from rich.table import Table
 from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.errors import NotFound
-from mustit_pipeline.store import triggers
-from mustit_pipeline.store.triggers import ParkedMessage
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.scheduling.sql import triggers
+from mustit_pipeline.scheduling.sql.triggers import ParkedMessage
 
 app = typer.Typer(
     help="Messages that asked for crawls and are parked: look at them, dismiss them.", no_args_is_help=True

@@ -25,11 +25,11 @@ from mustit_pipeline.cli.runtime import (
 )
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, only_one, simulated_world
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
 
 HOST = "127.0.0.1"

@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.text import Text
 
+from mustit_pipeline.catalog.sql.history import ChangeSet
 from mustit_pipeline.cli.listing import cut, shortened
 from mustit_pipeline.cli.output import cell
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
-from mustit_pipeline.store.history import ChangeSet
 
 LONG_TEXT = 48
 CHANGES_SHOWN = 3

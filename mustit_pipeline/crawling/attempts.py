@@ -8,17 +8,17 @@ from typing import Any
 from mustit_pipeline.agents.pool import Booking
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.refusals import ReadingRules
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fault_attribution import Subject
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
-from mustit_pipeline.store.leases import LeasedTask
 
 
 class Attempts:

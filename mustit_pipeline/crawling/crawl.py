@@ -10,31 +10,33 @@ from functools import partial
 
 import structlog
 
-from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.catalog.processing import absorb_waiting
 from mustit_pipeline.catalog.refusals import reading_rules
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql import products
 from mustit_pipeline.crawling.absorption import Absorption
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.results import ResultStore
+from mustit_pipeline.crawling.sql import executions, task_counts, tasks
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.storing import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
-from mustit_pipeline.failures import FetchError, SessionRefused
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, addresses
+from mustit_pipeline.foundation.failures import FetchError, SessionRefused
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_count
+from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, products, sellers, task_counts, tasks
-from mustit_pipeline.store.database import Database, addresses
-from mustit_pipeline.store.executions import StoredExecution
 
 log = structlog.get_logger(__name__)
 
@@ -253,7 +255,8 @@ class Crawl:
                 return None
             judgement = judge_sweep(
                 connection,
-                stored,
+                stored.execution,
+                listed=stored.listed_count,
                 hold_share=self.settings.deletion_hold_share,
                 sweeps=self.settings.deletion_sweeps,
             )

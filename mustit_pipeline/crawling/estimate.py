@@ -4,21 +4,21 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-from mustit_pipeline import event_loop
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import would_join
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.pace import at_best
 from mustit_pipeline.crawling.planning import expected_tasks, tasks_for, wanted_products
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, addresses
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.parsing import parse_count
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import Database, addresses
-from mustit_pipeline.store.executions import StoredExecution
 
 
 @dataclass(frozen=True, slots=True)

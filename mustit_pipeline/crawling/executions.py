@@ -6,17 +6,21 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from mustit_pipeline.catalog.sql import raw
+from mustit_pipeline.catalog.sql.drift import Sighting
+from mustit_pipeline.crawling.drift import record_drift
+from mustit_pipeline.crawling.sql import executions, task_months, tasks
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
-from mustit_pipeline.failures import FetchError
-from mustit_pipeline.store import drift, executions, raw, sellers, task_months, tasks
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.drift import Sighting
-from mustit_pipeline.store.executions import StoredExecution
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import FetchError
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import sellers
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,16 @@ def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime
     executions.save(connection, stored.execution)
 
 
+def deactivate_seller(database: Database, seller_id: SellerId, now: datetime) -> Seller:
+    """Crawl a seller no more; a crawl that is under way is cancelled."""
+    with database.transaction() as connection:
+        seller = registry.deactivate(connection, seller_id, now)
+        present = executions.find_open(connection, seller_id, lock=True)
+        if present is not None:
+            cancel_locked(connection, present, now)
+    return seller
+
+
 def give_up(database: Database, execution_id: ExecutionId, code: str, reason: str, now: datetime) -> None:
     """Fail an execution that gets no further, with its reason; it can be resumed."""
     with database.transaction() as connection:
@@ -182,7 +196,7 @@ def fail_plan(
                 schedule.plan_settled()
             sellers.save(connection, seller, schedule)
             home = stored.home
-            drift.record(connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen])
+            record_drift(connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen])
     return True
 
 

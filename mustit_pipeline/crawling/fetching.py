@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.fault_attribution import Charge, FaultAttribution, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.storm import product_of
-from mustit_pipeline.failures import (
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.failures import (
     FetchError,
     ForbiddenHost,
     MalformedBody,

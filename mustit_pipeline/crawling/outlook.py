@@ -11,11 +11,11 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.crawling.pace import at_best, held_for
 from mustit_pipeline.crawling.planning import expected_tasks
+from mustit_pipeline.crawling.sql import task_counts
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.task_counts import TypeStanding
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import task_counts
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.task_counts import TypeStanding
 
 RECENT_SECONDS = 300.0
 # A run that follows on another is there within seconds.

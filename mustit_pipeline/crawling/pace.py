@@ -8,10 +8,10 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents.limiter import limits_of
 from mustit_pipeline.agents.roster import PoolStatus
+from mustit_pipeline.agents.sql import agent_use
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agent_use import AgentUse
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agent_use
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.agent_use import AgentUse
 
 PRECISION_SECONDS = 0.01
 

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Container, Iterable, Sequence
 
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.tasks import PlannedTask
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.tasks import PlannedTask
 
 PAGE_PRIORITY = 0
 PROBE_PRIORITY = 5

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import uuid4
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import recovery
+from mustit_pipeline.crawling.sql import executions, leases, task_counts
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, leases, task_counts
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.leases import LeasedTask
 
 # How often a worker without work looks for some; nobody tells it.
 LOOK_SECONDS = 1.0

@@ -3,9 +3,9 @@
 from datetime import datetime
 from uuid import UUID
 
+from mustit_pipeline.crawling.sql import leases
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import leases
-from mustit_pipeline.store.database import Database
 
 BATCH = 500
 

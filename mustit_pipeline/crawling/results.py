@@ -10,20 +10,22 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.catalog import canonical, deletion
 from mustit_pipeline.catalog.canonical import Content
+from mustit_pipeline.catalog.sql import products, raw
+from mustit_pipeline.catalog.sql.drift import Sighting
+from mustit_pipeline.catalog.sql.products import Sighted
+from mustit_pipeline.catalog.sql.raw import NewRaw
+from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_limit
+from mustit_pipeline.crawling.sql import executions, leases, tasks
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskStatus, TaskType
+from mustit_pipeline.foundation.database import Database, is_committed
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import drift, executions, leases, products, raw, tasks
-from mustit_pipeline.store.database import Database, is_committed
-from mustit_pipeline.store.drift import Sighting
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.leases import LeasedTask
-from mustit_pipeline.store.products import Sighted
-from mustit_pipeline.store.raw import NewRaw
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class ResultStore:
             # Their products in the order in which the relay locks them too.
             for current in sorted(locked.stored, key=lambda one: one.home.seller_id):
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
-            drift.record(connection, [seen for result in kept for seen in _sightings(result)])
+            record_drift(connection, [seen for result in kept for seen in _sightings(result)])
             receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(
                 ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
@@ -141,7 +143,7 @@ class ResultStore:
         home = current.home
         deletion.delete_confirmed(
             connection,
-            current,
+            current.execution,
             [result.leased.task.item_no.value for result in kept if result.gone and result.leased.task.item_no],
             sweeps=self._settings.deletion_sweeps,
             at=self._now(),

@@ -7,15 +7,15 @@ import structlog
 
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.refusals import reading_rules
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.queue import SharedQueue
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.storing import Progress
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, addresses, is_outage
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import Database, addresses, is_outage
 
 LONGEST_PAUSE_SECONDS = 30.0
 # A worker that lasted this long starts counting its misfortunes anew.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from mustit_pipeline.crawling.results import Receipt, ResultStore, StoredOutcome, TaskResult
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.states import TaskStatus, TaskType
-from mustit_pipeline.store.leases import LeasedTask
 
 # Enough for a transaction; whatever gathers while all of them are under way goes with the next. The first batches are
 # small: a worker that does not live long leaves something behind too.

@@ -12,16 +12,16 @@ import structlog
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.catalog.refusals import ReadingRules
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.attempts import Attempts
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.crawling.free_agents import FreeAgents
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.leases import LeasedTask
 
 # Leased ahead of their agents: fewer transactions while agents are plentiful, and nothing held for long when not, so
 # that a crawl that is paused or cancelled, and a worker that stood still, send little of what they hold.

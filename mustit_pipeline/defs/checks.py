@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.presence import is_under_way
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.scheduling.metrics import SEOUL
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.alerts import Condition, Outcome
-from mustit_pipeline.watching.alerting import CHECK_FAILED, record
-from mustit_pipeline.watching.criteria import CRITERIA, Criterion, Judgement
-from mustit_pipeline.watching.truth import sample_truth
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring.alerting import CHECK_FAILED, record
+from mustit_pipeline.monitoring.criteria import CRITERIA, Criterion, Judgement
+from mustit_pipeline.monitoring.metrics import SEOUL
+from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
+from mustit_pipeline.monitoring.truth import sample_truth
 
 TRUTH = "sampled_truth"
 CHECKING_JOB = "check_criteria"

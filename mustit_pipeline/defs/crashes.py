@@ -12,8 +12,8 @@ from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import EXECUTION_TAG, WORKED_THROUGH_TAG
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.scheduling.crashes import SLICE_CRASHED, CrashRules, CrashVerdict, EndedSlice, judge_crashes
-from mustit_pipeline.store import stuck
-from mustit_pipeline.store.stuck import OpenExecution
+from mustit_pipeline.upkeep.sql import stuck
+from mustit_pipeline.upkeep.sql.stuck import OpenExecution
 
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 

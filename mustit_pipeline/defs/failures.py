@@ -12,13 +12,13 @@ import dagster as dg
 import psycopg
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from mustit_pipeline.aws.clients import AwsUnreachable
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.embedded import EmbeddedError
-from mustit_pipeline.event_loop import heard_signals
-from mustit_pipeline.scheduling.aws import AwsUnreachable
+from mustit_pipeline.foundation.database import DatabaseRefused, DatabaseUnreachable, is_outage
+from mustit_pipeline.foundation.event_loop import heard_signals
+from mustit_pipeline.foundation.schema import SchemaMismatch
 from mustit_pipeline.settings import SettingsError
-from mustit_pipeline.store.database import DatabaseRefused, DatabaseUnreachable, is_outage
-from mustit_pipeline.store.schema import SchemaMismatch
 
 # On a run that failed for a reason that is still there when it is started again.
 FAILED_FOR_GOOD_TAG = "mustit/failed_for_good"

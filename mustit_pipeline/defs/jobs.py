@@ -6,7 +6,6 @@ from datetime import datetime
 
 import dagster as dg
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.assets.external import DELIVERED
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, TransientFailure, readable_failures
 from mustit_pipeline.defs.metadata import Stopwatch
@@ -14,8 +13,9 @@ from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_cens
 from mustit_pipeline.defs.resources import RESOURCES, Pipeline
 from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.delivery.relay import RelayReport, relay
-from mustit_pipeline.scheduling.recovery import recover
-from mustit_pipeline.store.deliveries import seller_deliveries
+from mustit_pipeline.delivery.sql.deliveries import seller_deliveries
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.upkeep.recovery import recover
 
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
 # One that hangs would keep its successors from starting; leases keep it from doing harm once it wakes up.

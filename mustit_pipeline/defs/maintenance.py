@@ -8,15 +8,15 @@ from datetime import datetime
 import dagster as dg
 from pydantic import Field
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
 from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
 from mustit_pipeline.defs.tick_logs import prune_tick_logs
-from mustit_pipeline.scheduling.maintenance import Maintained, Progress, maintain
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.upkeep.maintenance import Maintained, Progress, maintain
 
 SECONDS_BETWEEN_LINES = 10.0
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from mustit_pipeline.scheduling.metrics import SEOUL
+from mustit_pipeline.monitoring.metrics import SEOUL
 
 SELLERS = "sellers"
 FIRST_DAY = "2025-01-01"

@@ -12,7 +12,7 @@ from datetime import datetime
 import dagster as dg
 
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.store.presence import absent
+from mustit_pipeline.foundation.liveness import absent
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,

@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 import dagster as dg
 from pydantic import PrivateAttr
 
+from mustit_pipeline.foundation.database import Database, open_database
+from mustit_pipeline.foundation.liveness import present
 from mustit_pipeline.settings import Settings, load_settings
-from mustit_pipeline.store.database import Database, open_database
-from mustit_pipeline.store.presence import present
 
 
 class Pipeline(dg.ConfigurableResource):

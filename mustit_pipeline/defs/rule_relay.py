@@ -3,13 +3,13 @@
 import dagster as dg
 from pydantic import Field
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
 from mustit_pipeline.defs.jobs import FIRST
 from mustit_pipeline.defs.resources import RESOURCES, Pipeline
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.scheduling.rule_relay import relay_rules
-from mustit_pipeline.store import scheduler_outbox
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import scheduler_outbox
 
 
 class RuleRelayConfig(dg.Config):

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
+from mustit_pipeline.foundation.aging import tidy
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import retention, run_logs
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.upkeep.sql import run_logs
 
 RUNS_AT_ONCE = 200
 # A run is deleted through Dagster, one by one; the rest follows the night after.
@@ -48,7 +49,7 @@ def prune_runs(
             tell(PrunedRuns(done))
         lines = _prune_lines(instance, database, before, lambda n: tell(PrunedRuns(len(bare), n)))
         if lines + len(bare) >= VACUUM_FROM:
-            retention.tidy(database, "event_logs")
+            tidy(database, "event_logs")
     return PrunedRuns(len(bare), lines)
 
 

@@ -5,7 +5,6 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
 from mustit_pipeline.defs.maintenance import maintain_storage
 from mustit_pipeline.defs.partitions import FIRST_DAY
@@ -13,9 +12,10 @@ from mustit_pipeline.defs.presence import DAY_METRICS, busy_sellers, is_under_wa
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import why_no_event_is_sent
 from mustit_pipeline.defs.slices import slice_requests, without_backfills
-from mustit_pipeline.scheduling.metrics import SEOUL, days_to_compute
-from mustit_pipeline.scheduling.recovery import find_stuck
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring.metrics import SEOUL, days_to_compute
 from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.upkeep.recovery import find_stuck
 
 # After a pause the daemon makes up for the last missed tick only, and the next one may come while that one's run still
 # waits: one relay, maintenance or check answers both.

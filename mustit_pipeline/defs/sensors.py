@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.crashes import resting_sellers
 from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
 from mustit_pipeline.defs.partitions import SELLERS
@@ -15,9 +14,12 @@ from mustit_pipeline.defs.rule_relay import relay_scheduler_outbox
 from mustit_pipeline.defs.slices import slice_requests, without_backfills, without_waiting_backfills
 from mustit_pipeline.delivery.credential import fingerprint
 from mustit_pipeline.delivery.relay import BREAKER
+from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.store import breakers, outbox, scheduler_outbox, sellers
-from mustit_pipeline.store.turns import count_turns
+from mustit_pipeline.scheduling.sql.turns import count_turns
+from mustit_pipeline.sellers.sql import scheduler_outbox, sellers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.scheduling.due import DueSlice
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.executions import StoredExecution
 
 EXECUTION_TAG = "mustit/execution"
 BOUND_TAG = "mustit/bound_by"

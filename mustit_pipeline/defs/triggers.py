@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.aws.trigger_queue import TriggerQueue
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.scheduling.trigger_queue import TriggerQueue
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.scheduling.triggers import take_triggers
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from uuid import UUID
 
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 
 class Lane(Enum):

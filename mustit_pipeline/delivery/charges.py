@@ -6,8 +6,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mustit_pipeline.delivery.product_server import Answer, Verdict
-from mustit_pipeline.store.breakers import Breaker
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.delivery.sql.breakers import Breaker
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 # Five tries span about seven minutes: 10 s, 30 s, 90 s, 270 s.
 BACKOFF_FACTOR = 3.0

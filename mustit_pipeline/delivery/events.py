@@ -7,7 +7,7 @@ import orjson
 
 from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.domain.states import LifeCycle, ProductEventType
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 
 def event_type(event: ClaimedEvent) -> ProductEventType | None:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import yarl
 
-from mustit_pipeline.failures import parse_retry_after
+from mustit_pipeline.foundation.failures import parse_retry_after
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.settings import Settings, SettingsError
 

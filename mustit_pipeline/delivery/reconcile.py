@@ -10,18 +10,22 @@ from itertools import groupby
 from typing import Any, cast
 
 import orjson
+from sqlalchemy import Connection
 
-from mustit_pipeline import event_loop
 from mustit_pipeline.catalog.diff import diff
+from mustit_pipeline.catalog.publishing import publish_again
+from mustit_pipeline.catalog.sql import products, raw
+from mustit_pipeline.catalog.sql.publication import SentAgain
 from mustit_pipeline.delivery import reports
 from mustit_pipeline.delivery.product_server import ProductServer
 from mustit_pipeline.delivery.reports import Report, Told
+from mustit_pipeline.delivery.sql import reconciliation
+from mustit_pipeline.delivery.sql.reconciliation import Belief, Correction
 from mustit_pipeline.domain.errors import ExternalFailure
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import reconciliation
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.reconciliation import Belief, Correction
 
 BATCH = 500
 MOST_EXAMPLES = 100
@@ -232,7 +236,7 @@ class _Reconciling:
             return
         corrections = [Correction(one.belief, one.reported_version, one.kind is Kind.MISSING) for one in real]
         with self._database.transaction() as connection:
-            self._found.resent += reconciliation.resend(connection, seller_id, corrections, self._resend_at())
+            self._found.resent += resend(connection, seller_id, corrections, self._resend_at())
 
     def _failure(self, report: Report) -> ExternalFailure:
         code, korean, english = _TEXT_OF[report.told]
@@ -242,3 +246,24 @@ class _Reconciling:
             korean=f"{korean} ({report.reason})" + (f"; 이미 {resent}개 상품이 재전송을 기다립니다" if resent else ""),
             english=f"{english} ({report.reason})" + (f"; {resent} products wait to be sent again" if resent else ""),
         )
+
+
+def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Correction], at: datetime) -> int:
+    """Give one seller's products a new version of their state with its outbox row; what has moved on is left alone."""
+    # Versions are made under the seller's catalog lock and the products' locks: from here on nothing gets under way. A
+    # processor that only waited for the products would not see our version, and publish its own without changes.
+    raw.take_turns(connection, seller_id.value)
+    locked = products.lock(connection, seller_id.value, [one.belief.item_no for one in corrections])
+    still = reconciliation.unchanged(connection, seller_id.value, [one.belief for one in corrections])
+    again: list[SentAgain] = []
+    for one in corrections:
+        if one.belief.item_no in still:
+            product = locked[one.belief.item_no]
+            product.resend(beyond=one.reported_version)
+            # What the server says it has is what the next event's changes run from; of a version that is not ours we
+            # know nothing, and what it does not hold it has to create.
+            has = 0 if one.missing else min(one.reported_version, one.belief.delivered_version)
+            again.append(SentAgain(product, repeats=one.belief.version, delivered=has))
+    if again:
+        publish_again(connection, seller_id, again, at)
+    return len(again)

@@ -14,19 +14,21 @@ from uuid import UUID, uuid4
 import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline import event_loop
 from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_seconds
 from mustit_pipeline.delivery.credential import fingerprint
 from mustit_pipeline.delivery.events import event_body, event_type
 from mustit_pipeline.delivery.product_server import NOT_SENT, NOTHING_TO_SAY, Answer, ProductServer, Verdict
+from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.delivery.sql.breakers import Breaker
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.delivery.window import Ports, Window
 from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Wanted
+from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import breakers, outbox, settlements
-from mustit_pipeline.store.breakers import Breaker
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
-from mustit_pipeline.store.settlements import Settlement
 
 BREAKER = "product_server"
 # A call that has used up this share of the time for its answer hangs: a second of the usual five.
@@ -191,7 +193,7 @@ class _Relay:
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
         self._trial = asking.outbox.id.value
         given_back = [self._settlement(Ended(event, NOT_SENT), Charge.UNCHARGED) for event in waiting]
-        settlements.settle(connection, given_back)
+        settle(connection, given_back)
         return [event for event in claimed if event is asking or event_type(event) is None]
 
     def _pause(self) -> float | None:
@@ -226,7 +228,7 @@ class _Relay:
             known = breakers.find(connection, BREAKER) if doubtful else Breaker()
             charges = charge(ended, known, self._trial)
             judged = [self._settlement(one, charged) for one, charged in zip(ended, charges, strict=True)]
-            kept = settlements.settle(connection, judged)
+            kept = settle(connection, judged)
             # After the products are locked, as a crawl does it. A version that came while its product was in flight
             # speaks for whatever failed then.
             not_alone = [one.event.outbox for one in ended if one.row_id in kept and _may_have_company(one)]

@@ -10,7 +10,7 @@ from uuid import UUID
 from mustit_pipeline.delivery.backlog import Backlog, Lane
 from mustit_pipeline.delivery.charges import Ended
 from mustit_pipeline.delivery.product_server import CUT_OFF, NOT_SENT, Answer, Verdict
-from mustit_pipeline.store.outbox import ClaimedEvent, Wanted
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Wanted
 
 # While something is still under way, rows that have become due meanwhile need not wait for its end.
 LOOK_AGAIN_SECONDS = 0.25

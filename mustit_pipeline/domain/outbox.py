@@ -3,21 +3,29 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Self
 from urllib.parse import quote
 
 from mustit_pipeline.domain.aggregate import Aggregate
 from mustit_pipeline.domain.errors import InvariantViolated, ValidationFailed
 from mustit_pipeline.domain.limits import OUTBOX_MAX_RETRIES
 from mustit_pipeline.domain.machine import StateMachine
+from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import (
     PRODUCT_OUTBOX,
     SCHEDULER_OUTBOX,
+    LifeCycle,
     OutboxStatus,
     ProductEventType,
     ScheduleEventType,
 )
 from mustit_pipeline.domain.values import ItemNo, OutboxId, ScheduleId, SellerId
+
+# A product that is new to the product server, or back, is created there.
+_EVENT_TYPES = {
+    LifeCycle.DELETED: ProductEventType.PRODUCT_DELETED,
+    LifeCycle.UPDATED: ProductEventType.PRODUCT_UPDATED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,6 +89,18 @@ class ProductOutbox(Outbox):
     item_no: ItemNo
     version: int
     event_type: ProductEventType
+
+    @classmethod
+    def announcing(cls, product: Product, life_cycle: LifeCycle, at: datetime) -> Self:
+        """The event that tells of a product's newest version."""
+        return cls(
+            id=OutboxId.new(),
+            created_at=at,
+            seller_id=product.seller_id,
+            item_no=product.item_no,
+            version=product.version,
+            event_type=_EVENT_TYPES.get(life_cycle, ProductEventType.PRODUCT_CREATED),
+        )
 
     @property
     def idempotency_key(self) -> str:

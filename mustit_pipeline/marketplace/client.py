@@ -11,7 +11,7 @@ from typing import Self
 import aiohttp
 import yarl
 
-from mustit_pipeline.failures import (
+from mustit_pipeline.foundation.failures import (
     BodyTooLarge,
     ForbiddenHost,
     MalformedBody,

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import orjson
 
 from mustit_pipeline.domain.drift import Deviation
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.marketplace.expected import examine
 from mustit_pipeline.marketplace.fields import (

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from mustit_pipeline.domain.values import Token
-from mustit_pipeline.failures import SessionRefused, parse_http_date
+from mustit_pipeline.foundation.failures import SessionRefused, parse_http_date
 
 if TYPE_CHECKING:
     from mustit_pipeline.marketplace.client import MarketplaceClient

@@ -6,11 +6,11 @@ from datetime import datetime
 from uuid import UUID
 
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.turns import next_turns
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.scheduling.sql.turns import next_turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import DueSlice
+from mustit_pipeline.scheduling.sql import refreshes
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, refreshes
-from mustit_pipeline.store.database import Database
 
 TRIGGERED_BY = "full refresh"
 

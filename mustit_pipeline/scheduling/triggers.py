@@ -9,15 +9,17 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
+from mustit_pipeline.aws.trigger_queue import Delivery, TriggerQueue
 from mustit_pipeline.crawling.executions import open_or_join_within
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.trigger import ParkReason, asked_seller
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling.trigger_queue import Delivery, TriggerQueue
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.scheduling.sql import triggers
+from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, sellers, triggers
-from mustit_pipeline.store.database import Database
 
 TRIGGERED_BY = "sqs"
 

@@ -14,10 +14,10 @@ from mustit_pipeline.agents.limiter import Limiter
 from mustit_pipeline.agents.postgres_limiter import PostgresLimiter
 from mustit_pipeline.agents.redis_limiter import RedisLimiter
 from mustit_pipeline.agents.redis_link import RedisLink
-from mustit_pipeline.store import agent_bookings
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.agents import AgentRow, read_agents
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.agents.sql import agent_bookings
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agents import AgentRow, read_agents
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import (
     RedisServer,
     empty_pool,

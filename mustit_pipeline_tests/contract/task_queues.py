@@ -6,19 +6,19 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue, TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.crawling.sql import tasks
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store import tasks
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.leases import LeasedTask
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until

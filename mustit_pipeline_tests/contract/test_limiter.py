@@ -11,10 +11,10 @@ import pytest
 from mustit_pipeline.agents.limiter import FreeIn, Limiter, Slot
 from mustit_pipeline.agents.redis_limiter import RedisForgot, RedisLimiter
 from mustit_pipeline.agents.redis_link import RedisLink
+from mustit_pipeline.agents.sql import agent_bookings
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord, CountedElsewhere
+from mustit_pipeline.agents.sql.agents import read_agents
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.store import agent_bookings
-from mustit_pipeline.store.agent_bookings import AgentLimits, BookingRecord, CountedElsewhere
-from mustit_pipeline.store.agents import read_agents
 from mustit_pipeline_tests.contract.limiter_counters import EPOCH, HOLD, START, THREE_A_MINUTE, Counter, counter_of
 from mustit_pipeline_tests.integration.agents.servers import (
     empty_pool,

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mustit_pipeline.agents.limiter import Limiter, Slot
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.agents import read_agents
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agents import read_agents
 from mustit_pipeline_tests.contract.limiter_counters import EPOCH, START, Counter, counter_of
 from mustit_pipeline_tests.integration.agents.servers import (
     most_in_a_window,

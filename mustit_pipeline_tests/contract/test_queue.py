@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from sqlalchemy import event, text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.results import Receipt, TaskResult
+from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.parsing import parse_listing
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.leases import LeasedTask
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.contract.task_queues import ADAPTERS, SHARED, Queues, fetched, ids, refused
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number

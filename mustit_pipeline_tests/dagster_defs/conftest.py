@@ -10,15 +10,15 @@ import dagster as dg
 import pytest
 from pyarrow import parquet
 
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws

@@ -8,14 +8,14 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.alerts import ended_runs, run_failures
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, run_job
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
@@ -232,7 +232,7 @@ def test_alerts_of_a_seller_who_is_not_crawled_any_more_end(
     assert look().startswith("2 alerts opened, 0 ended")
 
     if gone == "inactive":
-        registry.deactivate(database, SellerId(SELLER), utc_now())
+        deactivate_seller(database, SellerId(SELLER), utc_now())
     else:
         with database.transaction() as connection:
             for table in ("scheduler_outbox", "crawling_schedules", "sellers"):

@@ -6,19 +6,18 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.slices import Mode
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import (
     SetEnvironment,
     Stock,
@@ -138,7 +137,7 @@ def test_an_inactive_seller_is_refused_to_refetch_but_what_it_left_can_be_replay
     database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
     assert run(instance).success
-    registry.deactivate(database, SellerId(SELLER), utc_now())
+    deactivate_seller(database, SellerId(SELLER), utc_now())
     market.reset_audit()
 
     assert "INACTIVE" in reason(run(instance, Mode.REFETCH, "minishop_listings", "products"))

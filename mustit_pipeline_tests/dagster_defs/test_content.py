@@ -3,9 +3,9 @@
 import dagster as dg
 import pytest
 
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, latest, materialized, run_job
 
 SELLER = "dmont"

@@ -13,9 +13,9 @@ from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.slices import EXECUTION_TAG, WORKED_THROUGH_TAG
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys, run_job
 from mustit_pipeline_tests.integration.crawls import register
 

@@ -25,12 +25,12 @@ from mustit_pipeline.domain.errors import Conflict, DomainError, InvariantViolat
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.embedded import EmbeddedError
-from mustit_pipeline.failures import MalformedBody, NotFoundAnswer
+from mustit_pipeline.foundation.database import Database, DatabaseRefused, DatabaseUnreachable
+from mustit_pipeline.foundation.failures import MalformedBody, NotFoundAnswer
+from mustit_pipeline.foundation.schema import SchemaMismatch
 from mustit_pipeline.settings import SettingsError, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable
-from mustit_pipeline.store.schema import SchemaMismatch
 from mustit_pipeline_tests.conftest import JWT_SECRET, MakeSettings
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, failure, keys, run_job
 from mustit_pipeline_tests.integration.crawls import crawl, register

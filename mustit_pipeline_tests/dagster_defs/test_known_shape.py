@@ -4,11 +4,11 @@ from typing import Any
 
 import dagster as dg
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.field_paths import FieldPaths
-from mustit_pipeline.store import drift
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.domain.field_paths import FieldPaths
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment
 from mustit_pipeline_tests.integration.crawling.drifting import SELLER, STOCK, drifting_marketplace, without_stock
 from mustit_pipeline_tests.integration.crawls import register

@@ -16,10 +16,10 @@ from sqlalchemy import text
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.assets.metrics import METRIC_COLUMNS, as_row, preview_of
 from mustit_pipeline.defs.lake import lake_of
-from mustit_pipeline.scheduling.metrics import CrawlMetrics, metrics_of
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.metrics import CrawlMetrics, metrics_of
+from mustit_pipeline.monitoring.sql.metrics import SellerDay
 from mustit_pipeline.settings import SettingsError
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.metrics import SellerDay
 from mustit_pipeline_tests.conftest import MakeSettings, free_port
 from mustit_pipeline_tests.dagster_defs.conftest import Bucket, SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register

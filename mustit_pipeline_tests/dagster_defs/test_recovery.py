@@ -7,14 +7,14 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.schedules import recover_every_minute
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import GRACE_SECONDS, AddRun, SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.store.rows import add_outbox, add_task, ground

@@ -7,14 +7,14 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import due_crawls, waiting_outbox
 from mustit_pipeline.defs.triggers import sqs_triggers
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import SimulatedAws

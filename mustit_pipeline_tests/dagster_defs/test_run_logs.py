@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.cli.runtime import dagster_instance
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import run_logs
+from mustit_pipeline.upkeep.sql import run_logs
 from mustit_pipeline_tests.conftest import MakeSettings
 
 NAMES = ("DAGSTER_HOME", "DAGSTER_STORAGE_URL", "DAGSTER_DISABLE_TELEMETRY", "MUSTIT_HOME", "MUSTIT_RUNS_AT_ONCE")

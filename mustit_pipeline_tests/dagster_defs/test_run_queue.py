@@ -16,9 +16,9 @@ from sqlalchemy import make_url
 
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.runtime import dagster_environment
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.celery_runs import CeleryRuns
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings, SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 from mustit_pipeline_tests.dagster_defs.conftest import Bucket

@@ -7,19 +7,19 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.defs.alerts import run_failures
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.liveness import absent
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.presence import absent
 from mustit_pipeline_tests.dagster_defs.conftest import (
     SetEnvironment,
     Stock,

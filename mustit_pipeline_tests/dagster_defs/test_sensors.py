@@ -7,9 +7,8 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.defs.checks import first_check
 from mustit_pipeline.defs.sensors import (
     PartitionChanges,
@@ -19,13 +18,13 @@ from mustit_pipeline.defs.sensors import (
     waiting_outbox,
 )
 from mustit_pipeline.delivery.relay import BREAKER
+from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.liveness import absent, present
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import breakers
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.presence import absent, present
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.dagster_defs.conftest import GRACE_SECONDS, AddRun, SetEnvironment, Tick, keys
 from mustit_pipeline_tests.integration.crawls import crawl, register
@@ -167,7 +166,7 @@ def test_paused_executions_and_inactive_sellers_are_left_alone(database: Databas
             )
         )
     crawls.pause(database, stored.execution.id)
-    registry.deactivate(database, SellerId("inactive"), utc_now())
+    deactivate_seller(database, SellerId("inactive"), utc_now())
 
     assert not tick(due_crawls).run_requests
 

@@ -3,7 +3,6 @@
 import dagster as dg
 import pytest
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.defs.failures import PermanentFailure, TransientFailure
@@ -11,9 +10,10 @@ from mustit_pipeline.defs.sensors import due_crawls
 from mustit_pipeline.defs.triggers import sqs_triggers
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import free_port
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, run_job
 from mustit_pipeline_tests.integration.crawls import register

@@ -17,11 +17,11 @@ from sqlalchemy import make_url
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import Database, make_engine
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import start_marketplace, start_product_server
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, make_engine
 
 COMMAND = str(Path(sys.executable).parent / "mustit")
 WIDE_OPEN = {

@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.crawling.executions import give_up, open_or_join
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.user_agent import UserAgent
 from mustit_pipeline.domain.values import SellerId, UserAgentId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agents
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.crawls import crawl

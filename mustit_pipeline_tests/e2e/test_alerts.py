@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
-from mustit_pipeline.store import alerts
-from mustit_pipeline.store.alerts import Condition
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring.sql import alerts
+from mustit_pipeline.monitoring.sql.alerts import Condition
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.crawls import crawl

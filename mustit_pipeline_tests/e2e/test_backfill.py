@@ -2,9 +2,9 @@
 
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.conftest import World
 
 
@@ -61,7 +61,7 @@ def test_a_seller_that_fails_is_named_and_the_next_one_is_done_all_the_same(worl
 
 def test_who_cannot_be_meant_is_refused_before_anything_is_begun(world: World) -> None:
     world.register("resting", 1)
-    registry.deactivate(world.database, SellerId("resting"), utc_now())
+    deactivate_seller(world.database, SellerId("resting"), utc_now())
 
     inactive = world.mustit("backfill", "resting", "--json")
     unknown = world.mustit("backfill", "resting", "nobody", "--mode", "replay", "--json")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.store import executions, sellers
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline_tests.e2e.conftest import World
 
 
@@ -68,7 +68,7 @@ def test_paused_and_inactive_crawls_exit_1_with_the_reason_and_the_document(worl
     crawls.pause(world.database, stored.execution.id)
 
     paused = world.mustit("crawl", "halted", "--json")
-    registry.deactivate(world.database, SellerId("halted"), utc_now())
+    deactivate_seller(world.database, SellerId("halted"), utc_now())
     inactive = world.mustit("crawl", "halted", "--json")
 
     assert (paused.code, paused.document["status"]) == (1, "PAUSED")
@@ -120,7 +120,7 @@ def test_wrong_usage_is_a_document_too_where_one_is_asked_for(world: World, argu
 
 def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:
     world.register("at rest", 1)
-    registry.deactivate(world.database, SellerId("at rest"), utc_now())
+    deactivate_seller(world.database, SellerId("at rest"), utc_now())
 
     refused = world.mustit("seller", "set-interval", "at rest", "7d", "--json")
 

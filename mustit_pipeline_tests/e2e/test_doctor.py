@@ -13,9 +13,9 @@ from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import make_url, text
 
 from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline.foundation.database import make_engine
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
-from mustit_pipeline.store.database import make_engine
 from mustit_pipeline_tests.conftest import JWT_SECRET, dagster_beside
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World, opened_world

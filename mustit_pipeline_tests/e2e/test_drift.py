@@ -8,10 +8,11 @@ import pytest
 from rich.cells import cell_len
 from sqlalchemy import text
 
+from mustit_pipeline.catalog.sql import drift
+from mustit_pipeline.catalog.sql.drift import Sighting
+from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import DomainError
-from mustit_pipeline.store import drift
-from mustit_pipeline.store.drift import Sighting
 from mustit_pipeline_tests.e2e.asking import ask, on_a_screen
 from mustit_pipeline_tests.e2e.conftest import World
 
@@ -32,7 +33,7 @@ def seen(world: World, execution_id: str) -> Generator[None]:
     """Three fields that changed, one of them seen long ago."""
     with world.database.transaction() as connection:
         for deviation in (GONE, COUPON, STOCK):
-            drift.record(connection, [Sighting("drifting", 7, UUID(execution_id), deviation)])
+            record_drift(connection, [Sighting("drifting", 7, UUID(execution_id), deviation)])
         connection.execute(
             text("UPDATE schema_drift SET last_seen_at = now() - interval '9 days' WHERE kind = 'MISSING'")
         )

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mustit_pipeline.cli.app import app
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import load_settings
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
 from mustit_pipeline_tests.integration.crawls import register
 

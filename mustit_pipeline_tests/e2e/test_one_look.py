@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from mustit_pipeline.cli import output
 from mustit_pipeline.cli.app import app
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import cancel, give_up, open_or_join, pause
 from mustit_pipeline.crawling.planning import plan_pages, plan_products
+from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import load_settings
-from mustit_pipeline.store import tasks
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, MakeSettings, dagster_beside
 from mustit_pipeline_tests.integration.crawls import register
 

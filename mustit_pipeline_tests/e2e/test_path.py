@@ -7,12 +7,11 @@ import time
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
 from mustit_pipeline_tests.integration.crawls import differences
@@ -150,7 +149,7 @@ def test_a_crawl_that_joins_a_limited_one_names_the_limit(world: World) -> None:
 def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: World) -> None:
     for seller in ("switched-off", "put-off"):
         world.register(seller, 3)
-    registry.deactivate(world.database, SellerId("switched-off"), utc_now())
+    deactivate_seller(world.database, SellerId("switched-off"), utc_now())
     opened = open_or_join(world.database, SellerId("put-off"), triggered_by="test", now=utc_now())
     with world.database.transaction() as connection:
         connection.execute(

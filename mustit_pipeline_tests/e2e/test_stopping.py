@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from mustit_pipeline.cli import stopping
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.asking import settings_of
 from mustit_pipeline_tests.e2e.conftest import COMMAND, World, opened_world
 from mustit_pipeline_tests.e2e.terminal import KEYS, Terminal

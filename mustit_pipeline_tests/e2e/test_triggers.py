@@ -5,10 +5,10 @@ from collections.abc import Generator
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.trigger import ParkReason
-from mustit_pipeline.store import triggers
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline_tests.e2e.asking import ask
 from mustit_pipeline_tests.e2e.conftest import World
 

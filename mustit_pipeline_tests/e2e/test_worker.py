@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.asking import settings_of
 from mustit_pipeline_tests.e2e.conftest import World, opened_world
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import orjson
 from sqlalchemy import text
 
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.crawls import register
 
 DATA = {

@@ -9,17 +9,18 @@ from typing import Any
 from sqlalchemy import text
 
 from mustit_pipeline.catalog import deletion
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql import holds
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus, LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring.alerting import HELD_DELETIONS, INCOMPLETE_SWEEP, observe
+from mustit_pipeline.monitoring.sql import alerts
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import AppliedChange
-from mustit_pipeline.store import alerts, holds
-from mustit_pipeline.watching.alerting import HELD_DELETIONS, INCOMPLETE_SWEEP, observe
 from mustit_pipeline_tests.faults.children import processing, relaying, several
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size

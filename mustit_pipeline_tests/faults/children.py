@@ -10,11 +10,11 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 
 from mustit_pipeline.catalog.processing import BatchSize, process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import open_database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import open_database
 from mustit_pipeline_tests.faults.logs import logging_to
 from mustit_pipeline_tests.faults.world import World, logs_of
 

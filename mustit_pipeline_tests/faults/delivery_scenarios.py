@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.delivery.relay import RelayReport, relay
 from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.outbox.sql import outbox, outbox_listing
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import outbox, outbox_listing
 from mustit_pipeline_tests.faults.backlog import fill
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size
 from mustit_pipeline_tests.faults.world import World

@@ -12,13 +12,13 @@ from functools import partial
 from sqlalchemy import text
 
 from mustit_pipeline import embedded
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline_tests.faults.children import crawling, working
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size

@@ -2,10 +2,11 @@
 
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, stuck
+from mustit_pipeline.upkeep.sql import stuck
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
 from mustit_pipeline_tests.faults.world import World
 from mustit_pipeline_tests.integration.crawls import differences

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from benchmarks import bloat, growth, growth_plot, sequence
 from benchmarks.growth import Growth, Plan
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 
 # Rows that belong together, table by table; each of these finds none.
 ODD = {

@@ -9,15 +9,15 @@ from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.replay import replay_failed
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.crawling.sql import tasks
+from mustit_pipeline.crawling.sql.tasks import PlannedTask
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import RequestUrl, SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import tasks
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.tasks import PlannedTask
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes

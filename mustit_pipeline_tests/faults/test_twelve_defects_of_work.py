@@ -8,20 +8,20 @@ from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.crawling.sql import leases
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import leases
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.faults.refusing import refusing
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf

@@ -8,11 +8,11 @@ from itertools import pairwise
 from uuid import UUID
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.faults.engine_scenarios import COMPLETED, HURT
 from mustit_pipeline_tests.faults.invariants import check_all

@@ -14,11 +14,12 @@ from sqlalchemy import make_url, text
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import Database, make_engine
+from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import start_marketplace, start_product_server
-from mustit_pipeline.store import outbox, schema
-from mustit_pipeline.store.database import Database, make_engine
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.faults.logs import logging_to
 

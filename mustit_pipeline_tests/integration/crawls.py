@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
 from mustit_pipeline.catalog.refusals import reading_rules
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, differences, register
 

@@ -16,8 +16,8 @@ from mustit_pipeline import embedded
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.embedded.binaries import redis_programs
 from mustit_pipeline.embedded.layout import Layout
+from mustit_pipeline.foundation.database import addresses
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import addresses
 from mustit_pipeline_tests.integration.test_embedded import (
     PYTHONPATH,
     User,

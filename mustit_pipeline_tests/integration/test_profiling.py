@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from benchmarks import profiling
-from mustit_pipeline import event_loop
+from mustit_pipeline.foundation import event_loop
 
 
 def in_a_thread() -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.domain.field_paths import FieldPaths
 
 
 @pytest.mark.parametrize(

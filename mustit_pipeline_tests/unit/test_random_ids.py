@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from mustit_pipeline.random_ids import random_uuids
+from mustit_pipeline.foundation.random_ids import random_uuids
 
 
 @pytest.mark.parametrize("number", [0, 1, 5000])

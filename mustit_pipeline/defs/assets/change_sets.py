@@ -8,8 +8,10 @@ from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport, process
 from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.catalog.replay import replay_stored
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql.largest_changes import largest_changes
 from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, changes_table, columns, content_of, lineage
 from mustit_pipeline.defs.partitions import sellers
@@ -17,9 +19,7 @@ from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.largest_changes import largest_changes
+from mustit_pipeline.foundation.clock import utc_now
 
 LARGEST = 10
 PUBLISHED = (LifeCycle.CREATED, LifeCycle.UPDATED, LifeCycle.RESTORED)

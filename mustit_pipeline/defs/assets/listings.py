@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import dagster as dg
 
+from mustit_pipeline.catalog.sql import holds
+from mustit_pipeline.catalog.sql.sightings import Sightings, sightings
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import (
@@ -19,9 +22,6 @@ from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
 from mustit_pipeline.domain.states import HoldStatus, SweepStatus, TaskType
-from mustit_pipeline.store import holds
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.sightings import Sightings, sightings
 
 LINEAGE = lineage(
     seller_id="mustit_marketplace.sellerId",

@@ -13,7 +13,7 @@ from mustit_pipeline.defs.lake import library
 from mustit_pipeline.defs.metadata import OWNERS, columns, lineage
 from mustit_pipeline.defs.partitions import days
 from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.scheduling.metrics import CHANGE_KINDS, CrawlMetrics, metrics_of, sums
+from mustit_pipeline.monitoring.metrics import CHANGE_KINDS, CrawlMetrics, metrics_of, sums
 
 SHOWN_ROWS = 20
 

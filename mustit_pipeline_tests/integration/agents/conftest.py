@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import RedisServer, empty_pool, migrated_database
 
 

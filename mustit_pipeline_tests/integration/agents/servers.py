@@ -19,9 +19,9 @@ from sqlalchemy import make_url, text
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.embedded.binaries import redis_programs
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, make_engine
 
 POOL_TABLES = "user_agents, agent_limits, agent_bookings, pool_workers"
 

@@ -13,8 +13,8 @@ from mustit_pipeline.agents import shared_limiter
 from mustit_pipeline.agents.limiter import Slot
 from mustit_pipeline.agents.redis_link import PREFIX
 from mustit_pipeline.agents.shared_limiter import LEASE_SECONDS, MOVE_SECONDS, SharedLimiter
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import RedisServer
 
 HOLD = 0.6

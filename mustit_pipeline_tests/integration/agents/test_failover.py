@@ -17,9 +17,9 @@ from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.redis_link import PREFIX
 from mustit_pipeline.agents.redis_scripts import SCRIPTS
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.agents import read_agents
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agents import read_agents
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import (
     RedisServer,
     empty_pool,

@@ -15,8 +15,8 @@ from sqlalchemy import text
 from mustit_pipeline.agents import redis_door, shared_limiter
 from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import RedisServer, empty_pool, most_in_a_window, smallest_gap
 
 WORKERS = 3

@@ -12,11 +12,11 @@ from mustit_pipeline.agents import limiter
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import NetworkFailure
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import NetworkFailure
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import RedisServer, empty_pool, settings_of
 from mustit_pipeline_tests.integration.agents.visits import booking_of, rows, run, wait_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from mustit_pipeline.agents.pool import Booking, Outcome
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import RedisServer, empty_pool
 from mustit_pipeline_tests.integration.agents.visits import (
     booking_of,

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.tokens import NoToken, TokenDesk
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
-from mustit_pipeline.store import agents
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import Marketplace, RedisServer, empty_pool, settings_of
 from mustit_pipeline_tests.integration.agents.visits import (
     booking_of,

@@ -13,13 +13,14 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.sql import agents
+from mustit_pipeline.agents.sql import tables as agent_tables
 from mustit_pipeline.agents.tokens import TokenDesk
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
-from mustit_pipeline.store import agent_tables, agents
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import Marketplace, empty_pool, settings_of
 from mustit_pipeline_tests.integration.agents.visits import (
     booking_of,

@@ -11,14 +11,14 @@ from uuid import UUID
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.sql import agent_pool, agents
+from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.agents.vault import SessionVault
 from mustit_pipeline.domain.user_agent import AgentRules
 from mustit_pipeline.domain.values import Token
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
-from mustit_pipeline.store import agent_pool, agents
-from mustit_pipeline.store.agents import AgentRow
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.agents.servers import Marketplace, settings_of
 
 

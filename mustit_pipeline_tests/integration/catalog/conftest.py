@@ -4,9 +4,9 @@ from collections.abc import Generator
 
 import pytest
 
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.guarded import Guarded
 

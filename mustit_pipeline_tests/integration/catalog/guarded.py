@@ -4,9 +4,9 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.crawls import CrawlOutcome, crawl, register
 
 PRODUCTS = 10

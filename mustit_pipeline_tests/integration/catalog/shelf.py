@@ -10,13 +10,13 @@ from sqlalchemy import text
 from mustit_pipeline.catalog.canonical import Content
 from mustit_pipeline.catalog.deletion import delete_confirmed
 from mustit_pipeline.catalog.processing import USUAL_BATCH, BatchSize, ProcessingReport, process
+from mustit_pipeline.catalog.sql import products, raw
+from mustit_pipeline.catalog.sql.raw import NewRaw
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import products, raw
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
-from mustit_pipeline.store.raw import NewRaw
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.unit.marketplace import bodies
 
@@ -120,7 +120,7 @@ class Shelf:
         """These were absent from two complete sweeps, and their detail page is gone."""
         self.change("UPDATE products SET absent_sweeps = 2 WHERE item_no = ANY(:items)", items=list(items))
         with self.database.transaction() as connection:
-            return delete_confirmed(connection, self.stored, items, sweeps=2, at=utc_now())
+            return delete_confirmed(connection, self.stored.execution, items, sweeps=2, at=utc_now())
 
     def rows(self, query: str, **values: Any) -> list[Row]:
         """Look into the database; :e is the execution, :s the seller."""

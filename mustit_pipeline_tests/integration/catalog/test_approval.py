@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog import deletion
+from mustit_pipeline.catalog.sql import holds
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join, resume
 from mustit_pipeline.delivery.relay import relay
@@ -14,10 +15,9 @@ from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus, LifeCycle
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import ServerFailure
+from mustit_pipeline.foundation.failures import ServerFailure
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import holds
 from mustit_pipeline_tests.integration.catalog.guarded import Guarded
 from mustit_pipeline_tests.integration.catalog.shelf import assert_whole, utc_now
 from mustit_pipeline_tests.integration.crawls import differences

@@ -9,12 +9,12 @@ import pytest
 from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, absorb_waiting, process
 from mustit_pipeline.catalog.product_data import Sources, merge
 from mustit_pipeline.catalog.releasing import release
+from mustit_pipeline.catalog.sql.change_holds import UNPRICED
 from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store.change_holds import UNPRICED
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 
 RULES = BeliefRules(jump_factor=3, share=0.2, least=3)

@@ -6,12 +6,13 @@ import pytest
 
 from mustit_pipeline.catalog.history import compare, find_product, find_version, state
 from mustit_pipeline.catalog.replay import Replaying, replay_failed
+from mustit_pipeline.catalog.sql import history, raw_listing
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, RawStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.store import history, outbox_listing, raw_listing
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.outbox.sql import outbox_listing
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, utc_now
 
 

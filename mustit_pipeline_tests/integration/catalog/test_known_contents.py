@@ -15,13 +15,14 @@ from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.refusals import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_failed
+from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
+from mustit_pipeline.crawling.sql import leases, tasks
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
-from mustit_pipeline.store import leases, products, raw, tasks
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 from mustit_pipeline_tests.unit.marketplace import bodies

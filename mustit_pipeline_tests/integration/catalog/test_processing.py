@@ -10,11 +10,11 @@ from sqlalchemy.exc import DBAPIError
 
 from mustit_pipeline.catalog.processing import BatchSize, ProcessingReport, absorb_waiting, process
 from mustit_pipeline.catalog.replay import replay_failed
+from mustit_pipeline.crawling.sql.tasks import PlannedTask, add
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.tasks import PlannedTask, add
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 

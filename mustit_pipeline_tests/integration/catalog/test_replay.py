@@ -8,10 +8,10 @@ from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.refusals import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_stored
+from mustit_pipeline.catalog.sql import raw, raw_replay
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store import raw, raw_replay
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 from mustit_pipeline_tests.unit.marketplace import bodies
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import text
 
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.values import ExecutionId
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 
 # What a task fails with whose body is kept, because another parser may read it.
 REFUSED = ("EXTERNAL_MALFORMED_BODY", "EXTERNAL_BLOCKED_DRIFT")

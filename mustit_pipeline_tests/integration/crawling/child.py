@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from mustit_pipeline.foundation.database import open_database
 from mustit_pipeline.settings import Settings, load_settings
-from mustit_pipeline.store.database import open_database
 from mustit_pipeline_tests.integration.crawls import crawl
 
 PATIENCE_SECONDS = 60.0

@@ -5,20 +5,20 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.refusals import ReadingRules
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
 from mustit_pipeline_tests.integration.crawls import crawl
 

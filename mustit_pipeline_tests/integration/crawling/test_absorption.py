@@ -9,13 +9,13 @@ from sqlalchemy import event
 from structlog.testing import capture_logs
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import absorption
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawling.sites import HELD, HURT, Site

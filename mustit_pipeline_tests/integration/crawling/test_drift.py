@@ -5,18 +5,21 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql import drift
+from mustit_pipeline.catalog.sql.drift import Drift, Sighting
+from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.estimate import estimate
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.executions import MOST_DRIFT
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import MalformedBody
-from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.store import drift, executions
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.drift import Drift, Sighting
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.conftest import Stock
@@ -248,33 +251,33 @@ def test_made_up_names_fill_neither_the_table_nor_an_execution(
     for batch in range(4):
         with database.transaction() as connection:
             names = [f"options.f{batch}_{number}" for number in range(400)]
-            drift.record(connection, [sighting(name, execution.id.value) for name in names])
+            record_drift(connection, [sighting(name, execution.id.value) for name in names])
     with database.transaction() as connection:
-        drift.record(connection, [sighting("options.f0_0", execution.id.value, "2")])
+        record_drift(connection, [sighting("options.f0_0", execution.id.value, "2")])
     found = recorded(database)
     # A batch begins under the bound and may end above it, by no more than itself.
     assert len(found) == 1200
     assert (found["options.f0_0"].count, found["options.f0_0"].deviation.sample) == (2, "2")
     with database.reading() as connection:
-        assert len(executions.get(connection, execution.id).drift) == drift.MOST_OF_AN_EXECUTION
+        assert len(executions.get(connection, execution.id).drift) == MOST_DRIFT
 
 
 def test_what_was_accepted_is_counted_on_in_silence_and_what_was_forgotten_is_new_again(database: Database) -> None:
     paths = ["options.a", "options.b", "listing.c"]
     for _ in range(2):
         with database.transaction() as connection:
-            drift.record(connection, [sighting(path, uuid4()) for path in paths])
+            record_drift(connection, [sighting(path, uuid4()) for path in paths])
             assert drift.count_open(connection) == 3
     with database.transaction() as connection:
         assert drift.accept(connection, FieldPaths("options.*"), utc_now()) == paths[:2]
         assert drift.count_open(connection) == 1
-        drift.record(connection, [sighting("options.a", uuid4())])
+        record_drift(connection, [sighting("options.a", uuid4())])
         assert drift.forget(connection, FieldPaths("options.b")) == ["options.b"]
     assert recorded(database).keys() == {"listing.c"}
     every = recorded(database, accepted=True)
     assert {path: one.count for path, one in every.items()} == {"listing.c": 2, "options.a": 3}
     with database.transaction() as connection:
-        drift.record(connection, [sighting("options.b", uuid4())])
+        record_drift(connection, [sighting("options.b", uuid4())])
         assert drift.count_open(connection) == 2
     with pytest.raises(NotFound), database.transaction() as connection:
         drift.forget(connection, FieldPaths("detail"))

@@ -11,20 +11,20 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_probes, plan_products
+from mustit_pipeline.crawling.sql import task_months, tasks
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import SessionRefused
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import SessionRefused
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import task_months, tasks
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import wait_until

@@ -7,19 +7,19 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.failures import FetchError
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import FetchError
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import executions
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
 from mustit_pipeline_tests.integration.crawling.conftest import Stock

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import assert_whole
 from mustit_pipeline_tests.integration.crawling.checks import number

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import assert_whole
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number

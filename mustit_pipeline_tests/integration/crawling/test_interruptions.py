@@ -9,18 +9,17 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.crawling.worker import HELD_SECONDS
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import crawling, wait_until
 from mustit_pipeline_tests.integration.crawling.conftest import Stock
@@ -138,7 +137,7 @@ def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
         {
             "pause": lambda: crawls.pause(database, execution_id),
             "cancel": lambda: crawls.cancel(database, execution_id, utc_now()),
-            "deactivate": lambda: registry.deactivate(database, SELLER, utc_now()),
+            "deactivate": lambda: deactivate_seller(database, SELLER, utc_now()),
         }[how]
     ]
 

@@ -7,20 +7,22 @@ from uuid import UUID
 import pytest
 from sqlalchemy import event, text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_products
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
+from mustit_pipeline.crawling.sql import executions, leases, tasks
+from mustit_pipeline.crawling.sql.tasks import TaskHome
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.states import ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_listing
+from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, leases, outbox, tasks
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.settlements import Settlement, settle
-from mustit_pipeline.store.tasks import TaskHome
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.failures import ForbiddenHost
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import ForbiddenHost
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings, free_port
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawls import crawl, register

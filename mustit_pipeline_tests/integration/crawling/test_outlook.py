@@ -7,19 +7,20 @@ import pytest
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.agents.sql import agent_use
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.executions import find, open_or_join, pause
 from mustit_pipeline.crawling.outlook import Outlook
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
+from mustit_pipeline.crawling.sql import leases, tasks
+from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import agent_use, leases, tasks
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.executions import StoredExecution
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from mustit_pipeline import event_loop
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.worker import Worker
+from mustit_pipeline.foundation import event_loop
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until

@@ -8,14 +8,14 @@ from sqlalchemy import text
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.catalog.refusals import reading_rules
 from mustit_pipeline.catalog.replay import Replay, replay_failed, replay_stored
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql import drift
+from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.field_paths import FieldPaths
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import drift
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import assert_whole
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number

@@ -12,10 +12,9 @@ from psycopg import sql
 from sqlalchemy import make_url, text
 from structlog.testing import capture_logs
 
-from mustit_pipeline import embedded, event_loop
+from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
@@ -23,11 +22,12 @@ from mustit_pipeline.crawling.service import serve
 from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation import event_loop, schema
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import Database, make_engine
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers, dagster_beside
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until

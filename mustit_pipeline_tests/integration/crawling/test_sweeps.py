@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import (
@@ -16,9 +15,10 @@ from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.crawling.worker import MOST_PAGES
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.conftest import Stock
 from mustit_pipeline_tests.integration.crawls import crawl

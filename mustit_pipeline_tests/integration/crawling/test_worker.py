@@ -10,8 +10,6 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
-from mustit_pipeline import event_loop
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue
@@ -19,8 +17,10 @@ from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
 from mustit_pipeline.crawling.worker import Worker
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number, task_rows
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawling.sites import HELD, HURT, Site

@@ -6,12 +6,12 @@ from email.utils import format_datetime
 
 import pytest
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring.alerting import observe
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
-from mustit_pipeline.watching.alerting import observe
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
-from mustit_pipeline.store import outbox
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawling.child import wait_until

@@ -11,14 +11,14 @@ import httpx
 import orjson
 
 from mustit_pipeline.catalog.processing import USUAL_BATCH
-from mustit_pipeline.delivery.reconcile import Kind, Reconciliation
+from mustit_pipeline.delivery.reconcile import Kind, Reconciliation, resend
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.delivery.sql import reconciliation
+from mustit_pipeline.delivery.sql.reconciliation import Correction
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_product_server
-from mustit_pipeline.store import reconciliation
-from mustit_pipeline.store.reconciliation import Correction
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 from mustit_pipeline_tests.integration.delivery.asking import a_server_that_says, look
 
@@ -202,7 +202,7 @@ def test_what_is_published_while_a_resend_is_written_still_says_what_changed(she
     publishing = threading.Thread(target=shelf.process)
 
     with shelf.database.transaction() as connection:
-        sent = reconciliation.resend(connection, SellerId(shelf.seller_id), [Correction(belief, 0)], utc_now())
+        sent = resend(connection, SellerId(shelf.seller_id), [Correction(belief, 0)], utc_now())
         publishing.start()
         while not shelf.rows("SELECT 1 FROM pg_locks WHERE NOT granted"):
             assert publishing.is_alive(), "it waited for nobody"

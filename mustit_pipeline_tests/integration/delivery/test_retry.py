@@ -7,15 +7,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from mustit_pipeline.delivery.relay import RelayReport, relay
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.outbox.sql import outbox, outbox_listing
+from mustit_pipeline.outbox.sql.outbox_listing import Retried
+from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
-from mustit_pipeline.store import outbox, outbox_listing
-from mustit_pipeline.store.outbox_listing import Retried
-from mustit_pipeline.store.settlements import Settlement, settle
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 
 Effects = Callable[[], list[tuple[int, int, str]]]

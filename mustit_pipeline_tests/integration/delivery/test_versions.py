@@ -5,11 +5,12 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from mustit_pipeline.delivery.relay import RelayReport, relay
+from mustit_pipeline.delivery.sql.settling import settle
+from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
+from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
-from mustit_pipeline.store import outbox, settlements
-from mustit_pipeline.store.outbox import ClaimedEvent
-from mustit_pipeline.store.settlements import Settlement
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
 
 Effects = Callable[[], list[tuple[int, int, str]]]
@@ -275,7 +276,7 @@ def test_rows_of_a_killed_relay_return_when_their_lease_ends_and_its_late_result
     assert (report.sent, report.waiting) == (1, 0)
     claimed.outbox.fail("too late")
     with shelf.database.transaction() as connection:
-        assert settlements.settle(connection, [Settlement(claimed, 500)]) == set()
+        assert settle(connection, [Settlement(claimed, 500)]) == set()
     (row,) = shelf.outbox(1)
     assert (row["status"], row["retry_count"], row["last_error"]) == ("COMPLETED", 0, None)
     assert effects() == [(1, 1, "PRODUCT_CREATED")]
@@ -294,7 +295,7 @@ def test_a_newer_version_waits_while_an_older_one_is_in_flight_and_nobody_spins(
 
     claimed.outbox.complete(utc_now())
     with shelf.database.transaction() as connection:
-        assert settlements.settle(connection, [Settlement(claimed, 200)]) == {claimed.outbox.id.value}
+        assert settle(connection, [Settlement(claimed, 200)]) == {claimed.outbox.id.value}
     assert relay(shelf.database, settings).sent == 1
     assert effects() == [(1, 2, "PRODUCT_UPDATED")]
 

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from mustit_pipeline import failures
 from mustit_pipeline.domain.values import ItemNo, SellerId
-from mustit_pipeline.failures import NetworkReason
+from mustit_pipeline.foundation import failures
+from mustit_pipeline.foundation.failures import NetworkReason
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import read_session
 from mustit_pipeline_tests.integration.marketplace.server import Exchange, Send, always, calling, client_of, response

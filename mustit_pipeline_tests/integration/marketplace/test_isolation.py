@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mustit_pipeline import failures
+from mustit_pipeline.foundation import failures
 from mustit_pipeline.marketplace.session import issue_session
 from mustit_pipeline_tests.integration.marketplace.server import Exchange, always, calling, response
 from mustit_pipeline_tests.unit.marketplace.test_session import NOW

@@ -5,7 +5,7 @@ from collections.abc import Generator
 import pytest
 from sqlalchemy import make_url
 
-from mustit_pipeline.store.database import Database, make_engine
+from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline_tests.conftest import TestServers
 from mustit_pipeline_tests.databases import TestDatabases
 from mustit_pipeline_tests.integration.plans.crowd import fill

@@ -5,8 +5,8 @@ from datetime import date
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.store import task_months
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.crawling.sql import task_months
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.store.rows import MONTH
 
 OLD_MONTH = date(2026, 9, 1)

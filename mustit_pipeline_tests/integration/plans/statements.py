@@ -13,10 +13,40 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.agents.sql import agent_bookings, agent_pool, agent_use
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord
+from mustit_pipeline.catalog.sql import (
+    change_holds,
+    deletions,
+    fingerprints,
+    history,
+    holds,
+    largest_changes,
+    products,
+    publication,
+    raw,
+    raw_listing,
+    raw_replay,
+    retention,
+    sightings,
+)
+from mustit_pipeline.catalog.sql.drift import Sighting
+from mustit_pipeline.catalog.sql.products import AbsorbedProduct
+from mustit_pipeline.catalog.sql.publication import NewVersion
+from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
+from mustit_pipeline.catalog.sql.retention import Night
+from mustit_pipeline.crawling.drift import record_drift
+from mustit_pipeline.crawling.sql import executions, leases, task_counts, task_months, tasks
+from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
+from mustit_pipeline.delivery.reconcile import resend
+from mustit_pipeline.delivery.sql import deliveries, reconciliation
+from mustit_pipeline.delivery.sql.reconciliation import Correction
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.change_hold import Suspicion
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
+from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import (
     LifeCycle,
     OutboxStatus,
@@ -27,58 +57,17 @@ from mustit_pipeline.domain.states import (
 )
 from mustit_pipeline.domain.trigger import ParkReason
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId
-from mustit_pipeline.store import (
-    agent_bookings,
-    agent_pool,
-    agent_use,
-    alerts,
-    change_holds,
-    criteria,
-    deletions,
-    deliveries,
-    drift,
-    executions,
-    fingerprints,
-    health,
-    history,
-    holds,
-    largest_changes,
-    leases,
-    metrics,
-    outbox,
-    outbox_listing,
-    products,
-    publication,
-    raw,
-    raw_listing,
-    raw_replay,
-    reconciliation,
-    refreshes,
-    retention,
-    sellers,
-    settlements,
-    sightings,
-    stuck,
-    task_counts,
-    task_months,
-    tasks,
-    triggers,
-    truth,
-    turns,
-)
-from mustit_pipeline.store.agent_bookings import AgentLimits, BookingRecord
-from mustit_pipeline.store.alerts import Condition, Outcome
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.drift import Sighting
-from mustit_pipeline.store.leases import LeasedTask
-from mustit_pipeline.store.products import AbsorbedProduct
-from mustit_pipeline.store.publication import NewVersion
-from mustit_pipeline.store.raw import NewRaw, RawFailure
-from mustit_pipeline.store.reconciliation import Correction
-from mustit_pipeline.store.retention import Night
-from mustit_pipeline.store.settlements import Settlement
-from mustit_pipeline.store.tasks import PlannedTask, TaskHome
-from mustit_pipeline.store.truth import Drawn, Sample
+from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql import alerts, criteria, health, metrics, truth
+from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
+from mustit_pipeline.monitoring.sql.truth import Drawn, Sample
+from mustit_pipeline.outbox.sql import outbox, outbox_listing
+from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.scheduling.sql import refreshes, triggers, turns
+from mustit_pipeline.sellers.sql import sellers
+from mustit_pipeline.upkeep.sql import stuck
 from mustit_pipeline_tests.integration.plans.crowd import (
     DAYS,
     NEW_PRODUCTS,
@@ -215,14 +204,14 @@ def _absorb(c: Connection, s: Scene) -> None:
 
 def _settle_failing(c: Connection, s: Scene) -> None:
     settled = s.settlements(c, failing=True)
-    settlements.settle(c, settled)
+    settle(c, settled)
     failing = outbox.Wanted(0, BATCH)
     outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
 
 
 def _resend(c: Connection, s: Scene) -> None:
     beliefs = reconciliation.beliefs(c, SellerId("seller 2"), None, BATCH)
-    reconciliation.resend(c, SellerId("seller 2"), [Correction(one, 0) for one in beliefs], s.now)
+    resend(c, SellerId("seller 2"), [Correction(one, 0) for one in beliefs], s.now)
 
 
 def _judge(c: Connection, s: Scene) -> None:
@@ -257,7 +246,7 @@ def _record_booking(c: Connection, s: Scene) -> None:
 
 def _drift(c: Connection, s: Scene) -> None:
     seen = Deviation("field 7", DriftKind.NEW, "nothing", "text", "x")
-    drift.record(c, [Sighting(WAITING, 1, s.home.execution_id, seen)])
+    record_drift(c, [Sighting(WAITING, 1, s.home.execution_id, seen)])
 
 
 def _examine_again(c: Connection, s: Scene) -> None:
@@ -267,16 +256,14 @@ def _examine_again(c: Connection, s: Scene) -> None:
 
 
 def _enqueue(c: Connection, s: Scene) -> None:
-    outbox.enqueue(c, s.ready, s.versions(c), s.now)
+    outbox.enqueue(c, [ProductOutbox.announcing(one.product, one.life_cycle, s.now) for one in s.versions(c)])
 
 
-def _aged(aged: retention.Aged, days: float) -> dict[str, Statement]:
+def _aged(aged: Aged, days: float) -> dict[str, Statement]:
     return {
-        f"old rows of {aged.table}": Statement(
-            lambda c, s: retention.count_aged(c, aged, s.now - days * DAY), 10 * BATCH
-        ),
+        f"old rows of {aged.table}": Statement(lambda c, s: count_aged(c, aged, s.now - days * DAY), 10 * BATCH),
         f"old rows of {aged.table} removed": Statement(
-            lambda c, s: retention.delete_aged(Within(c), aged, s.now - days * DAY, 200), 10 * BATCH
+            lambda c, s: delete_aged(Within(c), aged, s.now - days * DAY, 200), 10 * BATCH
         ),
     }
 
@@ -393,6 +380,7 @@ STATEMENTS: dict[str, Statement] = {
     "open execution": Statement(lambda c, s: executions.find_open(c, s.waiting, lock=True), DAYS),
     "open execution as it is": Statement(lambda c, s: executions.find_open(c, s.waiting), DAYS),
     "an execution as it is": Statement(lambda c, s: executions.get(c, ExecutionId(s.home.execution_id)), 5),
+    "publishing execution": Statement(lambda c, s: publication.publishing_execution(c, SellerId("seller 2")), DAYS),
     "latest execution": Statement(lambda c, s: executions.find_latest(c, SellerId("seller 2")), DAYS),
     "newest executions": Statement(lambda c, s: executions.newest(c, None, 20), BATCH),
     "newest executions of one": Statement(lambda c, s: executions.newest(c, SellerId("seller 2"), 20), DAYS),
@@ -425,7 +413,7 @@ STATEMENTS: dict[str, Statement] = {
     "event claim on trial": Statement(
         lambda c, s: outbox.claim(c, owner="me", limit=1, lease_seconds=60, max_retries=5, trial=True), 2 * BATCH
     ),
-    "events settled": Statement(lambda c, s: settlements.settle(c, s.settlements(c)), 2 * BATCH),
+    "events settled": Statement(lambda c, s: settle(c, s.settlements(c)), 2 * BATCH),
     "failing events": Statement(_settle_failing, 3 * BATCH),
     "silent senders": Statement(lambda c, s: outbox.release_expired(c), BATCH),
     "event counts": Statement(lambda c, s: outbox.counts(c), 2 * SELLER),
@@ -484,10 +472,10 @@ STATEMENTS: dict[str, Statement] = {
     "sellers that were examined": Statement(_examine_again, OF_EACH),
     "expired bodies": Statement(lambda c, s: retention.expired_bodies(c, "seller 2", s.night), 2 * SELLER),
     "bodies removed": Statement(lambda c, s: list(retention.delete_bodies(Within(c), s.raw_ids, BATCH)), BATCH),
-    **_aged(retention.BOOKINGS, 5.4 / 24),
-    **_aged(retention.ALERTS, 13.85),
-    **_aged(retention.SAMPLES, 832),
-    **_aged(retention.TRIGGERS, 13.85),
+    **_aged(agent_bookings.AGED, 5.4 / 24),
+    **_aged(alerts.AGED, 13.85),
+    **_aged(truth.AGED, 832),
+    **_aged(triggers.AGED, 13.85),
     # What watches.
     "truth drawn": Statement(_draw, 4 * BATCH),
     "truth judged": Statement(_judge, 2 * BATCH),

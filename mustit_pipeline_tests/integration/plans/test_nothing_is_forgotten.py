@@ -9,25 +9,25 @@ import pytest
 from sqlalchemy import Engine, TextClause
 from sqlalchemy.dialects import postgresql
 
-from mustit_pipeline import store
+import mustit_pipeline
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.cli.doctor import examine
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions
 from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import metrics, recovery
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring import alerting, metrics
+from mustit_pipeline.monitoring.criteria import CRITERIA
+from mustit_pipeline.monitoring.telling import tell
+from mustit_pipeline.monitoring.truth import sample_truth
 from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.maintenance import maintain
 from mustit_pipeline.scheduling.refresh import next_refreshes
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching import alerting
-from mustit_pipeline.watching.criteria import CRITERIA
-from mustit_pipeline.watching.telling import tell
-from mustit_pipeline.watching.truth import sample_truth
+from mustit_pipeline.upkeep import recovery
+from mustit_pipeline.upkeep.maintenance import maintain
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.plans.costs import has_a_plan, recorded, shape, statements_of
@@ -52,9 +52,11 @@ def covered(crowded: Database) -> set[str]:
 
 
 def written_down() -> Iterator[tuple[str, str]]:
-    """Every statement that a module of the store has a name for."""
-    for found in pkgutil.iter_modules(store.__path__):
-        module = import_module(f"{store.__name__}.{found.name}")
+    """Every statement that a room's SQL has a name for."""
+    for found in pkgutil.walk_packages(mustit_pipeline.__path__, f"{mustit_pipeline.__name__}."):
+        if ".sql." not in found.name:
+            continue
+        module = import_module(found.name)
         for name, value in vars(module).items():
             named = cast("dict[object, object]", value).values() if isinstance(value, dict) else [value]
             for one in named:
@@ -63,7 +65,7 @@ def written_down() -> Iterator[tuple[str, str]]:
                     yield f"{found.name}.{name}", str(compiled)
 
 
-def test_every_statement_that_the_store_has_a_name_for_is_in_the_table(covered: set[str]) -> None:
+def test_every_statement_that_a_room_has_a_name_for_is_in_the_table(covered: set[str]) -> None:
     named = {name: statement for name, statement in written_down() if has_a_plan(statement)}
     assert len(named) > 50
     assert [name for name, statement in named.items() if shape(statement) not in covered] == []

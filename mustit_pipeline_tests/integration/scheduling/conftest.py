@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mustit_pipeline.clock import utc_now
-from mustit_pipeline.scheduling.recovery import Recovered, find_stuck, recover
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.upkeep.recovery import Recovered, find_stuck, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 
 Pass = Callable[..., Recovered]

@@ -5,14 +5,14 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
-from mustit_pipeline.failures import NetworkFailure, NetworkReason
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.failures import NetworkFailure, NetworkReason
 from mustit_pipeline.scheduling.due import DueSlice, next_slices
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.sellers import registry
 
 
 def registered(database: Database, **overdue_hours: float) -> None:
@@ -51,7 +51,7 @@ def test_times_missed_in_an_outage_are_caught_up_once(database: Database) -> Non
 
 def test_inactive_sellers_and_sellers_with_a_run_are_left_alone(database: Database) -> None:
     registered(database, a=1, b=2, c=3)
-    registry.deactivate(database, SellerId("c"), utc_now())
+    deactivate_seller(database, SellerId("c"), utc_now())
     assert chosen(database, busy=("b",)) == ["a"]
     with database.reading() as connection:
         opened = connection.execute(text("SELECT seller_id FROM crawling_schedule_executions")).scalars().all()

@@ -4,13 +4,13 @@ import time
 
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.scheduling.enrolment import enrol
-from mustit_pipeline.store import sellers
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.turns import next_turns
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.scheduling.sql.turns import next_turns
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.enrolment import enrol
+from mustit_pipeline.sellers.sql import sellers
 
 COUNTS = text("""
     SELECT (SELECT count(*) FROM sellers) AS sellers, (SELECT count(*) FROM crawling_schedules) AS schedules,

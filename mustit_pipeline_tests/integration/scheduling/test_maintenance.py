@@ -10,12 +10,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.catalog.sql import retention
+from mustit_pipeline.crawling.sql import task_months
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, TaskStatus
-from mustit_pipeline.scheduling.maintenance import Progress, maintain, oldest_kept
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import retention, task_months
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.upkeep.maintenance import Progress, alone, maintain, oldest_kept
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.store.rows import SELLER, add_execution, add_task, ground
@@ -333,7 +334,7 @@ def test_alerts_that_are_over_and_old_samples_go_in_batches(database: Database, 
 
 
 def test_only_one_maintenance_works_at_a_time(database: Database, settings: Settings) -> None:
-    with retention.alone(database), pytest.raises(Conflict) as refused:
+    with alone(database), pytest.raises(Conflict) as refused:
         maintain(database, settings, NOW)
     assert refused.value.code == "CONFLICT_MAINTENANCE_RUNNING"
 
@@ -343,7 +344,7 @@ def test_only_one_maintenance_works_at_a_time(database: Database, settings: Sett
 def test_many_removed_bodies_are_followed_by_a_vacuum(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mustit_pipeline.scheduling.maintenance.VACUUM_FROM", 1)
+    monkeypatch.setattr("mustit_pipeline.upkeep.maintenance.VACUUM_FROM", 1)
     register(database, SELLER)
     body(database, 1, 200, content="a")
     body(database, 1, 150, content="b")

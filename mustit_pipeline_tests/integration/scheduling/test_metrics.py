@@ -10,10 +10,10 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling.metrics import day_span, days_to_compute, metrics_of, metrics_of_seller, sums
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.metrics import day_span, days_to_compute, metrics_of, metrics_of_seller, sums
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.store.rows import SELLER, Ground, add_outbox, add_task, ground

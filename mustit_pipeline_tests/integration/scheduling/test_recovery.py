@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
-from mustit_pipeline.scheduling.recovery import Recovered, recover
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.upkeep.recovery import Recovered, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 from mustit_pipeline_tests.integration.scheduling.conftest import Pass

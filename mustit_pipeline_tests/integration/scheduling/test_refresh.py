@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.executions import give_up, open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, give_up, open_or_join
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
-from mustit_pipeline.scheduling import registry
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.scheduling.sql import refreshes
+from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import executions, refreshes
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
 
@@ -103,7 +104,7 @@ def test_a_new_seller_and_those_that_are_busy_open_or_inactive_are_left_alone(da
     registered(database, "new", WEEK - SECOND)
     for name in ("busy", "inactive", "open", "due"):
         registered(database, name, 2 * WEEK)
-    registry.deactivate(database, SellerId("inactive"), utc_now())
+    deactivate_seller(database, SellerId("inactive"), utc_now())
     open_or_join(database, SellerId("open"), triggered_by="test", now=NOW)
 
     assert stale(database) == ["due"]

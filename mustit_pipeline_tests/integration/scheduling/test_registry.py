@@ -5,14 +5,14 @@ import json
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.domain.errors import Conflict, NotFound, ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.store import sellers
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import sellers
 
 IDS = ["dmont", "한글 셀러", "a b", "a&b=c", "50%", "a//b", "a/../b", "'; DROP TABLE sellers; --", "x" * 200]
 
@@ -75,7 +75,7 @@ def test_every_change_leaves_its_message_for_the_outside_scheduler(database: Dat
     seller_id = SellerId("dmont")
     add(database, "dmont")
     registry.change_interval(database, seller_id, CrawlingInterval.hours(6), utc_now())
-    registry.deactivate(database, seller_id, utc_now())
+    deactivate_seller(database, seller_id, utc_now())
     registry.activate(database, seller_id, utc_now())
     assert [(kind, payload["scheduleExpression"]) for kind, payload in messages(database)] == [
         ("SCHEDULE_REGISTERED", "rate(1 day)"),
@@ -91,7 +91,7 @@ def test_a_change_whose_message_cannot_be_stored_does_not_happen(database: Datab
     with database.transaction() as connection:
         connection.execute(text("ALTER TABLE scheduler_outbox ADD CHECK (event_type = 'SCHEDULE_REGISTERED')"))
     with pytest.raises(Exception, match="scheduler_outbox"):
-        registry.deactivate(database, SellerId("dmont"), utc_now())
+        deactivate_seller(database, SellerId("dmont"), utc_now())
     with database.reading() as connection:
         seller, schedule = sellers.get(connection, SellerId("dmont"))
     assert (seller.status, schedule.status.value) == (SellerStatus.ACTIVE, "ACTIVE")
@@ -99,9 +99,9 @@ def test_a_change_whose_message_cannot_be_stored_does_not_happen(database: Datab
 
 def test_an_unknown_seller_is_not_found_and_an_inactive_one_is_not_crawled(database: Database) -> None:
     with pytest.raises(NotFound):
-        registry.deactivate(database, SellerId("nobody"), utc_now())
+        deactivate_seller(database, SellerId("nobody"), utc_now())
     add(database, "dmont")
-    registry.deactivate(database, SellerId("dmont"), utc_now())
+    deactivate_seller(database, SellerId("dmont"), utc_now())
     with pytest.raises(Conflict) as refused:
         open_or_join(database, SellerId("dmont"), triggered_by="api", now=utc_now())
     assert refused.value.code == "CONFLICT_SELLER_INACTIVE"

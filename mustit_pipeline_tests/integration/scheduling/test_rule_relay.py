@@ -14,15 +14,16 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.aws.rule_relay import RelayedRules, relay_rules
+from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.domain.schedule import rule_name
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.scheduling.rule_relay import RelayedRules, relay_rules
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.alerting import observe
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import scheduler_outbox
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.alerting import observe
 from mustit_pipeline_tests.conftest import MakeSettings, free_port
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import SimulatedAws
@@ -78,7 +79,7 @@ def test_a_rule_follows_its_schedule_through_its_life(
     relay()
     assert rules(bridge) == {"mustit-crawler-dmont": ("rate(6 hours)", "ENABLED")}
 
-    registry.deactivate(database, DMONT, utc_now())
+    deactivate_seller(database, DMONT, utc_now())
     relay()
     assert rules(bridge) == {}
 
@@ -108,7 +109,7 @@ def test_telling_again_changes_nothing_but_reaches_a_new_target(
     database: Database, bridge: Any, settings: Settings, relay: Callable[[], RelayedRules]
 ) -> None:
     register(database, "dmont", "inactive")
-    registry.deactivate(database, SellerId("inactive"), utc_now())
+    deactivate_seller(database, SellerId("inactive"), utc_now())
     relay()
     before, statuses = rules(bridge), schedule_statuses(database)
 
@@ -127,7 +128,7 @@ def test_while_nobody_relays_only_the_newest_change_of_a_schedule_waits(
     register(database, "dmont", "gone")
     for hours in range(1, 20):
         registry.change_interval(database, DMONT, CrawlingInterval.hours(hours), utc_now())
-    registry.deactivate(database, SellerId("gone"), utc_now())
+    deactivate_seller(database, SellerId("gone"), utc_now())
 
     with database.reading() as connection:
         waiting = scheduler_outbox.counts(connection).waiting
@@ -206,7 +207,7 @@ def test_a_failure_of_an_old_change_does_not_fail_a_schedule_that_has_changed_si
     with database.transaction() as connection:
         claimed = scheduler_outbox.claim(connection, owner="me", lease_seconds=60, max_retries=1)
     assert claimed is not None
-    registry.deactivate(database, DMONT, utc_now())
+    deactivate_seller(database, DMONT, utc_now())
     # One in flight per schedule: the newer one waits.
     assert relay().applied == 0
 

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
+from mustit_pipeline.aws.trigger_queue import Delivery, TriggerQueue
 from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.domain.trigger import LARGEST_BODY_BYTES, ParkReason
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.scheduling.aws import AwsRefused, AwsUnreachable
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.trigger_queue import Delivery, TriggerQueue
+from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline.scheduling.triggers import Outcome, Taken, take_triggers
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store import triggers
-from mustit_pipeline.store.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings, free_port
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.simulated_aws import Queue, SimulatedAws
@@ -151,7 +150,7 @@ def test_what_nobody_can_follow_is_parked_with_its_reason_and_hinders_nobody(
     database: Database, make_queue: MakeQueue
 ) -> None:
     register(database, "dmont", "inactive")
-    registry.deactivate(database, SellerId("inactive"), utc_now())
+    deactivate_seller(database, SellerId("inactive"), utc_now())
     queue, look = make_queue()
     queue.send(
         "not \ufffd json",

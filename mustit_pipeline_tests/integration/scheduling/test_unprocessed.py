@@ -4,13 +4,13 @@ import orjson
 import pytest
 
 from mustit_pipeline.catalog.processing import ProcessingReport, catalog_work
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.catalog.sql import raw_replay
 from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
-from mustit_pipeline.scheduling.recovery import Recovered, recover
-from mustit_pipeline.store import raw_replay
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.presence import present
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.liveness import present
+from mustit_pipeline.upkeep.recovery import Recovered, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 from mustit_pipeline_tests.integration.scheduling.conftest import Pass

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.crawling.sql import task_months
+from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, RawStatus, TaskStatus
-from mustit_pipeline.store import task_months
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.tasks import TaskHome
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.crawls import register
 
 MONTH = date(2026, 11, 1)

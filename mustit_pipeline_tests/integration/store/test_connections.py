@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.pool import QueuePool
 
-from mustit_pipeline.store.database import Database, DatabaseRefused, DatabaseUnreachable, is_outage, open_database
+from mustit_pipeline.foundation.database import Database, DatabaseRefused, DatabaseUnreachable, is_outage, open_database
 from mustit_pipeline_tests.conftest import MakeSettings
 
 

@@ -13,10 +13,15 @@ from sqlalchemy import text
 
 from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.agents.judgement import Call429
-from mustit_pipeline.clock import utc_now
+from mustit_pipeline.agents.sql import agents
+from mustit_pipeline.catalog.sql import raw
+from mustit_pipeline.catalog.sql.raw import RawFailure
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.sql import tables
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.outbox import ProductOutbox
@@ -39,13 +44,12 @@ from mustit_pipeline.domain.states import (
     SellerStatus,
 )
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, ItemNo, OutboxId, ProductId, SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.store import agents, outbox, raw, tables
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.outbox import ClaimedEvent
-from mustit_pipeline.store.publication import NewVersion
-from mustit_pipeline.store.raw import RawFailure
-from mustit_pipeline.store.settlements import Settlement, settle
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
+from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.sellers import registry
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.store import rows
 from mustit_pipeline_tests.integration.store.rows import add_outbox, add_raw, ground
@@ -135,7 +139,7 @@ def test_a_seller_and_its_schedule_move_together_or_not_at_all(database: Databas
     seller_id = SellerId(rows.SELLER)
     moves: dict[str, Callable[[], object]] = {
         "activate": lambda: registry.activate(database, seller_id, NOW),
-        "deactivate": lambda: registry.deactivate(database, seller_id, NOW),
+        "deactivate": lambda: deactivate_seller(database, seller_id, NOW),
         "change_interval": lambda: registry.change_interval(database, seller_id, CrawlingInterval.hours(6), NOW),
     }
     for status, schedule, move in product(SellerStatus, ScheduleStatus, moves):
@@ -207,8 +211,7 @@ def test_a_newer_version_supersedes_exactly_the_states_that_nobody_is_sending(da
             Product(id=ProductId.new(), seller_id=SellerId(rows.SELLER), item_no=ItemNo(number), version=2)
             for number in range(1, len(before) + 1)
         ]
-        versions = [NewVersion(one, LifeCycle.UPDATED, [], [], "{}", "hash") for one in items]
-        outbox.enqueue(connection, SellerId(rows.SELLER), versions, NOW)
+        outbox.enqueue(connection, [ProductOutbox.announcing(one, LifeCycle.UPDATED, NOW) for one in items])
     after = standing.statuses("product_outbox", "outbox_id")
     assert {key: after[key] for key in before} == moved(PRODUCT_OUTBOX, before, "supersede")
     named = standing.scalar("SELECT count(*) FROM product_outbox WHERE superseded_by IS NOT NULL")

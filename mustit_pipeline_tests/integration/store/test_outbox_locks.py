@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
-from mustit_pipeline.store import outbox, outbox_listing
-from mustit_pipeline.store.database import Database
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.outbox.sql import outbox, outbox_listing
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 

@@ -4,8 +4,8 @@ import time
 
 from sqlalchemy import text
 
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.presence import absent, present
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.liveness import absent, present
 
 PATIENCE_SECONDS = 30.0
 

@@ -5,14 +5,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.states import SCHEDULE, SCHEDULER_OUTBOX, OutboxStatus, ScheduleEventType, ScheduleStatus
 from mustit_pipeline.domain.values import CrawlingInterval, OutboxId, ScheduleId, SellerId
-from mustit_pipeline.scheduling import registry
-from mustit_pipeline.store import scheduler_outbox
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.scheduler_outbox import ClaimedChange
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import scheduler_outbox
+from mustit_pipeline.sellers.sql.scheduler_outbox import ClaimedChange
 from mustit_pipeline_tests.integration.store.test_other_states import moved
 
 NOW = utc_now()

@@ -18,17 +18,22 @@ from sqlalchemy import CheckConstraint, Constraint, inspect, make_url, text
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import IntegrityError
 
-import mustit_pipeline.store.agent_tables
-import mustit_pipeline.store.catalog_tables
-import mustit_pipeline.store.trigger_tables
-import mustit_pipeline.store.watch_tables  # noqa: F401  (all complete the metadata)
+import mustit_pipeline.agents.sql.tables
+import mustit_pipeline.catalog.sql.tables
+import mustit_pipeline.crawling.sql.tables
+import mustit_pipeline.delivery.sql.tables
+import mustit_pipeline.monitoring.sql.tables
+import mustit_pipeline.outbox.sql.tables
+import mustit_pipeline.scheduling.sql.tables
+import mustit_pipeline.sellers.sql.tables  # noqa: F401  (together they complete the metadata)
 from mustit_pipeline.crawling.planning import plan_products
+from mustit_pipeline.crawling.sql import task_months, tasks
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus, TaskType
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import Database, make_engine, open_database
+from mustit_pipeline.foundation.schema import SchemaMismatch
+from mustit_pipeline.foundation.tables import metadata
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.store import schema, task_months, tasks
-from mustit_pipeline.store.database import Database, make_engine, open_database
-from mustit_pipeline.store.schema import SchemaMismatch
-from mustit_pipeline.store.tables import metadata
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_outbox, add_task, ground

@@ -6,15 +6,15 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.crawling.sql import leases, tasks
+from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
-from mustit_pipeline.store import leases, tasks
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.store.leases import LeasedTask
-from mustit_pipeline.store.tasks import TaskHome
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.store.rows import SELLER, Ground, add_execution, add_task, ground
 

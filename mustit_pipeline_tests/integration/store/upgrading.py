@@ -6,8 +6,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, make_url
 
-from mustit_pipeline.store import schema
-from mustit_pipeline.store.database import make_engine
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.database import make_engine
 
 
 def migrate(connection: Connection, revision: str, *, down: bool = False) -> None:

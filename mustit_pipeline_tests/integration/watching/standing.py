@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import orjson
 from sqlalchemy import text
 
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.criteria import CRITERIA, Judgement
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.criteria import CRITERIA, Judgement
 from mustit_pipeline_tests.integration.crawls import register
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.criteria import CRITERIA
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.watching.standing import DAY, HOUR, NOW, Standing
 

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.delivery.relay import BREAKER
-from mustit_pipeline.store import breakers
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.alerting import observe
+from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.alerting import observe
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.watching.standing import DAY, HOUR, NOW, Standing
 

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql import truth
+from mustit_pipeline.monitoring.truth import TruthReport, sample_truth
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline.store import truth
-from mustit_pipeline.store.database import Database
-from mustit_pipeline.watching.truth import TruthReport, sample_truth
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 

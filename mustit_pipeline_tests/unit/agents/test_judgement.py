@@ -7,8 +7,8 @@ import pytest
 from mustit_pipeline.agents.builtin import BUILTIN, DESKTOP, MOBILE, TABLET
 from mustit_pipeline.agents.judgement import next_pause
 from mustit_pipeline.agents.roster import circuit_of
+from mustit_pipeline.agents.sql.agent_pool import PoolRow
 from mustit_pipeline.domain.storm import StormRules
-from mustit_pipeline.store.agent_pool import PoolRow
 
 RULES = StormRules()
 NOW = datetime(2026, 11, 16, 3, tzinfo=UTC)

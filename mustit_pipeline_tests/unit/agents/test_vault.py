@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from mustit_pipeline.agents.sql.agents import SealedSession
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.domain.values import Token
 from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.settings import TokenKey
-from mustit_pipeline.store.agents import SealedSession
 
 OLD, NEW = (base64.b64encode(bytes([fill]) * 32).decode() for fill in (1, 2))
 SESSION = Session(Token("secret-token"), "nid-1", "uid-1", datetime(2026, 11, 16, 3, tzinfo=UTC))

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from mustit_pipeline.catalog.diff import FieldChange
 from mustit_pipeline.catalog.history import Comparison
+from mustit_pipeline.catalog.sql.history import ChangeSet, Delivery, KnownProduct, Version
 from mustit_pipeline.cli.comparison import print_comparison
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
-from mustit_pipeline.store.history import ChangeSet, Delivery, KnownProduct, Version
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 OBEYED = "\x1b]0;title\x07red\x1b[2J"

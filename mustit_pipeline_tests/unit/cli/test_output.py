@@ -5,12 +5,12 @@ from uuid import uuid4
 import pytest
 from rich.console import RenderableType
 
+from mustit_pipeline.catalog.sql.history import ChangeSet
 from mustit_pipeline.cli.listing import cut, make_table
 from mustit_pipeline.cli.output import out, print_fields, print_table, printable
 from mustit_pipeline.cli.values import change_set_cell
-from mustit_pipeline.clock import utc_now
 from mustit_pipeline.domain.states import LifeCycle
-from mustit_pipeline.store.history import ChangeSet
+from mustit_pipeline.foundation.clock import utc_now
 
 # It sets the title of the window, clears the screen, and turns what follows around; as single characters too.
 OBEYED = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\x08\x00"

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
+from mustit_pipeline.agents.sql.agent_use import AgentUse
 from mustit_pipeline.crawling.pace import PRECISION_SECONDS, seconds_for
-from mustit_pipeline.store.agent_bookings import AgentLimits
-from mustit_pipeline.store.agent_use import AgentUse
 
 HOUR = AgentLimits(requests=80, window=3600, gap=1)
 FIFTY_UNUSED = [AgentUse(0, ())] * 50

@@ -7,11 +7,11 @@ import pytest
 
 from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_seconds
 from mustit_pipeline.delivery.product_server import NOT_SENT, Answer, Verdict, judge
+from mustit_pipeline.delivery.sql.breakers import Breaker
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
-from mustit_pipeline.store.breakers import Breaker
-from mustit_pipeline.store.outbox import ClaimedEvent
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace.markup import description_images
 from mustit_pipeline.marketplace.models import Category, ProductDetail, Shipping
 from mustit_pipeline.marketplace.parsing import parse_detail

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustit_pipeline.domain.drift import Deviation, DriftKind
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace import shape
 from mustit_pipeline.marketplace.expected import examine
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options

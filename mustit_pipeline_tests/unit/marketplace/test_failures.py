@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustit_pipeline import failures
-from mustit_pipeline.failures import FetchError, NetworkReason, failure_of_status, parse_http_date, parse_retry_after
+from mustit_pipeline.foundation import failures
+from mustit_pipeline.foundation.failures import (
+    FetchError,
+    NetworkReason,
+    failure_of_status,
+    parse_http_date,
+    parse_retry_after,
+)
 
 NOW = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
 PATH = "/api/item/7"

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.domain.drift import Deviation
-from mustit_pipeline.failures import MalformedBody, SessionRefused
+from mustit_pipeline.foundation.failures import MalformedBody, SessionRefused
 from mustit_pipeline.marketplace.models import ListingPage, ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.marketplace.session import LONGEST_LIFETIME, read_session

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace.models import ProductOption
 from mustit_pipeline.marketplace.parsing import parse_options
 from mustit_pipeline_tests.unit.marketplace.bodies import ITEM_NO, encoded, option

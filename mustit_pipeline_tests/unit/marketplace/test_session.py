@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mustit_pipeline.domain.values import Token
-from mustit_pipeline.failures import SessionRefused
+from mustit_pipeline.foundation.failures import SessionRefused
 from mustit_pipeline.marketplace.session import Session, read_session
 
 NOW = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)

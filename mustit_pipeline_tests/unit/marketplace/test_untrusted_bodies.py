@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.marketplace.parsing import parse_count, parse_detail, parse_listing, parse_options
 from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, info, listing, listing_item, option

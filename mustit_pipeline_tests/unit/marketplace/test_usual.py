@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustit_pipeline.domain.drift import Deviation
-from mustit_pipeline.failures import MalformedBody
+from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace import parsing
 from mustit_pipeline.marketplace.usual import usual_modules, usual_options
 from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, option

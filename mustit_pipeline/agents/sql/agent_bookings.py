@@ -1,0 +1,323 @@
+"""Bookings of agents: PostgreSQL's own counting, and the durable copy of what Redis counts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.foundation.aging import Aged
+
+# Bookings that ended before every window that could ask for them.
+AGED = Aged("agent_bookings", "booking_id", ("ends_at",))
+
+COUNTER_LOCK = 4_871_209_366
+# Workers report twice a second; one that has been silent for so long is gone.
+SILENT_SECONDS = 6.0
+
+
+class CountedElsewhere(Exception):
+    """PostgreSQL does not count at this moment, or the caller has an old idea of who does."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookingRecord:
+    """A booking in ages, not times: clocks differ, and an age that arrives late only makes the booking younger."""
+
+    booking_id: UUID
+    agent_id: UUID
+    booked_ago: float
+    expires_in: float
+    answered_ago: float | None
+    throttled: bool
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """At most `requests` in any `window` seconds, and `gap` seconds between an answer and the next request."""
+
+    requests: int
+    window: float
+    gap: float
+
+    @property
+    def rest(self) -> float:
+        """The least pause after an answer."""
+        return max(self.gap, self.window) if self.requests == 1 else self.gap
+
+
+@dataclass(frozen=True, slots=True)
+class BookedAgent:
+    """The agent that was chosen, and the token that the choice knew of."""
+
+    agent_id: UUID
+    token_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeedAgent:
+    """What an agent has used, in seconds from the moment of reading: each end, oldest first, and the open booking."""
+
+    agent_id: UUID
+    ends: tuple[float, ...]
+    open_booking: UUID | None
+    open_ends: float
+
+
+_NOW = "coalesce(CAST(:now AS timestamptz), clock_timestamp())"
+_SPAN = "make_interval(secs => :{0})"
+
+# Whoever hands the counting over holds this lock alone; a statement of its own takes it before the counter is read.
+_SHARE_COUNTER = text("SELECT pg_advisory_xact_lock_shared(:lock)")
+_COUNTER = text("SELECT counter = 'postgres' AND epoch = :epoch FROM pool_state")
+
+_CHOOSE = text(f"""
+    SELECT a.agent_id, a.token_no
+    FROM agent_limits l JOIN user_agents a USING (agent_id), (SELECT {_NOW} AS now) clock
+    WHERE a.status = 'AVAILABLE' AND l.next_free_at <= clock.now
+    ORDER BY a.token_expires_at IS NOT NULL AND a.token_expires_at > clock.now DESC,
+             a.health DESC, l.last_used_at NULLS FIRST, a.agent_id
+    LIMIT 1 FOR UPDATE OF l SKIP LOCKED
+""")
+
+# A second statement, because only its snapshot is sure to see every booking that was made before the row was locked.
+_BOOK = text(f"""
+    WITH clock AS (SELECT {_NOW} AS now),
+    booked AS (
+        INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at)
+        SELECT :booking_id, :agent_id, now, now + {_SPAN.format("hold")} FROM clock
+    )
+    UPDATE agent_limits l SET last_used_at = clock.now, next_free_at = greatest(
+        clock.now + {_SPAN.format("hold")} + {_SPAN.format("rest")},
+        (SELECT b.ends_at FROM agent_bookings b
+         WHERE b.agent_id = :agent_id AND b.ends_at > clock.now - {_SPAN.format("window")}
+         ORDER BY b.ends_at DESC OFFSET :others LIMIT 1) + {_SPAN.format("window")}
+    )
+    FROM clock WHERE l.agent_id = :agent_id
+""")
+
+_NEXT_FREE = text(f"""
+    SELECT extract(epoch FROM min(l.next_free_at) - {_NOW})
+    FROM agent_limits l JOIN user_agents a USING (agent_id) WHERE a.status = 'AVAILABLE'
+""")
+
+_LOCK_LIMITS = text("SELECT agent_id FROM agent_limits WHERE agent_id = ANY(:ids) ORDER BY agent_id FOR UPDATE")
+
+_RECORD = text(f"""
+    INSERT INTO agent_bookings AS b (booking_id, agent_id, booked_at, expires_at, answered_at, throttled)
+    SELECT booking_id, agent_id, now - make_interval(secs => booked), now + make_interval(secs => expires),
+           now - make_interval(secs => answered), throttled
+    FROM unnest(CAST(:booking_ids AS uuid[]), CAST(:agent_ids AS uuid[]), CAST(:booked AS float8[]),
+                CAST(:expires AS float8[]), CAST(:answered AS float8[]), CAST(:throttled AS boolean[]))
+         AS r (booking_id, agent_id, booked, expires, answered, throttled), (SELECT {_NOW} AS now) clock
+    ON CONFLICT (booking_id) DO UPDATE SET answered_at = excluded.answered_at, throttled = excluded.throttled
+    WHERE excluded.answered_at IS NOT NULL AND b.answered_at IS NULL
+""")
+
+_REFREE = text(f"""
+    UPDATE agent_limits l SET next_free_at = greatest(
+        (SELECT max(b.ends_at) FROM agent_bookings b WHERE b.agent_id = l.agent_id) + {_SPAN.format("rest")},
+        (SELECT b.ends_at FROM agent_bookings b WHERE b.agent_id = l.agent_id
+         ORDER BY b.ends_at DESC OFFSET :others LIMIT 1) + {_SPAN.format("window")},
+        {_NOW} + {_SPAN.format("pause")}
+    ) WHERE l.agent_id = ANY(:ids)
+""")
+
+_REFREE_ALL = text(f"""
+    UPDATE agent_limits l SET next_free_at = greatest(
+        (SELECT max(b.ends_at) FROM agent_bookings b WHERE b.agent_id = l.agent_id) + {_SPAN.format("rest")},
+        (SELECT b.ends_at FROM agent_bookings b WHERE b.agent_id = l.agent_id
+         ORDER BY b.ends_at DESC OFFSET :others LIMIT 1) + {_SPAN.format("window")},
+        {_NOW}
+    ), last_used_at = greatest(l.last_used_at,
+        (SELECT max(b.booked_at) FROM agent_bookings b WHERE b.agent_id = l.agent_id))
+""")
+
+_LOCK_AGENTS = text("SELECT agent_id FROM user_agents WHERE agent_id = ANY(:ids) ORDER BY agent_id FOR NO KEY UPDATE")
+
+_COUNT_DAY = text("""
+    UPDATE user_agents a SET last_used_at = clock_timestamp(), requests_day = today.day,
+        requests_today = CASE WHEN a.requests_day = today.day THEN a.requests_today ELSE 0 END + used.requests
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:requests AS int[])) AS used (agent_id, requests),
+         (SELECT (clock_timestamp() AT TIME ZONE 'Asia/Seoul')::date AS day) today
+    WHERE a.agent_id = used.agent_id
+""")
+
+_SEED = text(f"""
+    SELECT a.agent_id, b.booking_id, b.answered_at IS NULL AS open,
+           extract(epoch FROM b.ends_at - {_NOW})::float8 AS ends_in
+    FROM user_agents a LEFT JOIN agent_bookings b
+      ON b.agent_id = a.agent_id AND b.ends_at > {_NOW} - {_SPAN.format("window")}
+    ORDER BY a.agent_id, b.ends_at, b.booking_id
+""")
+
+
+def book(
+    connection: Connection,
+    booking_id: UUID,
+    limits: AgentLimits,
+    *,
+    hold: float,
+    epoch: int,
+    now: datetime | None = None,
+) -> BookedAgent | float | None:
+    """The best free agent, booked; or the seconds until one is free, None without any."""
+    connection.execute(_SHARE_COUNTER, {"lock": COUNTER_LOCK})
+    if not connection.execute(_COUNTER, {"epoch": epoch}).scalar_one():
+        raise CountedElsewhere
+    row = connection.execute(_CHOOSE, {"now": now}).one_or_none()
+    if row is None:
+        seconds = connection.execute(_NEXT_FREE, {"now": now}).scalar_one()
+        # Not positive: its row is locked by somebody who is booking it at this moment.
+        return None if seconds is None else max(float(seconds), 0.002)
+    connection.execute(
+        _BOOK,
+        {
+            "now": now,
+            "booking_id": booking_id,
+            "agent_id": row.agent_id,
+            "hold": hold,
+            "rest": limits.rest,
+            "window": limits.window,
+            "others": max(0, limits.requests - 2),
+        },
+    )
+    return BookedAgent(row.agent_id, row.token_no)
+
+
+def record(
+    connection: Connection, records: Sequence[BookingRecord], limits: AgentLimits, now: datetime | None = None
+) -> None:
+    """Write bookings and answers, and work out anew when their agents are free."""
+    if not records:
+        return
+    ids = sorted({record.agent_id for record in records})
+    connection.execute(_SHARE_COUNTER, {"lock": COUNTER_LOCK})
+    # While Redis counts nobody reads agent_limits, and whoever takes over works all of it out anew.
+    counting = connection.execute(text("SELECT counter = 'postgres' FROM pool_state")).scalar_one()
+    if counting:
+        connection.execute(_LOCK_LIMITS, {"ids": ids})
+    connection.execute(
+        _RECORD,
+        {
+            "now": now,
+            "booking_ids": [r.booking_id for r in records],
+            "agent_ids": [r.agent_id for r in records],
+            "booked": [r.booked_ago for r in records],
+            "expires": [r.expires_in for r in records],
+            "answered": [r.answered_ago for r in records],
+            "throttled": [r.throttled for r in records],
+        },
+    )
+    if counting:
+        connection.execute(_REFREE, _refree(limits, now) | {"ids": ids, "pause": 0.0})
+    fresh: dict[UUID, int] = {}
+    for entry in records:
+        if entry.fresh:
+            fresh[entry.agent_id] = fresh.get(entry.agent_id, 0) + 1
+    if fresh:
+        connection.execute(_LOCK_AGENTS, {"ids": list(fresh)})
+        connection.execute(_COUNT_DAY, {"ids": list(fresh), "requests": list(fresh.values())})
+
+
+def withdraw(
+    connection: Connection,
+    booking_id: UUID,
+    agent_id: UUID,
+    limits: AgentLimits,
+    *,
+    pause: float,
+    now: datetime | None = None,
+) -> None:
+    """Forget a booking that was never sent; its agent rests for `pause` seconds."""
+    connection.execute(_LOCK_LIMITS, {"ids": [agent_id]})
+    connection.execute(text("DELETE FROM agent_bookings WHERE booking_id = :id"), {"id": booking_id})
+    connection.execute(_REFREE, _refree(limits, now) | {"ids": [agent_id], "pause": pause})
+
+
+def remove(connection: Connection, booking_ids: Sequence[UUID]) -> None:
+    """Forget bookings that were written and never sent, while somebody else counts."""
+    if booking_ids:
+        connection.execute(text("DELETE FROM agent_bookings WHERE booking_id = ANY(:ids)"), {"ids": list(booking_ids)})
+
+
+def in_window(connection: Connection, window: float) -> tuple[int, int]:
+    """How many requests of AVAILABLE agents the window holds by what is written, and how many of them are in flight.
+
+    An agent has one in flight at most, and none once every worker is gone: what is open then only counts as used.
+    """
+    row = connection.execute(
+        text(f"""
+            SELECT count(*) AS used,
+                count(DISTINCT b.agent_id) FILTER (WHERE b.answered_at IS NULL AND b.expires_at > {_NOW} AND EXISTS (
+                    SELECT FROM pool_workers WHERE seen_at > {_NOW} - {_SPAN.format("silence")})) AS flying
+            FROM agent_bookings b JOIN user_agents a USING (agent_id)
+            WHERE a.status = 'AVAILABLE' AND b.ends_at > {_NOW} - {_SPAN.format("window")}
+        """),
+        {"now": None, "window": window, "silence": SILENT_SECONDS},
+    ).one()
+    return row.used, row.flying
+
+
+def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None:
+    """When the first AVAILABLE agent is free by what is written, whoever counts; None without any."""
+    return connection.execute(
+        text(f"""
+            SELECT min(coalesce(greatest(
+                (SELECT max(b.ends_at) FROM agent_bookings b WHERE b.agent_id = a.agent_id) + {_SPAN.format("rest")},
+                (SELECT b.ends_at FROM agent_bookings b WHERE b.agent_id = a.agent_id
+                 ORDER BY b.ends_at DESC OFFSET :others LIMIT 1) + {_SPAN.format("window")}
+            ), a.created_at))
+            FROM user_agents a WHERE a.status = 'AVAILABLE'
+        """),
+        _refree(limits, None),
+    ).scalar_one()
+
+
+def refree_all(connection: Connection, limits: AgentLimits) -> None:
+    """Work out anew when every agent is free."""
+    connection.execute(_REFREE_ALL, _refree(limits, None))
+
+
+def read_seed(connection: Connection, limits: AgentLimits) -> list[SeedAgent]:
+    """What every agent has used, for another counter to go on from."""
+    found: dict[UUID, list[tuple[float, UUID | None]]] = {}
+    for row in connection.execute(_SEED, {"now": None, "window": limits.window}):
+        ends = found.setdefault(row.agent_id, [])
+        if row.booking_id is not None:
+            ends.append((row.ends_in, row.booking_id if row.open else None))
+    return [_seed(agent_id, ends[-limits.requests :]) for agent_id, ends in found.items()]
+
+
+def assume_used(connection: Connection, times: int, hold: float) -> None:
+    """For a worker that is gone: as many bookings of every agent as it may have left unwritten."""
+    connection.execute(
+        text(f"""
+            INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at)
+            SELECT gen_random_uuid(), agent_id, clock_timestamp(), clock_timestamp() + {_SPAN.format("hold")}
+            FROM user_agents, generate_series(1, :times)
+        """),
+        {"times": times, "hold": hold},
+    )
+
+
+def prune(connection: Connection, older_than: float) -> int:
+    """Remove bookings that no window reaches any more."""
+    return connection.execute(
+        text("DELETE FROM agent_bookings WHERE ends_at < clock_timestamp() - make_interval(secs => :age)"),
+        {"age": older_than},
+    ).rowcount
+
+
+def _refree(limits: AgentLimits, now: datetime | None) -> dict[str, object]:
+    return {"now": now, "rest": limits.rest, "window": limits.window, "others": limits.requests - 1}
+
+
+def _seed(agent_id: UUID, ends: list[tuple[float, UUID | None]]) -> SeedAgent:
+    # Of several open bookings only the newest can still be answered here; the others end when they expire.
+    open_booking, open_ends = None, 0.0
+    if ends and ends[-1][1] is not None:
+        open_ends, open_booking = ends.pop()
+    return SeedAgent(agent_id, tuple(end for end, _ in ends), open_booking, open_ends)

@@ -1,0 +1,110 @@
+"""Schedule changes on their way to EventBridge: one in flight per schedule, tried five times, the newest last."""
+
+import os
+import random
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
+from mustit_pipeline.aws.rules import EventBridge, Rule
+from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.outbox import SchedulerOutbox
+from mustit_pipeline.domain.states import OutboxStatus
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import scheduler_outbox
+from mustit_pipeline.sellers.sql.scheduler_outbox import ClaimedChange
+from mustit_pipeline.settings import Settings, SettingsError
+
+# A failure is mostly of the whole account: it should not cost every schedule a try before somebody looks.
+FAILURES_IN_A_ROW = 3
+# These are not: the next schedule's change may go through, and should not wait behind them.
+OF_ONE_RULE = {"LimitExceededException", "ManagedRuleException", "ValidationException"}
+# Five tries of the usual pauses are over in half a minute; an outage of some minutes should fail no schedule.
+SLOWER = 30
+
+
+@dataclass(slots=True)
+class RelayedRules:
+    """What a relay came to."""
+
+    applied: int = 0
+    retried: int = 0
+    failed: int = 0
+    waiting: int = 0
+    last_error: str | None = None
+
+    def count(self, row: SchedulerOutbox, *, ours: bool) -> None:
+        """One more change was tried; what became of one that is another's by now is for that one to say."""
+        self.last_error = row.last_error or self.last_error
+        if ours:
+            self.applied += row.status is OutboxStatus.COMPLETED
+            self.retried += row.status is OutboxStatus.WAITING
+            self.failed += row.status is OutboxStatus.FAILED
+
+    def __str__(self) -> str:
+        text = f"{self.applied} rules applied, {self.failed} given up, {self.waiting} wait"
+        return text if self.last_error is None else f"{text}; last failure: {self.last_error}"
+
+
+def relay_rules(database: Database, settings: Settings, clock: Callable[[], datetime]) -> RelayedRules:
+    """Tell EventBridge of every change that is due."""
+    if settings.trigger_target_arn is None:
+        raise SettingsError("MUSTIT_TRIGGER_TARGET_ARN is not set: rules need somebody to tell")
+    bridge, owner = EventBridge(settings), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+    relayed, in_a_row = RelayedRules(), 0
+    with database.transaction() as connection:
+        scheduler_outbox.release_expired(connection)
+        scheduler_outbox.supersede(connection)
+    while in_a_row < FAILURES_IN_A_ROW and (change := _claim(database, settings, owner)) is not None:
+        error = _apply(bridge, change, settings.trigger_target_arn)
+        if error is None:
+            in_a_row = 0
+        elif not (isinstance(error, AwsRefused) and error.answer in OF_ONE_RULE):
+            in_a_row += 1
+        ours = _settle(database, settings, change, error and error.english, clock())
+        relayed.count(change.outbox, ours=ours)
+    with database.reading() as connection:
+        relayed.waiting = scheduler_outbox.counts(connection).waiting
+    return relayed
+
+
+def _claim(database: Database, settings: Settings, owner: str) -> ClaimedChange | None:
+    with database.transaction() as connection:
+        return scheduler_outbox.claim(
+            connection,
+            owner=owner,
+            lease_seconds=settings.relay_lease_seconds,
+            max_retries=settings.outbox_max_retries,
+        )
+
+
+def _apply(bridge: EventBridge, change: ClaimedChange, target_arn: str) -> AwsRefused | AwsUnreachable | None:
+    """Do what a change says; says why it could not be done."""
+    try:
+        bridge.apply(change.outbox.event_type, Rule.of(change.outbox, target_arn))
+    except (AwsRefused, AwsUnreachable) as error:
+        return error
+    return None
+
+
+def _settle(database: Database, settings: Settings, change: ClaimedChange, error: str | None, now: datetime) -> bool:
+    """Write down what became of a change; False where somebody took it from us as silent."""
+    row, delay = change.outbox, 0.0
+    if error is None:
+        row.complete(now)
+    else:
+        row.fail(error)
+    if row.can_retry():
+        row.retry()
+        base = settings.retry_base_seconds * SLOWER
+        delay = backoff_seconds(row.retry_count, base, settings.relay_longest_backoff_seconds, random.random())
+    with database.transaction() as connection:
+        ours = scheduler_outbox.settle(connection, change, delay)
+    if not ours:
+        # We may have been the last to call, with what is old by now.
+        registry.tell_again(database, now, row.schedule_id)
+    return ours

@@ -1,0 +1,69 @@
+"""EventBridge rules: what the rule of a schedule should be, and the calls that make it so, once or many times."""
+
+import json
+from dataclasses import dataclass
+
+from mustit_pipeline.aws.clients import AwsRefused, aws_client, aws_failures, failure_of_answer
+from mustit_pipeline.domain.outbox import SchedulerOutbox
+from mustit_pipeline.domain.states import ScheduleEventType
+from mustit_pipeline.settings import Settings
+
+TARGET_ID = "mustit"
+NOT_THERE = "ResourceNotFoundException"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One seller's rule: how often it fires, and what it says to whom."""
+
+    name: str
+    expression: str
+    target_arn: str
+    input: str
+
+    @classmethod
+    def of(cls, outbox: SchedulerOutbox, target_arn: str) -> "Rule":
+        """The rule that a change tells of; it goes to the target of today unless the change names one."""
+        payload = json.loads(outbox.payload)
+        said = json.dumps(payload["input"], ensure_ascii=False)
+        return cls(payload["ruleName"], payload["scheduleExpression"], payload["targetArn"] or target_arn, said)
+
+
+class EventBridge:
+    """The rules of one account and region; nothing of it is called inside a transaction."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = aws_client(settings, "events")
+
+    def apply(self, event_type: ScheduleEventType, rule: Rule) -> None:
+        """Make the rule what the change says; doing so again changes nothing."""
+        if event_type is ScheduleEventType.SCHEDULE_DEACTIVATED:
+            self._remove(rule)
+        else:
+            self._put(rule)
+
+    def _put(self, rule: Rule) -> None:
+        where = f"the rule {rule.name}"
+        with aws_failures(where):
+            self._client.put_rule(Name=rule.name, ScheduleExpression=rule.expression, State="ENABLED")
+            target = {"Id": TARGET_ID, "Arn": rule.target_arn, "Input": rule.input}
+            answer = self._client.put_targets(Rule=rule.name, Targets=[target])
+        for entry in answer.get("FailedEntries", []):
+            error = {"Code": entry.get("ErrorCode"), "Message": entry.get("ErrorMessage")}
+            raise failure_of_answer(where, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}})
+
+    def _remove(self, rule: Rule) -> None:
+        """It fires no more from the first call on; the others give back its place in the account's quota."""
+        calls = (
+            lambda: self._client.disable_rule(Name=rule.name),
+            lambda: self._client.remove_targets(Rule=rule.name, Ids=[TARGET_ID]),
+            lambda: self._client.delete_rule(Name=rule.name),
+        )
+        try:
+            for call in calls:
+                with aws_failures(f"the rule {rule.name}"):
+                    call()
+        except AwsRefused as error:
+            # Removed before, or deactivated before EventBridge heard of it: nothing is there that could fire.
+            if error.answer != NOT_THERE:
+                raise

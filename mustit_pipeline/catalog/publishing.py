@@ -1,0 +1,31 @@
+"""The one publisher: a version goes into the history, onto its product and into the outbox in one transaction."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from mustit_pipeline.catalog.sql import publication
+from mustit_pipeline.catalog.sql.publication import NewVersion, SentAgain
+from mustit_pipeline.domain.outbox import ProductOutbox
+from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.outbox.sql import outbox
+
+
+def publish_versions(
+    connection: Connection,
+    seller_id: SellerId,
+    execution_id: ExecutionId,
+    versions: Sequence[NewVersion],
+    at: datetime,
+) -> None:
+    """Publish what an execution found out; the products are locked."""
+    publication.publish(connection, seller_id.value, execution_id.value, versions)
+    outbox.enqueue(connection, [ProductOutbox.announcing(one.product, one.life_cycle, at) for one in versions])
+
+
+def publish_again(connection: Connection, seller_id: SellerId, again: Sequence[SentAgain], at: datetime) -> None:
+    """Publish the state of products' newest versions once more, under their new versions; the products are locked."""
+    life_cycles = publication.repeat(connection, seller_id.value, again)
+    events = [ProductOutbox.announcing(one.product, life_cycles[one.product.item_no.value], at) for one in again]
+    outbox.enqueue(connection, events)

@@ -1,0 +1,169 @@
+"""Changes that are about to be published: how many of them look wrong, and which sellers' are held back."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.catalog.sql.publication import NEWEST_VERSION, OPEN_TASK_OF_PRODUCT, READY
+from mustit_pipeline.domain.change_hold import ChangeHold, Suspicion
+from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.states import CHANGE_HOLD, ChangeHoldStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.paging import Page, page
+
+EXAMPLES = 10
+PRICES = ("normalPrice", "sellingPrice", "discountPrice")
+# What a product lives by: one that had it and has it no more looks like a reading error of ours.
+ESSENTIAL = (*((name,) for name in ("name", "brandName", *PRICES, "stock", "images")), ("category", "header"))
+# Our own text, field by field in one order, so that a product that has no price at all is found without parsing it.
+UNPRICED = ",".join(f'"{name}":null' for name in PRICES)
+
+_EMPTY = """coalesce({0} #> '{{{1}}}', 'null') IN ('null', '""', '[]', '{{}}')"""
+
+
+def _emptied(path: tuple[str, ...]) -> str:
+    where = ",".join(path)
+    return f"({_EMPTY.format('d.new', where)} AND NOT {_EMPTY.format('d.old', where)})"
+
+
+def _jumped(name: str) -> str:
+    new, old = (f"CAST(d.{state} ->> '{name}' AS numeric)" for state in ("new", "old"))
+    return f"({old} > 0 AND ({new} * :factor < {old} OR {new} > {old} * :factor))"
+
+
+_SUSPICIOUS = text(f"""
+    SELECT count(*) FILTER (WHERE s.jumped) AS jumped, count(*) FILTER (WHERE s.emptied) AS emptied,
+           count(*) AS suspicious, (array_agg(s.item_no ORDER BY s.item_no))[1:{EXAMPLES}] AS examples
+    FROM (
+        SELECT p.item_no,
+               coalesce({" OR ".join(map(_jumped, PRICES))}, false) AS jumped,
+               CASE WHEN p.version = 0 THEN p.data LIKE :unpriced
+                    WHEN d.old IS NOT NULL THEN {" OR ".join(map(_emptied, ESSENTIAL))} END AS emptied
+        FROM products p
+        {NEWEST_VERSION}
+        CROSS JOIN LATERAL (SELECT CASE WHEN p.version > 0 THEN CAST(p.data AS jsonb) END AS new,
+                                   CAST(c.product_data AS jsonb) AS old OFFSET 0) AS d
+        WHERE {READY}
+    ) AS s
+    WHERE s.jumped OR s.emptied
+""")
+
+# The same products as a sweep in progress has come to: a crawl of many slices is judged by what it has seen so far.
+_LOOKED_AT = text(f"""
+    SELECT count(*) FROM products p
+    LEFT JOIN crawling_schedule_executions e
+           ON e.seller_id = :seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
+    WHERE p.seller_id = :seller_id AND p.complete AND p.deleted_at IS NULL
+      AND (e.execution_id IS NULL
+           OR ((e.sweep_status <> 'PENDING' OR p.last_seen_execution_id = e.execution_id)
+               AND {OPEN_TASK_OF_PRODUCT} IS NULL))
+""")
+
+_HOLD = text(f"""
+    INSERT INTO change_holds (seller_id, status, jumped, emptied, suspicious, looked_at, examples)
+    VALUES (:seller_id, '{ChangeHoldStatus.OPEN.value}', :jumped, :emptied, :suspicious, :looked_at,
+            CAST(:examples AS bigint[]))
+    ON CONFLICT (seller_id) WHERE status = '{ChangeHoldStatus.OPEN.value}' DO UPDATE SET
+        jumped = excluded.jumped, emptied = excluded.emptied, suspicious = excluded.suspicious,
+        looked_at = excluded.looked_at, examples = excluded.examples
+""")
+
+# While a crawl is under way, what it has still to fetch is not judged: nothing is known to be well.
+_UNDER_WAY = """
+    EXISTS (SELECT FROM crawling_schedule_executions e
+            WHERE e.seller_id = :seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
+              AND (e.sweep_status = 'PENDING' OR e.completed_tasks + e.failed_tasks < e.total_tasks))
+"""
+_CLOSE = text(f"""
+    UPDATE change_holds SET status = '{CHANGE_HOLD.target("close").value}', closed_at = :at
+    WHERE seller_id = :seller_id AND status = '{ChangeHoldStatus.OPEN.value}' AND NOT {_UNDER_WAY}
+""")
+
+_RELEASE = text(f"""
+    UPDATE change_holds SET status = :status, closed_at = :at
+    WHERE hold_id = :hold_id AND status = '{ChangeHoldStatus.OPEN.value}'
+""")
+
+# There are few: one per seller can be open, and only a suspicious crawl makes one.
+_LIST = text("""
+    SELECT * FROM change_holds WHERE (CAST(:status AS text) IS NULL OR status = :status)
+    ORDER BY status = 'OPEN' DESC, opened_at DESC LIMIT :limit
+""")
+
+_FIND = text("SELECT * FROM change_holds WHERE seller_id = :seller_id AND status = 'OPEN'")
+
+
+def suspicious(connection: Connection, seller_id: str, factor: float) -> Suspicion:
+    """Products ready to be published whose prices jump, or that lose what they live by, or that have no price."""
+    values = {"seller_id": seller_id, "factor": factor, "unpriced": f"%{UNPRICED}%"}
+    row = connection.execute(_SUSPICIOUS, values).one()
+    return Suspicion(row.jumped, row.emptied, row.suspicious, 0, tuple(row.examples or ()))
+
+
+def among_all(connection: Connection, seller_id: str, found: Suspicion) -> Suspicion:
+    """The same, with how many products were looked at."""
+    looked_at = connection.execute(_LOOKED_AT, {"seller_id": seller_id}).scalar_one()
+    return Suspicion(found.jumped, found.emptied, found.suspicious, looked_at, found.examples)
+
+
+def hold(connection: Connection, seller_id: str, found: Suspicion) -> None:
+    """Keep a seller's changes back; a hold that is open says what was found last."""
+    values = {
+        "seller_id": seller_id,
+        "jumped": found.jumped,
+        "emptied": found.emptied,
+        "suspicious": found.suspicious,
+        "looked_at": found.looked_at,
+        "examples": list(found.examples),
+    }
+    connection.execute(_HOLD, values)
+
+
+def crawl_under_way(connection: Connection, seller_id: str) -> bool:
+    """Whether products of this seller are still to be fetched, so that not all of its changes are known."""
+    return connection.execute(text(f"SELECT {_UNDER_WAY}"), {"seller_id": seller_id}).scalar_one()
+
+
+def close(connection: Connection, seller_id: str, at: datetime) -> None:
+    """What is ready can be believed: a hold that was open is over."""
+    connection.execute(_CLOSE, {"seller_id": seller_id, "at": at})
+
+
+def release(connection: Connection, released: ChangeHold) -> None:
+    """Write down that somebody let the changes through; one that has closed by itself stays so."""
+    values = {"hold_id": released.id, "status": released.status.value, "at": released.closed_at}
+    connection.execute(_RELEASE, values)
+
+
+def newest(connection: Connection, *, status: ChangeHoldStatus | None, limit: int) -> Page[ChangeHold]:
+    """Open holds first, then the newest."""
+    values = {"status": None if status is None else status.value, "limit": limit + 1}
+    return page(map(_hold, connection.execute(_LIST, values)), limit)
+
+
+def is_open(connection: Connection, seller_id: SellerId) -> bool:
+    """Whether changes of the seller are held back."""
+    return connection.execute(_FIND, {"seller_id": seller_id.value}).one_or_none() is not None
+
+
+def find_open(connection: Connection, seller_id: SellerId) -> ChangeHold:
+    """The seller's open hold."""
+    row = connection.execute(_FIND, {"seller_id": seller_id.value}).one_or_none()
+    if row is None:
+        raise NotFound(
+            "NOT_FOUND_CHANGE_HOLD",
+            korean=f"보류된 변경이 없습니다: {seller_id}",
+            english=f"No changes of {seller_id} are held back: see `mustit holds list`",
+        )
+    return _hold(row)
+
+
+def _hold(row: Row[tuple[object, ...]]) -> ChangeHold:
+    return ChangeHold(
+        id=row.hold_id,
+        seller_id=SellerId(row.seller_id),
+        suspicion=Suspicion(row.jumped, row.emptied, row.suspicious, row.looked_at, tuple(row.examples)),
+        opened_at=row.opened_at,
+        status=ChangeHoldStatus(row.status),
+        closed_at=row.closed_at,
+    )

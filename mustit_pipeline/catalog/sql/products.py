@@ -1,0 +1,231 @@
+"""Products: seen on listings and filled from three sources."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, TextClause, text
+
+from mustit_pipeline.domain.product import Product
+from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a product's sources said last, as canonical texts, and the state merged from it."""
+
+    listing: str | None
+    detail: str | None
+    options: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProduct:
+    """A product as it was read; whatever is written to its row gives that another state number."""
+
+    product: Product
+    row_state: int
+    seen_by: UUID | None
+    seen_at: datetime | None
+
+    def was_seen_since(self, execution_id: UUID, moment: datetime) -> bool:
+        """Whether a later page of the same sweep shows it too; the clocks of two sweeps need not agree."""
+        return self.seen_by == execution_id and self.seen_at is not None and self.seen_at > moment
+
+
+@dataclass(frozen=True, slots=True)
+class AbsorbedProduct:
+    """A product after new bodies were read: what a source said, where that is new, and the state merged from all.
+
+    What a body's row holds as its content is named by the row's number: it need not travel.
+    """
+
+    product: Product
+    listing: str | None
+    detail: str | int | None
+    options: str | int | None
+    data: str | None
+    data_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighted:
+    """A product that a page shows: its newest version, what the listing said of it last, and whose it is by that."""
+
+    version: int
+    listing_hash: str | None
+    foreign: bool
+
+
+_SIGHT = text("""
+    INSERT INTO products AS p (seller_id, item_no, last_seen_execution_id, last_seen_at)
+    SELECT :seller_id, s.item_no, :execution_id, s.seen_at
+    FROM unnest(CAST(:items AS bigint[]), CAST(:moments AS timestamptz[])) AS s(item_no, seen_at) ORDER BY s.item_no
+    ON CONFLICT (seller_id, item_no) DO UPDATE
+        SET last_seen_execution_id = excluded.last_seen_execution_id, absent_sweeps = 0,
+            -- Of a sweep's pages the one seen last, whichever is stored last.
+            last_seen_at = CASE WHEN p.last_seen_execution_id = excluded.last_seen_execution_id
+                                THEN greatest(p.last_seen_at, excluded.last_seen_at) ELSE excluded.last_seen_at END
+    RETURNING item_no, version, minishop_data_hash, foreign_at IS NOT NULL AS is_foreign
+""")
+
+_FIND = text("""
+    SELECT product_id, seller_id, item_no, minishop_data_hash, detail_data_hash, option_data_hash, version,
+           absent_sweeps, deleted_at, last_seen_execution_id, last_seen_at,
+           CAST(CAST(xmin AS text) AS bigint) AS row_state
+    FROM products
+    WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+    ORDER BY item_no
+""")
+_LOCK = text(f"{_FIND.text} FOR NO KEY UPDATE")
+
+_ABSORB = text("""
+    UPDATE products p
+    SET minishop_data_hash = a.minishop_hash, detail_data_hash = a.detail_hash, option_data_hash = a.option_hash,
+        minishop_data = coalesce(a.listing, p.minishop_data), data = a.data, data_hash = a.data_hash,
+        -- Copied as it is stored, compressed; a body keeps its content until it is marked as processed.
+        detail_data = coalesce(a.detail, (SELECT r.content FROM product_raw_data r WHERE r.raw_id = a.detail_raw),
+                               p.detail_data),
+        option_data = coalesce(a.options, (SELECT r.content FROM product_raw_data r WHERE r.raw_id = a.options_raw),
+                               p.option_data),
+        -- Not when this transaction began: what was absorbed after a judgement must be seen to be.
+        updated_at = clock_timestamp()
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:minishop_hashes AS text[]), CAST(:detail_hashes AS text[]),
+                CAST(:option_hashes AS text[]), CAST(:listings AS text[]), CAST(:details AS text[]),
+                CAST(:options AS text[]), CAST(:detail_raws AS bigint[]), CAST(:options_raws AS bigint[]),
+                CAST(:datas AS text[]), CAST(:data_hashes AS text[]))
+         AS a(id, minishop_hash, detail_hash, option_hash, listing, detail, options, detail_raw, options_raw, data,
+              data_hash)
+    WHERE p.product_id = a.id
+""")
+
+
+# A part of a statement, after `arrived(seller_id, item_no, version)`. Products are locked as a worker's batch locks
+# them, by seller and item, whatever the database sorts by: two that meet wait in one order, never in a circle.
+DELIVERED = """
+    locked AS (
+        SELECT p.product_id, a.version
+        FROM arrived a JOIN products p ON p.seller_id = a.seller_id AND p.item_no = a.item_no
+        ORDER BY p.seller_id COLLATE "C", p.item_no FOR NO KEY UPDATE OF p
+    ), delivered AS (
+        UPDATE products p SET delivered_version = l.version FROM locked l
+        WHERE p.product_id = l.product_id AND p.delivered_version < l.version
+    )"""
+
+
+def sight(
+    connection: Connection, seller_id: str, execution_id: UUID, seen_at: Mapping[int, datetime]
+) -> dict[int, Sighted]:
+    """A listing shows these products, each since then: make or touch their rows, and tell what each one was before."""
+    values = {
+        "seller_id": seller_id,
+        "execution_id": execution_id,
+        "items": list(seen_at),
+        "moments": list(seen_at.values()),
+    }
+    rows = connection.execute(_SIGHT, values)
+    return {row.item_no: Sighted(row.version, row.minishop_data_hash, row.is_foreign) for row in rows}
+
+
+def set_foreign(connection: Connection, seller_id: str, item_nos: Sequence[int], at: datetime | None) -> None:
+    """Details say that these are another seller's since then; with None they are to be asked again."""
+    query = text("""
+        UPDATE products SET foreign_at = :at, updated_at = clock_timestamp()
+        WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+    """)
+    connection.execute(query, {"seller_id": seller_id, "items": list(item_nos), "at": at})
+
+
+def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> int:
+    """How many different products a sweep has seen."""
+    query = text("SELECT count(*) FROM products WHERE seller_id = :seller AND last_seen_execution_id = :execution")
+    return connection.execute(query, {"seller": seller_id, "execution": execution_id}).scalar_one()
+
+
+def known_items(connection: Connection, seller_id: str, *, limit: int | None, chunk: int = 1000) -> Iterator[list[int]]:
+    """The products of a seller that have not been deleted, or so many of them, a chunk at a time."""
+    query = text("""
+        SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL AND item_no > :after
+        ORDER BY item_no LIMIT :limit
+    """)
+    after, left = 0, math.inf if limit is None else limit
+    while left > 0:
+        values = {"seller": seller_id, "after": after, "limit": min(chunk, left)}
+        items = list(connection.execute(query, values).scalars())
+        if not items:
+            return
+        yield items
+        after, left = items[-1], left - len(items)
+
+
+def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
+    """Products, held until the transaction ends."""
+    return {item_no: known.product for item_no, known in lock_known(connection, seller_id, item_nos).items()}
+
+
+def lock_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
+    """The products to absorb bodies into, held until the transaction ends."""
+    return _known(connection, _LOCK, seller_id, item_nos)
+
+
+def find_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
+    """The products as they are, for whoever makes sure later that they still are."""
+    return _known(connection, _FIND, seller_id, item_nos)
+
+
+def _known(
+    connection: Connection, query: TextClause, seller_id: str, item_nos: Sequence[int]
+) -> dict[int, KnownProduct]:
+    rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
+    return {
+        row.item_no: KnownProduct(product_of(row), row.row_state, row.last_seen_execution_id, row.last_seen_at)
+        for row in rows
+    }
+
+
+def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Contents]:
+    """What is known of products; by far the most of a row, so nobody reads it who need not."""
+    query = text("""
+        SELECT item_no, minishop_data, detail_data, option_data, data FROM products
+        WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
+    """)
+    rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
+    return {row.item_no: Contents(row.minishop_data, row.detail_data, row.option_data, row.data) for row in rows}
+
+
+def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
+    """Store what the sources now say and the state merged from it."""
+    if not absorbed:
+        return
+    values = {
+        "ids": [a.product.id.value for a in absorbed],
+        "minishop_hashes": [a.product.minishop_data_hash for a in absorbed],
+        "detail_hashes": [a.product.detail_data_hash for a in absorbed],
+        "option_hashes": [a.product.option_data_hash for a in absorbed],
+        "listings": [a.listing for a in absorbed],
+        "details": [a.detail if isinstance(a.detail, str) else None for a in absorbed],
+        "options": [a.options if isinstance(a.options, str) else None for a in absorbed],
+        "detail_raws": [a.detail if isinstance(a.detail, int) else None for a in absorbed],
+        "options_raws": [a.options if isinstance(a.options, int) else None for a in absorbed],
+        "datas": [a.data for a in absorbed],
+        "data_hashes": [a.data_hash for a in absorbed],
+    }
+    connection.execute(_ABSORB, values)
+
+
+def product_of(row: Row[tuple[object, ...]]) -> Product:
+    """The domain's product behind a row."""
+    return Product(
+        id=ProductId(row.product_id),
+        seller_id=SellerId(row.seller_id),
+        item_no=ItemNo(row.item_no),
+        minishop_data_hash=row.minishop_data_hash,
+        detail_data_hash=row.detail_data_hash,
+        option_data_hash=row.option_data_hash,
+        version=row.version,
+        absent_sweeps=row.absent_sweeps,
+        deleted_at=row.deleted_at,
+    )

@@ -1,0 +1,344 @@
+"""Executions: one open one per seller, counted exactly, kept for ever."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, exists, func, insert, select, text, update
+
+from mustit_pipeline.catalog.sql.drift import Sighting
+from mustit_pipeline.crawling.sql.tables import BY_CREATION
+from mustit_pipeline.crawling.sql.tables import crawling_schedule_executions as executions
+from mustit_pipeline.crawling.sql.tasks import TaskHome
+from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.domain.execution import OPEN_STATES, CrawlingScheduleExecution
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
+from mustit_pipeline.domain.values import ExecutionId, ScheduleId, SellerId
+from mustit_pipeline.foundation.id_prefixes import find_one
+from mustit_pipeline.foundation.paging import Page, page
+
+
+@dataclass(frozen=True, slots=True)
+class StoredExecution:
+    """An execution with what was asked of it and what it has come to."""
+
+    execution: CrawlingScheduleExecution
+    task_month: date
+    triggered_by: str
+    full_refetch: bool
+    product_limit: int | None
+    requests: int
+    throttled: int
+    listed_count: int | None
+    # Of its listing pages; each is a product that nobody knows.
+    skipped_items: int
+    # Listed, and another seller's by their detail: seen, but no product of this one.
+    foreign_items: int
+    sweep_status: SweepStatus
+    slice_no: int
+    updated_at: datetime
+    # Paths of the fields in which its bodies differed from what they were.
+    drift: tuple[str, ...]
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is known what there is to fetch; one that failed before that is planned when it is resumed."""
+        return self.listed_count is not None or self.is_swept
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether the sweep of the listing has ended, complete or not."""
+        return self.sweep_status is not SweepStatus.PENDING
+
+    @property
+    def home(self) -> TaskHome:
+        """Where its tasks live."""
+        return TaskHome(self.execution.id.value, self.execution.seller_id.value, self.task_month)
+
+
+def add(
+    connection: Connection,
+    execution: CrawlingScheduleExecution,
+    schedule_id: ScheduleId,
+    *,
+    triggered_by: str,
+    full_refetch: bool,
+    product_limit: int | None,
+) -> StoredExecution:
+    """Store a new execution; the seller's row must be locked, so that there is no other open one."""
+    month = execution.created_at.date().replace(day=1)
+    row = connection.execute(
+        insert(executions)
+        .values(
+            execution_id=execution.id.value,
+            seller_id=execution.seller_id.value,
+            schedule_id=schedule_id.value,
+            status=execution.status.value,
+            triggered_by=triggered_by,
+            task_month=month,
+            full_refetch=full_refetch,
+            product_limit=product_limit,
+            sweep_status=SweepStatus.PENDING.value,
+            created_at=execution.created_at,
+        )
+        .returning(executions)
+    ).one()
+    return _stored(row)
+
+
+def get(connection: Connection, execution_id: ExecutionId, *, lock: bool = False) -> StoredExecution:
+    """One execution; locked against other changes where asked."""
+    query = select(executions).where(executions.c.execution_id == execution_id.value)
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
+    if row is None:
+        raise NotFound(
+            "NOT_FOUND_EXECUTION",
+            korean=f"실행을 찾을 수 없습니다: {execution_id}",
+            english=f"There is no execution {execution_id}",
+        )
+    return _stored(row)
+
+
+def find(connection: Connection, wanted: IdPrefix) -> StoredExecution:
+    """The one execution whose id begins so."""
+    row = find_one(
+        connection,
+        "crawling_schedule_executions",
+        "execution_id",
+        wanted,
+        code="NOT_FOUND_EXECUTION",
+        korean="실행을",
+        thing="execution",
+        listing="mustit execution list",
+    )
+    return _stored(row)
+
+
+# With the transaction's own id: each question more would cost every batch of results a round trip.
+_LOCK_ALL = text("""
+    SELECT *, CAST(pg_current_xact_id() AS text) AS transaction FROM crawling_schedule_executions
+    WHERE execution_id = ANY(CAST(:ids AS uuid[])) ORDER BY execution_id FOR NO KEY UPDATE
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LockedExecutions:
+    """Executions held until the transaction ends, and what that can be asked for by once it has."""
+
+    stored: list[StoredExecution]
+    transaction: str | None
+
+
+def lock_all(connection: Connection, execution_ids: Collection[UUID]) -> LockedExecutions:
+    """Several executions at once, locked in one order for everybody."""
+    rows = connection.execute(_LOCK_ALL, {"ids": list(execution_ids)}).all()
+    return LockedExecutions([_stored(row) for row in rows], rows[0].transaction if rows else None)
+
+
+def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> StoredExecution | None:
+    """The seller's open execution, if there is one."""
+    query = select(executions).where(
+        executions.c.seller_id == seller_id.value, executions.c.status.in_([state.value for state in OPEN_STATES])
+    )
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
+    """The seller's newest execution, ended or not."""
+    row = connection.execute(_newest_of(seller_id, 1)).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def has_any_completed(connection: Connection) -> bool:
+    """Whether any seller has ever been crawled to the end."""
+    completed = exists().where(executions.c.status == ExecutionStatus.COMPLETED.value)
+    return connection.execute(select(completed)).scalar_one()
+
+
+def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Page[StoredExecution]:
+    """The newest executions, of one seller or of all."""
+    if seller_id is None:
+        query = select(executions).where(text(BY_CREATION)).order_by(executions.c.created_at.desc()).limit(limit + 1)
+    else:
+        query = _newest_of(seller_id, limit + 1)
+    return page(map(_stored, connection.execute(query)), limit)
+
+
+def _newest_of(seller_id: SellerId, limit: int) -> Select[Any]:
+    """Among its own first (OFFSET 0): by time alone all that came since would be gone through."""
+    own = select(executions).where(executions.c.seller_id == seller_id.value).offset(0).subquery()
+    return select(own).order_by(own.c.created_at.desc()).limit(limit)
+
+
+def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:
+    """Why tasks of an execution failed: how many, the code, and one example."""
+    query = text("""
+        SELECT count(*) AS tasks, error_code AS code, min(error_text) AS example FROM crawler_tasks
+        WHERE task_month = :task_month AND execution_id = :execution_id AND status = 'FAILED'
+        GROUP BY error_code ORDER BY count(*) DESC
+    """)
+    values = {"task_month": stored.task_month, "execution_id": stored.execution.id.value}
+    return [dict(row) for row in connection.execute(query, values).mappings()]
+
+
+def save(connection: Connection, execution: CrawlingScheduleExecution) -> None:
+    """Write back its state; its counters belong to the tasks, which keep them exact."""
+    # One that failed before it had a plan starts only when it is resumed.
+    started = execution.started_at or (func.now() if execution.status is ExecutionStatus.RUNNING else None)
+    connection.execute(
+        update(executions)
+        .where(executions.c.execution_id == execution.id.value)
+        .values(
+            status=execution.status.value,
+            started_at=started,
+            ended_at=execution.ended_at,
+            error_code=execution.error_code,
+            error_text=execution.error_text,
+            updated_at=text("now()"),
+        )
+    )
+
+
+def count_requests(connection: Connection, execution_id: UUID, *, requests: int, throttled: int) -> None:
+    """Add the calls that were made for it."""
+    if requests or throttled:
+        connection.execute(
+            update(executions)
+            .where(executions.c.execution_id == execution_id)
+            .values(requests=executions.c.requests + requests, throttled=executions.c.throttled + throttled)
+        )
+
+
+def raise_listed(connection: Connection, execution_id: UUID, count: int) -> None:
+    """Remember the largest number of products that an answer of this sweep spoke of: the safe one to judge by."""
+    connection.execute(
+        update(executions)
+        .where(executions.c.execution_id == execution_id)
+        .values(listed_count=func.greatest(func.coalesce(executions.c.listed_count, 0), count))
+    )
+
+
+def count_skipped(connection: Connection, execution_id: UUID, number: int) -> None:
+    """Add items of a listing page that could not be read."""
+    if number:
+        connection.execute(
+            update(executions)
+            .where(executions.c.execution_id == execution_id)
+            .values(skipped_items=executions.c.skipped_items + number)
+        )
+
+
+def count_foreign(connection: Connection, home: TaskHome) -> None:
+    """Count anew which of the items that its listing pages show are another seller's."""
+    query = text("""
+        UPDATE crawling_schedule_executions SET foreign_items = (
+            SELECT count(*) FROM products
+            WHERE seller_id = :seller_id AND foreign_at IS NOT NULL AND last_seen_execution_id = :execution_id)
+        WHERE execution_id = :execution_id
+    """)
+    connection.execute(query, {"seller_id": home.seller_id, "execution_id": home.execution_id})
+
+
+def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus) -> None:
+    """Remember whether the listing was seen as a whole."""
+    connection.execute(
+        update(executions).where(executions.c.execution_id == execution_id).values(sweep_status=status.value)
+    )
+
+
+# So many fields of an execution are named.
+MOST_DRIFT = 100
+
+# An execution is warned of nothing that was accepted.
+_WARN = text(f"""
+    UPDATE crawling_schedule_executions e SET drift = told.paths
+    FROM (
+        SELECT old.execution_id, (array_agg(DISTINCT every.path ORDER BY every.path))[1:{MOST_DRIFT}] AS paths
+        FROM crawling_schedule_executions old
+        JOIN unnest(CAST(:executions AS uuid[]), CAST(:paths AS text[]), CAST(:kinds AS text[]),
+                    CAST(:observed AS text[])) AS seen(execution_id, path, kind, observed)
+          USING (execution_id)
+        CROSS JOIN LATERAL unnest(old.drift || seen.path) AS every(path)
+        WHERE NOT EXISTS (
+            SELECT FROM schema_drift known
+            WHERE known.path = seen.path AND known.kind = seen.kind AND known.observed = seen.observed
+              AND known.accepted_at IS NOT NULL
+        )
+        GROUP BY old.execution_id
+    ) AS told
+    WHERE e.execution_id = told.execution_id AND e.drift <> told.paths
+""")
+
+
+def warn_of_drift(connection: Connection, sightings: Collection[Sighting]) -> None:
+    """Name the fields in which their bodies were not as they should be; the executions are locked."""
+    seen = {(one.execution_id, one.deviation) for one in sightings}
+    if seen:
+        values = {
+            "executions": [execution_id for execution_id, _ in seen],
+            "paths": [deviation.path for _, deviation in seen],
+            "kinds": [deviation.kind.value for _, deviation in seen],
+            "observed": [deviation.observed for _, deviation in seen],
+        }
+        connection.execute(_WARN, values)
+
+
+def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID, int]:
+    """Begin another slice of each: numbers that no earlier slice of theirs has had."""
+    rows = connection.execute(
+        update(executions)
+        .where(executions.c.execution_id.in_(execution_ids))
+        .values(slice_no=executions.c.slice_no + 1)
+        .returning(executions.c.execution_id, executions.c.slice_no)
+    )
+    return {row.execution_id: row.slice_no for row in rows}
+
+
+def changes_by_type(connection: Connection, execution_id: UUID) -> dict[str, int]:
+    """How many products an execution created, deleted or restored, and how many fields it saw change, by type."""
+    query = text("""
+        SELECT kind, count(*) AS n FROM (
+            SELECT life_cycle AS kind FROM product_change_sets
+            WHERE execution_id = :execution_id AND life_cycle <> 'UPDATED'
+            UNION ALL
+            SELECT unnest(change_types) FROM product_change_sets
+            WHERE execution_id = :execution_id AND life_cycle = 'UPDATED'
+        ) AS changes GROUP BY kind ORDER BY kind
+    """)
+    return {row.kind: row.n for row in connection.execute(query, {"execution_id": execution_id})}
+
+
+def _stored(row: Row[tuple[object, ...]]) -> StoredExecution:
+    execution = CrawlingScheduleExecution(
+        id=ExecutionId(row.execution_id),
+        seller_id=SellerId(row.seller_id),
+        created_at=row.created_at,
+        status=ExecutionStatus(row.status),
+        total_tasks=row.total_tasks,
+        completed_tasks=row.completed_tasks,
+        failed_tasks=row.failed_tasks,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        error_code=row.error_code,
+        error_text=row.error_text,
+    )
+    return StoredExecution(
+        execution,
+        row.task_month,
+        row.triggered_by,
+        row.full_refetch,
+        row.product_limit,
+        row.requests,
+        row.throttled,
+        row.listed_count,
+        row.skipped_items,
+        row.foreign_items,
+        SweepStatus(row.sweep_status),
+        row.slice_no,
+        row.updated_at,
+        tuple(row.drift),
+    )

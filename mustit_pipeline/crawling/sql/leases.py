@@ -1,0 +1,310 @@
+"""Leases of crawl tasks: taken for a time, kept alive, and written back only by whoever still holds them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.crawling.sql.task_states import CLAIMABLE, HAS_LEASE, IN_MONTHS
+from mustit_pipeline.crawling.sql.tasks import TaskHome
+from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
+from mustit_pipeline.domain.task import CrawlerTask
+from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedTask:
+    """A task in our hands until its lease ends; `lease_no` fences everything we write about it."""
+
+    task: CrawlerTask
+    home: TaskHome
+    page_no: int | None
+    probe: bool
+    lease_no: int
+    # What the catalog's newest content from this call hashes to: the same again has nothing to tell.
+    known_hash: str | None = None
+
+
+_KNOWN_HASH = """(
+    SELECT CASE t.task_type WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash
+                            WHEN 'PRODUCT_OPTION' THEN p.option_data_hash END
+    FROM products p WHERE p.seller_id = t.seller_id AND p.item_no = t.item_no) AS known_hash"""
+# A held lease is the same as being IN_PROGRESS, by a constraint of the table. Asked for by status, or without the ids
+# themselves, the planner goes through all leases that have ended lately instead of looking these tasks up. As a number,
+# because of that it does not believe that hardly any task is held, and compares each one with each.
+_HELD = f"num_nulls(t.lease_owner) <> 1 AND t.task_id = ANY(CAST(:ids AS uuid[])) AND {IN_MONTHS}"
+
+_CLAIM = text(f"""
+    WITH picked AS (
+        SELECT t.task_id FROM crawler_tasks t
+        WHERE t.task_month = :task_month AND t.execution_id = :execution_id AND t.status IN ({CLAIMABLE})
+          AND t.task_type = ANY(CAST(:types AS text[])) AND t.available_at <= now()
+          AND EXISTS (SELECT FROM crawling_schedule_executions e
+                      WHERE e.execution_id = :execution_id AND e.status = 'RUNNING')
+        ORDER BY t.priority, t.seq LIMIT :limit
+        FOR UPDATE OF t SKIP LOCKED
+    )
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+        lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM picked p WHERE t.task_month = :task_month AND t.task_id = p.task_id
+    RETURNING t.*, {_KNOWN_HASH}
+""")
+
+# Every running execution gives the same number, whichever seller's is the biggest; which ones give when there are more
+# of them than tasks are wanted is left to chance. So many pages as are wanted are taken in turns too; the others stay.
+_CLAIM_ANY = text(f"""
+    WITH running AS (
+        SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
+        WHERE e.status = 'RUNNING' AND (
+            SELECT t.task_id FROM crawler_tasks t
+            WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
+              AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP')
+            ORDER BY t.priority, t.seq LIMIT 1) IS NOT NULL
+        ORDER BY random() LIMIT :limit
+    ), picked AS (
+        SELECT t.* FROM running r CROSS JOIN LATERAL (
+            SELECT t.task_month, t.task_id, t.execution_id, t.task_type, t.seq FROM crawler_tasks t
+            WHERE t.task_month = r.task_month AND t.execution_id = r.execution_id AND t.status IN ({CLAIMABLE})
+              AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP')
+            ORDER BY t.priority, t.seq LIMIT (SELECT ceil(CAST(:limit AS float8) / greatest(count(*), 1)) FROM running)
+            FOR UPDATE OF t SKIP LOCKED) AS t
+        LIMIT :limit
+    ), turns AS (
+        SELECT p.*, row_number() OVER (PARTITION BY p.execution_id, p.task_type ORDER BY p.seq) AS turn FROM picked p
+    ), taken AS (
+        SELECT t.*, row_number() OVER (PARTITION BY t.task_type ORDER BY t.turn) AS place FROM turns t
+    )
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+        lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM taken p
+    WHERE t.task_month = p.task_month AND t.task_id = p.task_id AND (p.task_type <> 'MINISHOP' OR p.place <= :pages)
+    RETURNING t.*, {_KNOWN_HASH}
+""")
+
+# Whoever lost its worker goes behind those who did not: of a crawl that is killed again and again, each kill meets
+# other tasks, and only one that really kills is met too often.
+_SAVE = text(f"""
+    WITH saved AS (
+        UPDATE crawler_tasks t
+        SET status = s.status, retry_count = s.retry_count, release_count = s.release_count, error_code = s.error_code,
+            error_text = s.error_text, lease_owner = NULL, lease_expires_at = NULL,
+            available_at = now() + make_interval(secs => s.delay),
+            published_at = CASE WHEN s.status = '{TASK.target("release").value}' THEN now() ELSE t.published_at END,
+            seq = CASE WHEN s.status = '{TASK.target("release").value}' THEN nextval('crawler_task_seq') ELSE t.seq END,
+            completed_at = CASE WHEN s.status IN ('COMPLETED', 'FAILED') THEN now() END
+        FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:statuses AS text[]),
+                    CAST(:retry_counts AS smallint[]), CAST(:release_counts AS smallint[]), CAST(:codes AS text[]),
+                    CAST(:errors AS text[]), CAST(:delays AS float8[]))
+             AS s(task_month, task_id, lease_no, status, retry_count, release_count, error_code, error_text, delay)
+        WHERE t.task_month = s.task_month AND t.task_id = s.task_id AND t.lease_no = s.lease_no AND {_HELD}
+        RETURNING t.task_id, t.execution_id, t.status
+    ), ended AS (
+        SELECT execution_id, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+               count(*) FILTER (WHERE status = 'FAILED') AS failed
+        FROM saved GROUP BY execution_id
+    ), counted AS (
+        UPDATE crawling_schedule_executions e
+        SET completed_tasks = e.completed_tasks + coalesce(o.completed, 0),
+            failed_tasks = e.failed_tasks + coalesce(o.failed, 0),
+            requests = e.requests + c.requests, throttled = e.throttled + c.throttled, updated_at = now()
+        FROM unnest(CAST(:executions AS uuid[]), CAST(:requests AS int[]), CAST(:throttled AS int[]))
+             AS c(execution_id, requests, throttled) LEFT JOIN ended o USING (execution_id)
+        WHERE e.execution_id = c.execution_id
+    )
+    SELECT task_id FROM saved
+""")
+
+# The lease goes back as if it had never been taken: nothing is counted against the task.
+_HAND_BACK = text(f"""
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("release").value}', published_at = now(), started_at = NULL, lease_owner = NULL,
+        lease_expires_at = NULL
+    FROM unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
+    WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND {_HELD}
+""")
+
+# A row that somebody else has locked is being stored, cancelled or released: waiting for it could only deadlock.
+_HEARTBEAT = text(f"""
+    WITH held AS (
+        SELECT t.task_month, t.task_id FROM crawler_tasks t
+        JOIN unnest(CAST(:months AS date[]), CAST(:ids AS uuid[]), CAST(:lease_nos AS int[])) AS h(month, id, lease_no)
+          ON t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no
+        WHERE {_HELD}
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    )
+    UPDATE crawler_tasks t SET lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM held WHERE t.task_month = held.task_month AND t.task_id = held.task_id AND {_HELD}
+    RETURNING t.task_id
+""")
+
+# Leases go on ending: only those of the executions that are locked are taken. As a truth value, because expired leases
+# are few and the tasks of an execution are not: no plan shall look for them that way.
+_EXPIRED = text(f"""
+    SELECT t.*, NULL AS known_hash FROM crawler_tasks t
+    WHERE t.lease_expires_at < now() AND {HAS_LEASE}
+      AND (t.execution_id = ANY(CAST(:execution_ids AS uuid[]))) IS TRUE
+    ORDER BY t.lease_expires_at LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+""")
+
+_LOCK_EXPIRED = text(f"""
+    SELECT e.execution_id FROM crawling_schedule_executions e
+    WHERE (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id)
+      AND e.execution_id = ANY(ARRAY(SELECT t.execution_id FROM crawler_tasks t
+                                     WHERE t.lease_expires_at < now() AND {HAS_LEASE}))
+    ORDER BY e.execution_id FOR NO KEY UPDATE
+""")
+
+
+def claim(
+    connection: Connection,
+    home: TaskHome,
+    types: Iterable[TaskType],
+    *,
+    owner: str,
+    limit: int,
+    lease_seconds: float,
+    max_retries: int,
+    max_releases: int = TASK_MAX_RELEASES,
+) -> list[LeasedTask]:
+    """Lease the next tasks of an execution that is running, most urgent first."""
+    values = {
+        "task_month": home.task_month,
+        "execution_id": home.execution_id,
+        "types": [kind.value for kind in types],
+        "owner": owner,
+        "limit": limit,
+        "lease_seconds": lease_seconds,
+    }
+    rows = sorted(connection.execute(_CLAIM, values), key=_urgency)
+    return _leases(rows, max_retries, max_releases)
+
+
+def claim_any(
+    connection: Connection,
+    *,
+    owner: str,
+    limit: int,
+    pages: int | None = None,
+    lease_seconds: float,
+    max_retries: int,
+    max_releases: int,
+) -> list[LeasedTask]:
+    """Lease tasks of any running execution, the same number of each: each one's most urgent, in turns.
+
+    At most so many `pages` are among them, where that is said.
+    """
+    most_pages = limit if pages is None else pages
+    values = {"owner": owner, "limit": limit, "pages": most_pages, "lease_seconds": lease_seconds}
+    given: dict[UUID, list[LeasedTask]] = {}
+    rows = sorted(connection.execute(_CLAIM_ANY, values), key=_urgency)
+    for lease in _leases(rows, max_retries, max_releases):
+        given.setdefault(lease.home.execution_id, []).append(lease)
+    return [lease for turn in zip_longest(*given.values()) for lease in turn if lease is not None]
+
+
+def save(
+    connection: Connection,
+    outcomes: Sequence[tuple[LeasedTask, float]],
+    calls: Mapping[UUID, tuple[int, int]] | None = None,
+) -> set[UUID]:
+    """Write tasks back with the delay until they may be claimed again; returns those whose lease still was ours.
+
+    Their executions count what has ended, and the requests and 429s in `calls`, which were made whoever holds a lease.
+    """
+    executions = sorted({lease.home.execution_id for lease, _ in outcomes} | (calls or {}).keys())
+    if not executions:
+        return set()
+    made = [(calls or {}).get(execution_id, (0, 0)) for execution_id in executions]
+    values = _fences([lease for lease, _ in outcomes]) | {
+        "statuses": [lease.task.status.value for lease, _ in outcomes],
+        "retry_counts": [lease.task.retry_count for lease, _ in outcomes],
+        "release_counts": [lease.task.release_count for lease, _ in outcomes],
+        "codes": [lease.task.error_code for lease, _ in outcomes],
+        "errors": [lease.task.error_text for lease, _ in outcomes],
+        "delays": [delay for _, delay in outcomes],
+        "executions": executions,
+        "requests": [requests for requests, _ in made],
+        "throttled": [throttled for _, throttled in made],
+    }
+    return set(connection.execute(_SAVE, values).scalars())
+
+
+def hand_back(connection: Connection, leases: Sequence[LeasedTask]) -> None:
+    """Give up leases under which no answer came; whoever falls silent instead is released, and that is counted."""
+    if leases:
+        connection.execute(_HAND_BACK, _fences(leases))
+
+
+def heartbeat(connection: Connection, leases: Sequence[LeasedTask], lease_seconds: float) -> set[UUID]:
+    """Keep leases alive; returns those that still are ours and that nobody is writing just now."""
+    if not leases:
+        return set()
+    rows = connection.execute(_HEARTBEAT, _fences(leases) | {"lease_seconds": lease_seconds})
+    return {row.task_id for row in rows}
+
+
+def take_expired(
+    connection: Connection,
+    *,
+    limit: int,
+    max_retries: int,
+    max_releases: int = TASK_MAX_RELEASES,
+    execution_id: UUID | None = None,
+) -> list[LeasedTask]:
+    """Lock tasks whose worker fell silent, for the caller to release in the same transaction."""
+    # Executions before their tasks, as everybody locks them.
+    locked = connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).scalars().all()
+    if not locked:
+        return []
+    rows = connection.execute(_EXPIRED, {"limit": limit, "execution_ids": locked})
+    return _leases(rows, max_retries, max_releases)
+
+
+def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
+    return {
+        "months": [lease.home.task_month for lease in leases],
+        "all_months": sorted({lease.home.task_month for lease in leases}),
+        "ids": [lease.task.id.value for lease in leases],
+        "lease_nos": [lease.lease_no for lease in leases],
+    }
+
+
+def _urgency(row: Row[Any]) -> tuple[int, int, int]:
+    """Product by product, and pages as they follow each other: what moves meanwhile is met once more, not missed."""
+    return row.priority, row.item_no or 0, row.page_no or 0
+
+
+def _leases(rows: Iterable[Row[Any]], max_retries: int, max_releases: int) -> list[LeasedTask]:
+    """Tasks of one execution share what they know of it: making that anew costs as much as the task itself."""
+    homes: dict[UUID, tuple[TaskHome, ExecutionId, SellerId]] = {}
+    leases: list[LeasedTask] = []
+    for row in rows:
+        if row.execution_id not in homes:
+            home = TaskHome(row.execution_id, row.seller_id, row.task_month)
+            homes[row.execution_id] = home, ExecutionId(row.execution_id), SellerId(row.seller_id)
+        home, execution_id, seller_id = homes[row.execution_id]
+        task = CrawlerTask(
+            id=TaskId(row.task_id),
+            execution_id=execution_id,
+            seller_id=seller_id,
+            task_type=TaskType(row.task_type),
+            request_url=row.request_url,
+            created_at=row.created_at,
+            item_no=None if row.item_no is None else ItemNo(row.item_no),
+            status=TaskStatus(row.status),
+            retry_count=row.retry_count,
+            release_count=row.release_count,
+            max_retries=max_retries,
+            max_releases=max_releases,
+            published_at=row.published_at,
+            started_at=row.started_at,
+        )
+        leases.append(LeasedTask(task, home, row.page_no, row.probe, row.lease_no, row.known_hash))
+    return leases

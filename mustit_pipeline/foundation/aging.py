@@ -1,0 +1,49 @@
+"""Rows that go by their age alone."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.foundation.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """Rows that go by their age alone: their key, and the times that have to be past."""
+
+    table: str
+    key: str
+    times: tuple[str, ...]
+
+    @property
+    def old(self) -> str:
+        return " AND ".join(f"{time} < :before" for time in self.times)
+
+
+def count_aged(connection: Connection, aged: Aged, before: datetime) -> int:
+    """How many such rows there are."""
+    query = text(f"SELECT count(*) FROM {aged.table} WHERE {aged.old}")
+    return connection.execute(query, {"before": before}).scalar_one()
+
+
+def delete_aged(database: Database, aged: Aged, before: datetime, batch: int) -> int:
+    """Remove them, in transactions of a batch each."""
+    query = text(f"""
+        DELETE FROM {aged.table} WHERE ({aged.key}) IN (
+            SELECT {aged.key} FROM {aged.table} WHERE {aged.old} ORDER BY {aged.times[0]} LIMIT :batch)
+    """)
+    removed = 0
+    while True:
+        with database.transaction() as connection:
+            gone = connection.execute(query, {"before": before, "batch": batch}).rowcount
+        removed += gone
+        if gone < batch:
+            return removed
+
+
+def tidy(database: Database, *tables: str) -> None:
+    """Give removed rows' room back for new ones and renew what the planner knows; nobody waits for it."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for table in tables:
+            connection.exec_driver_sql(f"VACUUM (ANALYZE, SKIP_LOCKED) {table}")

@@ -1,0 +1,179 @@
+"""The way to PostgreSQL: addresses, engine and the check that code and schema fit together."""
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
+from psycopg.types.array import ListBinaryDumper
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from mustit_pipeline import embedded
+from mustit_pipeline.foundation import schema
+from mustit_pipeline.settings import Settings
+from mustit_pipeline.settings.environment_failure import EnvironmentFailure
+
+LONGEST_IDLE_TRANSACTION_SECONDS = 60
+# A minute in all: a host without power, or cut off, says nothing, and PostgreSQL would keep its locks for two hours.
+SILENT_HOSTS = {
+    "tcp_keepalives_idle": "30s",
+    "tcp_keepalives_interval": "10s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "60s",
+}
+# Of a refused connection libpq keeps no SQLSTATE (28…, 3D000, 42501), only what the server said. One that says it in
+# another language counts as one that may come back.
+_REFUSAL = re.compile(
+    r"authentication failed|no password supplied|pg_hba\.conf|not permitted to log in|permission denied"
+    r"|(?:role|database) \"[^\n]*\" does not exist"
+)
+
+# The last two are internal errors by their numbers: we stood still for too long, or the server became another's copy.
+_OUTAGES = (OperationalError, psycopg.OperationalError, IdleInTransactionSessionTimeout, ReadOnlySqlTransaction)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the servers are; `redis_url` is None where PostgreSQL does it alone."""
+
+    database_url: URL
+    dagster_database_url: URL
+    redis_url: str | None
+
+
+class DatabaseUnreachable(EnvironmentFailure):
+    """PostgreSQL does not answer; the message says where it was looked for and never holds a password."""
+
+    code = "EXTERNAL_DATABASE_UNREACHABLE"
+    topic = "데이터베이스에 연결할 수 없습니다"
+
+
+class DatabaseRefused(DatabaseUnreachable):
+    """PostgreSQL answers and does not let us in: with the same address it never will."""
+
+    code = "EXTERNAL_DATABASE_REFUSED"
+    topic = "데이터베이스가 접속을 거부했습니다"
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether PostgreSQL went away, cut us off or hands over to another server: later it may do the same work."""
+    # A COPY speaks to the driver itself, and so does its error.
+    return isinstance(error, _OUTAGES) or isinstance(getattr(error, "orig", None), _OUTAGES)
+
+
+def addresses(settings: Settings) -> Addresses:
+    """The addresses in force; starts the embedded servers where none is configured."""
+    if settings.embedded:
+        ours = settings.embedded_redis and embedded.has_redis()
+        servers = embedded.attach(settings.home, redis=ours)
+        business, dagster = make_url(servers.database_url), make_url(servers.dagster_database_url)
+        redis_url = servers.redis_url if ours else settings.redis_url
+    else:
+        business = make_url(settings.database_url or "").set(drivername="postgresql+psycopg")
+        # dagster-postgres listens with psycopg2; SQLAlchemy alone would take psycopg 3 and fail on NOTIFY.
+        dagster = make_url(settings.dagster_database_url or "").set(drivername="postgresql+psycopg2")
+        redis_url = settings.redis_url
+    return Addresses(business, dagster, None if redis_url == "off" else redis_url)
+
+
+class Database:
+    """One engine; every use case opens its transactions here."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @contextmanager
+    def transaction(self) -> Generator[Connection]:
+        """A transaction that commits at the end and rolls back on any error. Nothing external belongs inside."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """One consistent snapshot, never written to."""
+        with self.engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self.engine.dispose()
+
+
+def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -> Engine:
+    """An engine for one process: its connections, UTC, and a clear name in pg_stat_activity."""
+    options = {
+        "timezone": "UTC",
+        # A process that is frozen inside a transaction must not keep its locks for as long as it is.
+        "idle_in_transaction_session_timeout": f"{LONGEST_IDLE_TRANSACTION_SECONDS}s",
+        **SILENT_HOSTS,
+        # Every statement has its index, and reads it in order as far as it must. To read a table from end to end, or
+        # all that an index holds of a crawl before the first row, is what the planner falls for when its statistics
+        # are of another hour; where it is right, for a small table, the index costs as little.
+        "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
+        # Compiling a plan pays for queries of seconds; a wrong estimate would have it done for those of milliseconds.
+        "jit": "off",
+    }
+    engine = create_engine(
+        url,
+        pool_size=connections,
+        max_overflow=max_connections - connections,
+        pool_pre_ping=True,
+        connect_args={
+            "application_name": "mustit",
+            "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
+            "connect_timeout": 10,
+            # The same from our side: whoever waits for a server that vanished would wait as long.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
+        },
+    )
+    event.listen(engine, "connect", _send_lists_as_binary)
+    return engine
+
+
+def _send_lists_as_binary(connection: Any, record: object) -> None:
+    """Set-based statements carry long arrays: as text psycopg escapes them 250 times slower."""
+    connection.adapters.register_dumper(list, ListBinaryDumper)
+
+
+def database_time(connection: Connection) -> datetime:
+    """The moment by the one clock that all hosts share, not when the transaction began."""
+    return connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+
+
+def is_committed(connection: Connection, transaction: str) -> bool:
+    """Whether a transaction of a moment ago was committed, whatever its client heard of that."""
+    query = text("SELECT pg_xact_status(CAST(CAST(:id AS text) AS xid8))")
+    return connection.execute(query, {"id": transaction}).scalar_one() == "committed"
+
+
+def open_database(settings: Settings, *, check_schema: bool = True) -> Database:
+    """Connect, and refuse a schema that this code was not made for."""
+    url = addresses(settings).database_url
+    connections, most = settings.database_connections, settings.database_max_connections
+    database = Database(make_engine(url, connections=connections, max_connections=most))
+    try:
+        with database.reading() as connection:
+            if check_schema:
+                schema.require_current(connection)
+    except OperationalError as error:
+        database.close()
+        reason = str(error.orig).strip().splitlines()[-1]
+        refused = _REFUSAL.search(str(error.orig))
+        kind, does = (DatabaseRefused, "refuses us") if refused else (DatabaseUnreachable, "does not answer")
+        raise kind(
+            f"PostgreSQL {does} at {url.render_as_string(hide_password=True)}: {reason}. "
+            "Check MUSTIT_DATABASE_URL, or unset it to use the embedded server"
+        ) from None
+    except BaseException:
+        database.close()
+        raise
+    return database

@@ -1,0 +1,65 @@
+"""Who is alive: a lock that PostgreSQL drops the moment its holder's process is gone."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from threading import Event, Thread
+
+from sqlalchemy import Connection, func, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from mustit_pipeline.foundation.database import Database
+
+LOOK_SECONDS = 1.0
+
+
+@contextmanager
+def present(database: Database, name: str) -> Generator[None]:
+    """Be seen alive as this run or at this work, and soon again after PostgreSQL was away; others may be at it too."""
+    over = Event()
+    keeper = Thread(target=_keep, args=(database, name, _hold(database, name), over), daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeper.join()
+
+
+def absent(database: Database, names: Sequence[str]) -> set[str]:
+    """Those that no process is seen alive as."""
+    named = {_key(name): name for name in names}
+    query = text("SELECT key FROM unnest(CAST(:keys AS bigint[])) AS key WHERE pg_try_advisory_xact_lock(key)")
+    with database.transaction() as connection:
+        return {named[key] for key in connection.execute(query, {"keys": list(named)}).scalars()}
+
+
+def _hold(database: Database, name: str) -> Connection:
+    """A connection that holds the lock."""
+    connection = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        connection.execute(select(func.pg_advisory_lock_shared(_key(name))))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _keep(database: Database, name: str, connection: Connection | None, over: Event) -> None:
+    """Look after the lock until it is over: a connection that breaks takes it along, while its process may go on."""
+    while not over.wait(LOOK_SECONDS):
+        try:
+            if connection is None:
+                connection = _hold(database, name)
+            connection.execute(select(1))
+        except SQLAlchemyError:
+            if connection is not None:
+                connection.close()
+            connection = None
+    if connection is not None:
+        with suppress(SQLAlchemyError), connection:
+            connection.execute(select(func.pg_advisory_unlock_shared(_key(name))))
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)

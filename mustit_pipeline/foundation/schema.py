@@ -1,0 +1,87 @@
+"""The schema's version: upgrading it, and refusing to work with another one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.settings.environment_failure import EnvironmentFailure
+
+UPGRADE_LOCK = 4_871_209_365
+
+
+class SchemaMismatch(EnvironmentFailure):
+    """The database's schema is not the one that this code was written for."""
+
+    code = "CONFLICT_SCHEMA_VERSION"
+    topic = "데이터베이스 스키마 버전이 맞지 않습니다"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """Where the database stands against this code."""
+
+    current: str | None
+    expected: str
+
+    @property
+    def is_current(self) -> bool:
+        return self.current == self.expected
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def expected_revision() -> str:
+    """The newest revision that this code knows."""
+    head = _scripts().get_current_head()
+    if head is None:
+        raise SchemaMismatch("this installation holds no migrations: reinstall mustit_pipeline")
+    return head
+
+
+def status(connection: Connection) -> SchemaStatus:
+    """The database's revision and ours."""
+    return SchemaStatus(MigrationContext.configure(connection).get_current_revision(), expected_revision())
+
+
+def upgrade(connection: Connection) -> SchemaStatus:
+    """Bring the schema up to date inside the caller's transaction; a second caller waits and finds nothing to do."""
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+    before = status(connection)
+    _refuse_unknown(before)
+    if not before.is_current:
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return before
+
+
+def require_current(connection: Connection) -> None:
+    """Refuse an older, newer or missing schema with what to do about it."""
+    found = status(connection)
+    if found.is_current:
+        return
+    _refuse_unknown(found)
+    state = "has no schema yet" if found.current is None else f"has the older schema {found.current}"
+    raise SchemaMismatch(f"the database {state}, this code needs {found.expected}: run `mustit db upgrade`")
+
+
+def _refuse_unknown(found: SchemaStatus) -> None:
+    known = {script.revision for script in _scripts().walk_revisions()}
+    if found.current is not None and found.current not in known:
+        raise SchemaMismatch(
+            f"the database has the schema {found.current}, which is newer than this code "
+            f"(it knows up to {found.expected}): upgrade mustit_pipeline"
+        )

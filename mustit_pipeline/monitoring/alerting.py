@@ -1,0 +1,175 @@
+"""What is wrong right now, written down as alerts; those of what is well again end."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from mustit_pipeline.delivery.relay import BREAKER
+from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql import alerts, health
+from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
+from mustit_pipeline.scheduling.sql import triggers
+from mustit_pipeline.settings import Settings
+
+RUN_FAILED = "RUN_FAILED"
+CHECK_FAILED = "CHECK_FAILED"
+TICK_FAILED = "TICK_FAILED"
+HELD_DELETIONS = "HELD_DELETIONS"
+HELD_CHANGES = "HELD_CHANGES"
+INCOMPLETE_SWEEP = "INCOMPLETE_SWEEP"
+BREAKER_OPEN = "BREAKER_OPEN"
+CREDENTIAL_REFUSED = "CREDENTIAL_REFUSED"
+THROTTLED = "THROTTLED"
+FAILED_EVENTS = "FAILED_EVENTS"
+SCHEDULE_FAILED = "SCHEDULE_FAILED"
+PARKED_MESSAGES = "PARKED_MESSAGES"
+# Before a seller's name: whatever job a run of his was, the next good one is the end of it.
+RUN_OF_SELLER = "run of seller "
+# Kinds that are looked for as a whole: of these, what is not found is over.
+STATES = (
+    HELD_DELETIONS,
+    HELD_CHANGES,
+    INCOMPLETE_SWEEP,
+    BREAKER_OPEN,
+    CREDENTIAL_REFUSED,
+    THROTTLED,
+    FAILED_EVENTS,
+    SCHEDULE_FAILED,
+    PARKED_MESSAGES,
+    TICK_FAILED,
+)
+STORM_MEMORY = timedelta(minutes=5)
+# A sweep that was incomplete a week ago has been followed by none: that is another alert.
+SWEEP_MEMORY = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Alerted:
+    """Alerts that were opened, and those that ended."""
+
+    opened: int = 0
+    ended: int = 0
+
+
+def observe(database: Database, settings: Settings, now: datetime, *, others: Sequence[Condition] = ()) -> Alerted:
+    """Look at every state that somebody should know of, with what the caller has seen elsewhere, and write it down,
+    once for each subject."""
+    with database.reading() as connection:
+        found = {one.subject: one for one in (*_found(connection, now), *others)}
+    unseen_since = now - timedelta(seconds=settings.alert_calm_seconds)
+    with database.transaction() as connection:
+        opened = alerts.see(connection, [(one, now) for one in found.values()], now)
+        ended = alerts.end_unseen(connection, STATES, found, now, unseen_since)
+    return Alerted(opened, ended)
+
+
+def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Alerted:
+    """Write down what failed and what succeeded, of each subject the newest of both."""
+    failed: dict[str, tuple[Condition, datetime]] = {}
+    healed: dict[str, Outcome] = {}
+    for one in sorted(outcomes, key=lambda outcome: outcome.at):
+        if one.failure is None:
+            healed[one.subject] = one
+        else:
+            failed[one.subject] = one.failure, one.at
+    with database.transaction() as connection:
+        opened = alerts.see(connection, list(failed.values()), now)
+        ended = alerts.end_healed(connection, list(healed.values()), now)
+    return Alerted(opened, ended)
+
+
+def let_go(database: Database, now: datetime) -> Alerted:
+    """End the alerts of failed runs of sellers who are not crawled any more: no good run would ever end them."""
+    with database.transaction() as connection:
+        subjects = health.alerts_of_nobody(connection, RUN_FAILED, RUN_OF_SELLER)
+        ended = alerts.end_healed(connection, [Outcome(one, RUN_FAILED, now, None) for one in subjects], now)
+    return Alerted(ended=ended)
+
+
+def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
+    for hold in health.held_deletions(connection):
+        yield Condition(
+            f"held deletions of {hold.seller_id}",
+            HELD_DELETIONS,
+            f"{hold.number} deletions of {hold.seller_id} are held back",
+            f"A sweep misses {hold.number} of {hold.of} products: `mustit deletions list`, then approve or reject.",
+        )
+    for hold in health.held_changes(connection):
+        yield Condition(
+            f"held changes of {hold.seller_id}",
+            HELD_CHANGES,
+            f"Changes of {hold.seller_id} are held back",
+            f"{hold.number} of {hold.of} products look wrong at once: `mustit holds list`, then look at some of them; "
+            f"`mustit holds release {hold.seller_id}` lets them through.",
+        )
+    for seller_id in health.incomplete_sweeps(connection, now - SWEEP_MEMORY):
+        yield Condition(
+            f"incomplete sweep of {seller_id}",
+            INCOMPLETE_SWEEP,
+            f"The listing of {seller_id} was seen in part",
+            "Nothing is deleted by such a sweep; the next one decides. "
+            f"`mustit execution list --seller {seller_id}`, then `show ID`, tell of failed pages.",
+        )
+    yield from _throttling(connection, now)
+    failed = health.failed_events(connection)
+    if failed:
+        yield Condition(
+            "failed events",
+            FAILED_EVENTS,
+            f"{failed} product events are FAILED",
+            "`mustit outbox list --status FAILED` says why; mend it, then `mustit outbox retry --status FAILED`.",
+        )
+    for seller_id in health.failed_schedules(connection):
+        yield Condition(
+            f"schedule of {seller_id}",
+            SCHEDULE_FAILED,
+            f"The schedule of {seller_id} is FAILED",
+            "EventBridge did not take it, so that nobody may start its crawls; the run of relay_scheduler_outbox says "
+            "why. Mend that, then run it with `everything: true`.",
+        )
+    parked = triggers.parked(connection)
+    if parked:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in parked.items())
+        yield Condition(
+            "parked messages",
+            PARKED_MESSAGES,
+            f"{sum(parked.values())} messages that ask for crawls are parked",
+            f"{reasons}. `mustit triggers list` shows them; once mended, `mustit triggers dismiss --all`.",
+        )
+
+
+def _throttling(connection: Connection, now: datetime) -> Iterable[Condition]:
+    pool = health.pool(connection)
+    if pool.breaker_open_until is not None:
+        yield Condition(
+            "breaker of the marketplace",
+            BREAKER_OPEN,
+            "Too few user agents are left: calls to the marketplace have stopped",
+            "Work waits, nothing is lost; one request tries again by itself. `mustit agents status` says why.",
+        )
+    if pool.paused_until is not None and pool.paused_until > now - STORM_MEMORY:
+        yield Condition(
+            "storm of the marketplace",
+            THROTTLED,
+            "The marketplace throttles us as a whole (429)",
+            "All calls pause and go on by themselves; nothing is lost.",
+        )
+    product_server = breakers.find(connection, BREAKER)
+    if product_server.refused_credential is not None:
+        yield Condition(
+            "token of the product server",
+            CREDENTIAL_REFUSED,
+            "The product server refuses our token (401 or 403)",
+            "Nothing is sent and no event is lost. Set MUSTIT_PRODUCT_SERVER_TOKEN to one that it accepts: the next "
+            "relay sends at once.",
+        )
+    elif product_server.trial_in is not None:
+        yield Condition(
+            "breaker of the product server",
+            BREAKER_OPEN,
+            "The product server cannot be reached",
+            "Events wait and lose no attempt; `mustit doctor` says whether it answers.",
+        )

@@ -1,0 +1,129 @@
+"""The numbers of a day in Seoul, for the asset that keeps them and for whoever asks for one seller."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from statistics import median
+from zoneinfo import ZoneInfo
+
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql import metrics
+from mustit_pipeline.monitoring.sql.metrics import CHANGE_KINDS, SellerDay
+from mustit_pipeline.sellers.sql import sellers
+
+__all__ = ["CHANGE_KINDS", "CrawlMetrics", "DaySums", "days_to_compute", "metrics_of", "metrics_of_seller", "sums"]
+
+SEOUL = "Asia/Seoul"
+# A crawl that is still being worked on after a week has been paused; its day is told anew by a backfill.
+LOOK_BACK_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlMetrics:
+    """One seller's day with its rates, in percent; 0 where there is nothing to divide by."""
+
+    day: date
+    counts: SellerDay
+
+    @property
+    def success_rate(self) -> float:
+        """Succeeded tasks of all tasks."""
+        return _percent(self.counts.tasks_completed, self.counts.tasks_total)
+
+    @property
+    def progress_rate(self) -> float:
+        """Complete products of all that the seller lists, as both were when the day ended."""
+        return min(100.0, _percent(self.counts.products_complete, self.counts.products_total))
+
+
+@dataclass(frozen=True, slots=True)
+class DaySums:
+    """All sellers of a day together."""
+
+    sellers: int
+    crawled_sellers: int
+    tasks_total: int
+    tasks_completed: int
+    tasks_failed: int
+    requests: int
+    throttled: int
+    change_sets: int
+    delivered: int
+    success_rate: float
+    progress_rate: float
+    median_of_delivery_medians_hours: float | None
+    delivery_max_hours: float | None
+
+
+def day_span(day: date) -> tuple[datetime, datetime]:
+    """From midnight to midnight in Seoul."""
+    start = datetime.combine(day, time(), ZoneInfo(SEOUL))
+    return start, start + timedelta(days=1)
+
+
+def _day_of(moment: datetime) -> date:
+    return moment.astimezone(ZoneInfo(SEOUL)).date()
+
+
+def metrics_of(database: Database, day: date) -> list[CrawlMetrics]:
+    """Every seller's day; sellers that were registered later are not in it."""
+    start, end = day_span(day)
+    with database.reading() as connection:
+        return [CrawlMetrics(day, counts) for counts in metrics.seller_days(connection, start, end)]
+
+
+def metrics_of_seller(database: Database, seller_id: SellerId, day: date) -> CrawlMetrics:
+    """One seller's day; all zeros before it was registered."""
+    start, end = day_span(day)
+    with database.reading() as connection:
+        sellers.get(connection, seller_id)
+        found = metrics.seller_days(connection, start, end, seller_id.value)
+    return CrawlMetrics(day, found[0] if found else SellerDay.nothing(seller_id.value))
+
+
+def days_to_compute(database: Database, now: datetime, measured: Collection[date]) -> list[date]:
+    """From the first day that nobody has measured to yesterday, and earlier days whose crawls went on since: their
+    numbers have changed.
+
+    Of the ticks that an outage swallowed only the last comes again. Before the first seller there was nothing to tell.
+    """
+    yesterday = _day_of(now) - timedelta(days=1)
+    with database.reading() as connection:
+        registered = sellers.first_registered(connection)
+        known = yesterday if registered is None else _day_of(registered)
+        days = [yesterday - timedelta(days=back) for back in range(LOOK_BACK_DAYS, 0, -1)]
+        first = min((day for day in days if day >= known and day not in measured), default=yesterday)
+        since, _ = day_span(first)
+        horizon = since - timedelta(days=LOOK_BACK_DAYS)
+        earlier = metrics.days_moved_since(connection, since, horizon=horizon, zone=SEOUL)
+    return [*earlier, *(day for day in days if day >= first), yesterday]
+
+
+def sums(rows: Sequence[CrawlMetrics]) -> DaySums:
+    """What all sellers together came to."""
+    counts = [row.counts for row in rows]
+    tasks, completed = sum(one.tasks_total for one in counts), sum(one.tasks_completed for one in counts)
+    listed = sum(one.products_total for one in counts)
+    complete = sum(min(one.products_complete, one.products_total) for one in counts)
+    medians = [one.delivery_median_hours for one in counts if one.delivery_median_hours is not None]
+    longest = [one.delivery_max_hours for one in counts if one.delivery_max_hours is not None]
+    return DaySums(
+        sellers=len(rows),
+        crawled_sellers=sum(one.crawls > 0 for one in counts),
+        tasks_total=tasks,
+        tasks_completed=completed,
+        tasks_failed=sum(one.tasks_failed for one in counts),
+        requests=sum(one.requests for one in counts),
+        throttled=sum(one.throttled for one in counts),
+        change_sets=sum(one.change_sets for one in counts),
+        delivered=sum(one.delivered for one in counts),
+        success_rate=_percent(completed, tasks),
+        progress_rate=_percent(complete, listed),
+        median_of_delivery_medians_hours=median(medians) if medians else None,
+        delivery_max_hours=max(longest, default=None),
+    )
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 0.0

@@ -1,0 +1,220 @@
+"""What is wrong right now, found by index alone: sellers, holds, sweeps, events, the pool."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.states import (
+    ChangeHoldStatus,
+    ExecutionStatus,
+    HoldStatus,
+    OutboxStatus,
+    ScheduleStatus,
+    SellerStatus,
+    SweepStatus,
+)
+from mustit_pipeline.foundation.tables import BY_TIME
+from mustit_pipeline.outbox.sql.outbox_states import FIRST_CHANGED_AT, UNSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """So many of a seller's products are held back."""
+
+    seller_id: str
+    number: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What the newest sweep of a seller's whole listing came to."""
+
+    seller_id: str
+    complete: bool
+    listed: int
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many rows there are, and since when the oldest change has waited."""
+
+    number: int
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """Until when calls to the marketplace are stopped, and by what."""
+
+    breaker_open_until: datetime | None
+    paused_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ailing:
+    """Sellers that something is wrong with: the first of them, and how many there are in all."""
+
+    names: tuple[str, ...]
+    number: int
+
+
+ACTIVE = f"s.status = '{SellerStatus.ACTIVE.value}'"
+
+_HELD_DELETIONS = text(f"""
+    SELECT seller_id, cardinality(item_nos) AS number, live_count AS total FROM deletion_holds
+    WHERE status = '{HoldStatus.OPEN.value}' ORDER BY seller_id
+""")
+
+_HELD_CHANGES = text(f"""
+    SELECT seller_id, suspicious AS number, looked_at AS total FROM change_holds
+    WHERE status = '{ChangeHoldStatus.OPEN.value}' ORDER BY seller_id
+""")
+
+# Only sweeps of a whole listing promise to see it all. Those that are complete have; only of the others it is counted.
+_SWEEPS = text(f"""
+    SELECT s.seller_id, e.sweep_status = '{SweepStatus.COMPLETE.value}' AS complete, e.listed_count AS listed,
+           CASE WHEN e.sweep_status = '{SweepStatus.COMPLETE.value}' THEN e.listed_count
+                WHEN :counted THEN (SELECT count(*) FROM products p
+                      WHERE p.seller_id = s.seller_id AND p.last_seen_execution_id = e.execution_id) ELSE 0 END AS seen
+    FROM sellers s
+    CROSS JOIN LATERAL (
+        SELECT execution_id, sweep_status, listed_count FROM crawling_schedule_executions
+        WHERE seller_id = s.seller_id AND started_at >= :since AND sweep_status <> '{SweepStatus.PENDING.value}'
+          AND listed_count IS NOT NULL AND product_limit IS NULL AND status <> '{ExecutionStatus.CANCELLED.value}'
+        ORDER BY started_at DESC LIMIT 1
+    ) AS e
+    WHERE {ACTIVE} ORDER BY s.seller_id
+""")
+
+_FAILED = text(f"SELECT count(*) FROM product_outbox WHERE status = '{OutboxStatus.FAILED.value}' AND {BY_TIME}")
+
+_BACKLOG = text(f"""
+    SELECT count(*) AS number, min({FIRST_CHANGED_AT}) AS oldest FROM product_outbox o
+    WHERE o.status IN ({UNSENT}) AND o.{BY_TIME}
+""")
+
+_FAILED_SCHEDULES = text(f"""
+    SELECT seller_id FROM crawling_schedules WHERE status = '{ScheduleStatus.FAILED.value}' ORDER BY seller_id
+""")
+
+_OF_NOBODY = text(f"""
+    SELECT a.subject FROM alerts a
+    WHERE a.ended_at IS NULL AND a.kind = :kind AND starts_with(a.subject, CAST(:before AS text))
+      AND NOT EXISTS (SELECT FROM sellers s
+                      WHERE s.seller_id = substr(a.subject, length(CAST(:before AS text)) + 1) AND {ACTIVE})
+""")
+
+_POOL = text("SELECT breaker_open_until, paused_until FROM pool_state")
+
+_NAMED = """
+    SELECT (array_agg(name ORDER BY since, seller_id))[1:{most}] AS names, count(*) AS number
+    FROM ({ailing}) AS ailing
+"""
+_DAY = "to_char(since AT TIME ZONE 'Asia/Seoul', 'YYYY-MM-DD HH24:MI')"
+
+# The newest end decides; one that somebody cancelled says nothing.
+_FAILING = f"""
+    SELECT seller_id, since, seller_id || ' (' || why || ', ' || {_DAY} || ')' AS name FROM (
+        SELECT s.seller_id, e.ended_at AS since,
+               CASE WHEN e.status = '{ExecutionStatus.FAILED.value}' THEN coalesce(e.error_code, 'FAILED')
+                    ELSE e.failed_tasks || ' of ' || e.total_tasks || ' tasks failed' END AS why
+        FROM sellers s
+        CROSS JOIN LATERAL (
+            SELECT status, error_code, failed_tasks, completed_tasks, total_tasks, ended_at
+            FROM crawling_schedule_executions
+            WHERE seller_id = s.seller_id AND started_at >= :since
+              AND status IN ('{ExecutionStatus.COMPLETED.value}', '{ExecutionStatus.FAILED.value}')
+            UNION ALL
+            -- One that could not even be planned has never started.
+            SELECT status, error_code, failed_tasks, completed_tasks, total_tasks, ended_at
+            FROM crawling_schedule_executions
+            WHERE seller_id = s.seller_id AND started_at IS NULL AND status = '{ExecutionStatus.FAILED.value}'
+            ORDER BY ended_at DESC NULLS LAST LIMIT 1
+        ) AS e
+        WHERE {ACTIVE} AND (e.status = '{ExecutionStatus.FAILED.value}'
+                            OR 100.0 * e.completed_tasks < :percent * (e.completed_tasks + e.failed_tasks))
+    ) AS found
+"""
+
+# Late is who has had no whole crawl for so many of its own intervals, since its registration if there was none. A crawl
+# of chosen assets alone never looked at the listing.
+_OVERDUE = f"""
+    SELECT seller_id, since, seller_id || ' (' || {_DAY} || ')' AS name FROM (
+        SELECT s.seller_id, coalesce(e.ended_at, s.created_at) AS since, s.interval_unit, s.interval_amount
+        FROM sellers s
+        LEFT JOIN LATERAL (
+            SELECT ended_at FROM crawling_schedule_executions
+            WHERE seller_id = s.seller_id AND status = '{ExecutionStatus.COMPLETED.value}' AND product_limit IS NULL
+              AND listed_count IS NOT NULL
+            ORDER BY started_at DESC LIMIT 1
+        ) AS e ON true
+        WHERE {ACTIVE}
+    ) AS found
+    WHERE since < :now - :intervals * CASE interval_unit WHEN 'DAYS' THEN make_interval(days => interval_amount)
+                                                         ELSE make_interval(hours => interval_amount) END
+"""
+
+
+def held_deletions(connection: Connection) -> list[Held]:
+    """Deletions that wait for a decision."""
+    return [Held(*row) for row in connection.execute(_HELD_DELETIONS)]
+
+
+def held_changes(connection: Connection) -> list[Held]:
+    """Changes that nobody believes yet."""
+    return [Held(*row) for row in connection.execute(_HELD_CHANGES)]
+
+
+def sweeps(connection: Connection, since: datetime) -> list[Sweep]:
+    """The newest sweep of each active seller that has had one since."""
+    return [Sweep(*row) for row in connection.execute(_SWEEPS, {"since": since, "counted": True})]
+
+
+def incomplete_sweeps(connection: Connection, since: datetime) -> list[str]:
+    """Sellers whose newest sweep did not see the whole listing."""
+    rows = connection.execute(_SWEEPS, {"since": since, "counted": False})
+    return [row.seller_id for row in rows if not row.complete]
+
+
+def failed_events(connection: Connection) -> int:
+    """How many events are not sent again by themselves."""
+    return connection.execute(_FAILED).scalar_one()
+
+
+def unsent_events(connection: Connection) -> Backlog:
+    """Events on their way, and since when the oldest change that they tell of has waited."""
+    return Backlog(*connection.execute(_BACKLOG).one())
+
+
+def failed_schedules(connection: Connection) -> list[str]:
+    """Sellers whose schedule the outside scheduler did not take."""
+    return list(connection.execute(_FAILED_SCHEDULES).scalars())
+
+
+def alerts_of_nobody(connection: Connection, kind: str, before: str) -> list[str]:
+    """Subjects of open alerts that end in the name of a seller who is not crawled any more, or is gone."""
+    return list(connection.execute(_OF_NOBODY, {"kind": kind, "before": before}).scalars())
+
+
+def pool(connection: Connection) -> PoolState:
+    """What stops calls to the marketplace; nothing, where no pool has worked yet."""
+    row = connection.execute(_POOL).one_or_none()
+    return PoolState(None, None) if row is None else PoolState(*row)
+
+
+def failing(connection: Connection, since: datetime, percent: float, most: int) -> Ailing:
+    """Active sellers whose last crawl failed, or had too many failed tasks; longest ago first."""
+    return _ailing(connection, _FAILING, most, {"since": since, "percent": percent})
+
+
+def overdue(connection: Connection, now: datetime, intervals: float, most: int) -> Ailing:
+    """Active sellers whose last whole crawl is too old; oldest first."""
+    return _ailing(connection, _OVERDUE, most, {"now": now, "intervals": intervals})
+
+
+def _ailing(connection: Connection, query: str, most: int, values: dict[str, object]) -> Ailing:
+    row = connection.execute(text(_NAMED.format(most=int(most), ailing=query)), values).one()
+    return Ailing(tuple(row.names or ()), row.number)

@@ -1,0 +1,202 @@
+"""Products compared with the marketplace: drawn by chance, remembered until their difference is explained or proven."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.domain.states import ExecutionStatus, SellerStatus, TaskStatus, TaskType, TruthVerdict
+from mustit_pipeline.foundation.aging import Aged
+
+AGED = Aged("truth_samples", "sample_id", ("judged_at",))
+
+# The two calls of which a product's content is made.
+_CALLS = f"('{TaskType.PRODUCT_DETAIL.value}:' || t.item_no, '{TaskType.PRODUCT_OPTION.value}:' || t.item_no)"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A product that is to be compared."""
+
+    seller_id: str
+    item_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A product that differed: what the marketplace said, and whether we have asked it since."""
+
+    sample_id: UUID
+    product: Drawn
+    said_hash: str
+    sampled_at: datetime
+    refetched: bool
+    interval: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What we have of a product."""
+
+    detail_hash: str | None
+    option_hash: str | None
+    detail: str | None
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How a product compares."""
+
+    product: Drawn
+    verdict: TruthVerdict
+    said_hash: str | None = None
+    difference: str | None = None
+
+
+# One of the next few after a random id, through the primary key: cheap however large the table is, and of the few so
+# that no product has better chances only because of the gap before it. num_nonnulls, because by the usual words the
+# planner may sort all live products instead.
+NEXT_FEW = 20
+_CANDIDATE = f"""
+    SELECT p.product_id, p.seller_id, p.item_no FROM products p
+    WHERE p.complete AND num_nonnulls(p.deleted_at) = 0 AND p.version > 0 AND {{after}}
+      AND (SELECT s.status FROM sellers s WHERE s.seller_id = p.seller_id) = '{SellerStatus.ACTIVE.value}'
+      AND (SELECT t.sample_id FROM truth_samples t WHERE t.seller_id = p.seller_id AND t.item_no = p.item_no
+             AND t.verdict = '{TruthVerdict.OPEN.value}') IS NULL
+    ORDER BY p.product_id LIMIT {NEXT_FEW}
+"""
+_DRAW = text(f"""
+    SELECT DISTINCT d.product_id, d.seller_id, d.item_no
+    FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, :number)) AS r
+    CROSS JOIN LATERAL (
+        SELECT * FROM (
+            ({_CANDIDATE.format(after="p.product_id >= r.id")})
+            UNION ALL
+            ({_CANDIDATE.format(after="true")})
+            LIMIT {NEXT_FEW}
+        ) AS few
+        ORDER BY random() LIMIT 1
+    ) AS d
+""")
+
+# Asked since is a product of which a whole later crawl has brought both bodies. Those that can be decided come first,
+# then those that must be soonest: what only waits for its seller's next crawl keeps no other from its verdict.
+_SUSPECTS = text(f"""
+    SELECT * FROM (
+        SELECT t.sample_id, t.seller_id, t.item_no, t.said_hash, t.sampled_at,
+               EXISTS (SELECT FROM crawling_schedule_executions e
+                       JOIN crawler_tasks k ON k.task_month = e.task_month AND k.execution_id = e.execution_id
+                       WHERE e.seller_id = t.seller_id AND e.started_at >= t.sampled_at
+                         AND e.status = '{ExecutionStatus.COMPLETED.value}' AND k.task_key IN {_CALLS}
+                         AND k.status = '{TaskStatus.COMPLETED.value}'
+                       GROUP BY e.execution_id HAVING count(*) = 2) AS refetched,
+               CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
+                                    ELSE make_interval(hours => s.interval_amount) END AS interval
+        FROM truth_samples t JOIN sellers s USING (seller_id)
+        WHERE t.verdict = '{TruthVerdict.OPEN.value}'
+    ) AS open
+    ORDER BY refetched DESC, sampled_at + 2 * interval LIMIT :most
+""")
+
+_KNOWN = text("""
+    SELECT p.seller_id, p.item_no, p.detail_data_hash, p.option_data_hash, p.detail_data, p.deleted_at
+    FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[])) AS w(seller_id, item_no)
+    JOIN products p ON p.seller_id = w.seller_id AND p.item_no = w.item_no
+""")
+
+_ADD = text(f"""
+    INSERT INTO truth_samples (seller_id, item_no, verdict, said_hash, difference, sampled_at, judged_at)
+    SELECT a.seller_id, a.item_no, a.verdict, a.said, a.difference, :at,
+           CASE WHEN a.verdict <> '{TruthVerdict.OPEN.value}' THEN CAST(:at AS timestamptz) END
+    FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:verdicts AS text[]),
+                CAST(:said AS text[]), CAST(:differences AS text[])) AS a(seller_id, item_no, verdict, said, difference)
+    ON CONFLICT DO NOTHING
+""")
+
+# One that says something new again waits for our next fetch again.
+_JUDGE = text(f"""
+    UPDATE truth_samples t
+    SET verdict = j.verdict, said_hash = j.said, difference = coalesce(j.difference, t.difference),
+        sampled_at = CASE WHEN j.verdict = '{TruthVerdict.OPEN.value}' AND j.said <> t.said_hash
+                          THEN CAST(:at AS timestamptz) ELSE t.sampled_at END,
+        judged_at = CASE WHEN j.verdict <> '{TruthVerdict.OPEN.value}' THEN CAST(:at AS timestamptz) END
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:verdicts AS text[]), CAST(:said AS text[]), CAST(:differences AS text[]))
+         AS j(id, verdict, said, difference)
+    WHERE t.sample_id = j.id AND t.verdict = '{TruthVerdict.OPEN.value}'
+""")
+
+# Nobody crawls them any more: a difference proves nothing, and the time to notice it does not run.
+_FORGET_INACTIVE = text(f"""
+    DELETE FROM truth_samples t USING sellers s
+    WHERE t.verdict = '{TruthVerdict.OPEN.value}' AND s.seller_id = t.seller_id
+      AND s.status <> '{SellerStatus.ACTIVE.value}'
+""")
+
+_WRONG = text(f"""
+    SELECT seller_id || ' ' || item_no || ' (' || coalesce(difference, '') || ')' FROM truth_samples
+    WHERE judged_at >= :since AND verdict = '{TruthVerdict.WRONG.value}' ORDER BY judged_at DESC LIMIT :most
+""")
+
+
+def draw(connection: Connection, number: int) -> list[Drawn]:
+    """Published products of active sellers, by chance; at most so many."""
+    return [Drawn(row.seller_id, row.item_no) for row in connection.execute(_DRAW, {"number": number})]
+
+
+def suspects(connection: Connection, most: int) -> list[Suspect]:
+    """Products whose difference is neither explained nor proven yet, those that can be decided first."""
+    return [
+        Suspect(
+            row.sample_id, Drawn(row.seller_id, row.item_no), row.said_hash, row.sampled_at, row.refetched, row.interval
+        )
+        for row in connection.execute(_SUSPECTS, {"most": most})
+    ]
+
+
+def forget_inactive(connection: Connection) -> None:
+    """Drop the suspects of sellers that are not crawled any more."""
+    connection.execute(_FORGET_INACTIVE)
+
+
+def known(connection: Connection, products: Sequence[Drawn]) -> dict[Drawn, Known]:
+    """What we have of products now."""
+    values = {"sellers": [one.seller_id for one in products], "items": [one.item_no for one in products]}
+    return {
+        Drawn(row.seller_id, row.item_no): Known(
+            row.detail_data_hash, row.option_data_hash, row.detail_data, row.deleted_at is not None
+        )
+        for row in connection.execute(_KNOWN, values)
+    }
+
+
+def add(connection: Connection, samples: Sequence[Sample], at: datetime) -> None:
+    """Remember how products compared."""
+    values = {
+        "at": at,
+        "sellers": [one.product.seller_id for one in samples],
+        "items": [one.product.item_no for one in samples],
+        "verdicts": [one.verdict.value for one in samples],
+        "said": [one.said_hash for one in samples],
+        "differences": [one.difference for one in samples],
+    }
+    connection.execute(_ADD, values)
+
+
+def judge(connection: Connection, judged: Sequence[tuple[Suspect, Sample]], at: datetime) -> None:
+    """Write down what became of suspects."""
+    values = {
+        "at": at,
+        "ids": [suspect.sample_id for suspect, _ in judged],
+        "verdicts": [one.verdict.value for _, one in judged],
+        "said": [one.said_hash for _, one in judged],
+        "differences": [one.difference for _, one in judged],
+    }
+    connection.execute(_JUDGE, values)
+
+
+def wrong(connection: Connection, since: datetime, most: int) -> list[str]:
+    """Products that were proven wrong, newest first."""
+    return list(connection.execute(_WRONG, {"since": since, "most": most}).scalars())

@@ -1,0 +1,220 @@
+"""Is what we have what the marketplace has? A few products are fetched anew, by booked agents like any request.
+
+A difference alone proves nothing: the product may have changed since our last fetch. So it is remembered with what the
+marketplace said, and judged later:
+
+- our content has become equal: the change has been noticed, the difference is explained;
+- a whole crawl has fetched the product since, and the marketplace still says what it said before that crawl: it said
+  so while we fetched, and what we have is wrong;
+- the marketplace says yet something else: it waits for the next crawl once more;
+- no crawl has fetched it within two of its intervals and the time that a delivery may take: wrong, because stale;
+- the product is gone there, and has not been deleted here within the sweeps that prove it and one more: wrong;
+- its seller is not active any more: nobody is to notice, and it is forgotten.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import md5
+
+import orjson
+
+from mustit_pipeline.agents.pool import AgentPool
+from mustit_pipeline.catalog import canonical
+from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
+from mustit_pipeline.domain.states import TruthVerdict
+from mustit_pipeline.domain.values import ItemNo, SellerId
+from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, addresses
+from mustit_pipeline.foundation.failures import FetchError, NotFoundAnswer
+from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.models import ProductDetail, ProductOption
+from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
+from mustit_pipeline.monitoring.sql import truth
+from mustit_pipeline.monitoring.sql.truth import Drawn, Known, Sample, Suspect
+from mustit_pipeline.settings import Settings
+
+AT_ONCE = 10
+GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the marketplace says of a product right now; nothing, where it is gone."""
+
+    detail: ProductDetail | None = None
+    options: tuple[ProductOption, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TruthReport:
+    """Products that were compared, those that gave no answer, and the requests that it took."""
+
+    compared: int
+    unanswered: int
+    requests: int
+
+
+def sample_truth(database: Database, settings: Settings) -> TruthReport:
+    """Compare a few products with the marketplace, and judge those that differed before."""
+    number = settings.truth_sample
+    if not number:
+        return TruthReport(0, 0, 0)
+    with database.transaction() as connection:
+        truth.forget_inactive(connection)
+        suspects, drawn = truth.suspects(connection, number), truth.draw(connection, number)
+        before = truth.known(connection, [*(one.product for one in suspects), *drawn])
+    calls = RequestCounter()
+    wanted = [product for product, known in before.items() if not known.deleted]
+    said = event_loop.run(_ask(database, settings, wanted, calls)) if wanted else {}
+    with database.reading() as connection:
+        # What a crawl stored meanwhile is as good as what was there before.
+        after = truth.known(connection, list(before))
+    now = utc_now()
+    looks = {one: _Look(before[one], after[one], answer) for one, answer in said.items() if one in after}
+    samples = [_compare(one, looks[one]) for one in drawn if one in looks and not after[one].deleted]
+    judged = [
+        (one, Sample(one.product, TruthVerdict.EXPLAINED, one.said_hash))
+        for one in suspects
+        if one.product not in after or after[one.product].deleted
+    ]
+    judged += [
+        (one, _judge(settings, one, looks[one.product], now))
+        for one in suspects
+        if one.product in looks and not after[one.product].deleted
+    ]
+    with database.transaction() as connection:
+        truth.add(connection, samples, now)
+        truth.judge(connection, judged, now)
+    return TruthReport(len(said), len(wanted) - len(said), calls.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What we had before we asked and after, and the answer in between."""
+
+    before: Known
+    after: Known
+    said: Said
+
+    @property
+    def differs(self) -> bool:
+        return bool(differences(self.before, self.said)) and bool(differences(self.after, self.said))
+
+    @property
+    def difference(self) -> str:
+        return ", ".join(differences(self.after, self.said))
+
+
+def _compare(product: Drawn, look: _Look) -> Sample:
+    """A first look: equal, or a suspect."""
+    if not look.differs:
+        return Sample(product, TruthVerdict.EQUAL)
+    return Sample(product, TruthVerdict.OPEN, said_hash(look.after, look.said), look.difference)
+
+
+def _judge(settings: Settings, suspect: Suspect, look: _Look, now: datetime) -> Sample:
+    """A second look at one that differed."""
+    if not look.differs:
+        return Sample(suspect.product, TruthVerdict.EXPLAINED, suspect.said_hash)
+    gone, hashed = look.said.detail is None, said_hash(look.after, look.said)
+    proven = suspect.refetched and not gone and hashed == suspect.said_hash
+    if proven or now > deadline(settings, suspect, gone=gone):
+        return Sample(suspect.product, TruthVerdict.WRONG, hashed, look.difference)
+    # Until we have fetched it, what it said first stays the evidence.
+    evidence = hashed if suspect.refetched else suspect.said_hash
+    return Sample(suspect.product, TruthVerdict.OPEN, evidence, look.difference)
+
+
+def deadline(settings: Settings, suspect: Suspect, *, gone: bool) -> datetime:
+    """Until when we should have noticed."""
+    intervals = settings.deletion_sweeps + 1 if gone else 2
+    return suspect.sampled_at + intervals * suspect.interval + timedelta(hours=settings.delivery_hours)
+
+
+def differences(known: Known, said: Said) -> list[str]:
+    """The sources in which what we have is not what the marketplace says."""
+    if said.detail is None:
+        return [GONE]
+    return [
+        source
+        for source, ours, theirs in (
+            ("detail", known.detail_hash, _detail_hash(known, said.detail)),
+            ("options", known.option_hash, _hash(canonical.options_document(said.options))),
+        )
+        if ours != theirs
+    ]
+
+
+def said_hash(known: Known, said: Said) -> str:
+    """What the marketplace says, in short."""
+    if said.detail is None:
+        return GONE
+    both = _detail_hash(known, said.detail) + _hash(canonical.options_document(said.options))
+    return md5(both.encode(), usedforsecurity=False).hexdigest()
+
+
+def _detail_hash(known: Known, detail: ProductDetail) -> str:
+    # A module that is missing leaves what was known, as it does in a crawl.
+    previous = None if known.detail is None else orjson.loads(known.detail)
+    return _hash(canonical.detail_document(detail, previous))
+
+
+def _hash(document: canonical.Document) -> str:
+    return canonical.content_hash(canonical.canonical_json(document))
+
+
+async def _ask(
+    database: Database, settings: Settings, products: Sequence[Drawn], calls: RequestCounter
+) -> dict[Drawn, Said]:
+    """What the marketplace says of products; those without an answer in time are left out."""
+    loop = asyncio.get_running_loop()
+    async with (
+        MarketplaceClient(settings) as client,
+        AgentPool(settings, database, client, redis_url=addresses(settings).redis_url) as pool,
+    ):
+        fetcher = Fetcher(
+            client,
+            pool,
+            deadline=loop.time() + settings.truth_seconds,
+            retry_base_seconds=settings.retry_base_seconds,
+            network_tries=settings.network_tries,
+            throttled_tries=settings.throttled_tries,
+            longest_backoff_seconds=settings.network_longest_backoff_seconds,
+            token_patience=settings.session_patience_seconds,
+        )
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(product: Drawn) -> Said | None:
+            async with turns:
+                try:
+                    return await _said(client, fetcher, product, calls)
+                except (FetchError, NoAgentFree):
+                    return None
+
+        answers = await asyncio.gather(*(ask(product) for product in products))
+    return {product: said for product, said in zip(products, answers, strict=True) if said is not None}
+
+
+async def _said(client: MarketplaceClient, fetcher: Fetcher, product: Drawn, calls: RequestCounter) -> Said:
+    item = ItemNo(product.item_no)
+
+    def control() -> str:
+        return client.endpoints.count(SellerId(product.seller_id)).value
+
+    def read_detail(body: bytes) -> ProductDetail:
+        return parse_detail(body, item_no=item.value)
+
+    def read_options(body: bytes) -> tuple[ProductOption, ...]:
+        return tuple(parse_options(body, item_no=item.value))
+
+    try:
+        detail = (await fetcher.fetch(client.endpoints.detail(item).value, read_detail, calls, control=control)).value
+    except NotFoundAnswer:
+        return Said()
+    if not detail.is_of(product.seller_id):
+        return Said()
+    options = await fetcher.fetch(client.endpoints.options(item).value, read_options, calls, control=control)
+    return Said(detail, options.value)

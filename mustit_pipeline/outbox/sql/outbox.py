@@ -1,0 +1,293 @@
+"""The product outbox: written with its version, and claimed for a time by whoever sends it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.outbox import ProductOutbox
+from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
+from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.foundation.tables import BY_TIME
+from mustit_pipeline.outbox.sql.outbox_states import (
+    IN_LOCK_ORDER,
+    RELEASED,
+    REPLACEABLE,
+    SENDING,
+    SENT,
+    SUPERSEDED,
+    UNSENT,
+    WAITING,
+)
+
+TRIAL_CANDIDATES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedEvent:
+    """A row in our hands, with the state to send and the state that the product server is known to have."""
+
+    outbox: ProductOutbox
+    event_id: UUID
+    occurred_at: datetime
+    lease_no: int
+    life_cycle: LifeCycle
+    product_data: str | None
+    changes: str
+    delivered_version: int
+    delivered_data: str | None
+    # Whether an older version may have arrived: somebody at least tried to send it.
+    tried_before: bool
+    # Whether a deletion newer than what was delivered may have: then there is nothing left to update.
+    may_be_deleted: bool
+    due_at: datetime
+    failing_since: datetime | None
+    # Since when it fails in a way that was charged to the server or our credential.
+    doubted_since: datetime | None
+    # How often this version has been sent, this time included; and whether an earlier time may have arrived.
+    attempts: int
+    sent_before: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many due rows a claim may take: such as never failed, from which end, and such as did."""
+
+    fresh: int
+    failing: int
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxCounts:
+    """How many rows have not reached the product server, by state; of those that have there is no end."""
+
+    waiting: int
+    sending: int
+    failed: int
+
+
+_ENQUEUE = text("""
+    INSERT INTO product_outbox (seller_id, item_no, version, event_type, idempotency_key, status, occurred_at)
+    SELECT e.seller_id, e.item_no, e.version, e.event_type, e.key, :waiting, e.at
+    FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:types AS text[]),
+                CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
+         AS e(seller_id, item_no, version, event_type, key, at)
+    ORDER BY e.seller_id COLLATE "C", e.item_no
+""")
+
+_SUPERSEDE = text(f"""
+    WITH replaced AS (
+        SELECT older.outbox_id, newest.outbox_id AS newer
+        FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[])) AS p(seller_id, item_no)
+        JOIN product_outbox older ON older.seller_id = p.seller_id AND older.item_no = p.item_no
+        CROSS JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
+                            WHERE w.seller_id = older.seller_id AND w.item_no = older.item_no
+                              AND w.version > older.version
+                            ORDER BY w.version DESC LIMIT 1) newest
+        WHERE older.status IN ({REPLACEABLE})
+        {IN_LOCK_ORDER.format(row="older")}
+    )
+    UPDATE product_outbox o SET status = {SUPERSEDED}, superseded_by = r.newer, completed_at = now()
+    FROM replaced r WHERE o.outbox_id = r.outbox_id
+    RETURNING o.outbox_id
+""")
+
+# Claims take turns: two at once could each take another version of one product, which its index then refuses.
+_CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
+
+_FREE = f"""(SELECT f.outbox_id FROM product_outbox f
+              WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}) LIMIT 1) IS NULL"""
+
+# A row is sent only while no other version of its product is in flight; the unique index says so too. Fresh and failing
+# rows are looked for separately, each by its own index: nobody wades through the other's.
+_LANE = f"""
+    SELECT o.outbox_id, o.next_attempt_at, o.attempts FROM product_outbox o
+    WHERE o.status IN ({WAITING}) AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
+    ORDER BY o.next_attempt_at {{end}} LIMIT {{limit}}
+    FOR UPDATE OF o SKIP LOCKED
+"""
+_DUE = f"""
+    WITH fresh AS ({_LANE.format(state="IS NULL", end="{end}", limit=":fresh")}),
+    failing AS ({_LANE.format(state="IS NOT NULL", end="", limit=":failing")}),
+    due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
+"""
+
+# One statement takes the rows and reads what is sent of them: claims take turns, and each round trip is time that
+# no other relay can claim in.
+_CLAIM = f"""
+    {{due}} newest AS (
+        SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
+        LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
+                           WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
+                           ORDER BY w.version DESC LIMIT 1) n ON true
+    ), taken AS (
+        UPDATE product_outbox o
+        SET status = CASE WHEN n.newer IS NULL THEN {SENT} ELSE {SUPERSEDED} END,
+            superseded_by = n.newer,
+            completed_at = CASE WHEN n.newer IS NULL THEN NULL ELSE now() END,
+            lease_owner = CASE WHEN n.newer IS NULL THEN CAST(:owner AS text) END,
+            lease_no = o.lease_no + 1,
+            attempts = o.attempts + CASE WHEN n.newer IS NULL THEN 1 ELSE 0 END,
+            lease_expires_at = CASE WHEN n.newer IS NULL THEN now() + make_interval(secs => :lease_seconds) END
+        FROM newest n WHERE o.outbox_id = n.outbox_id
+        RETURNING o.*
+    )
+    SELECT o.outbox_id, o.event_id, o.seller_id, o.item_no, o.version, o.event_type, o.status, o.retry_count,
+           o.attempts, o.attempts > 1 AS sent_before, o.failing_since, o.doubted_since, o.next_attempt_at, o.lease_no,
+           o.last_error, o.occurred_at, o.created_at, v.life_cycle, v.product_data,
+           CAST(v.changes AS text) AS changes, p.delivered_version, d.product_data AS delivered_data,
+           (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
+            AND a.version < o.version AND a.attempts > 0 LIMIT 1) IS NOT NULL AS tried_before,
+           (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
+            AND a.version < o.version AND a.version > p.delivered_version AND a.attempts > 0
+            -- One that was acknowledged has been undone since, as by a restored backup.
+            AND (a.completed_at IS NULL OR a.superseded_by IS NOT NULL)
+            AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}' LIMIT 1) IS NOT NULL AS may_be_deleted
+    FROM taken o
+    JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
+    JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
+    LEFT JOIN product_change_sets d
+           ON d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version = p.delivered_version
+    ORDER BY o.next_attempt_at, o.item_no
+"""
+_CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(end="", order="next_attempt_at")))
+_CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attempt_at DESC")))
+# The row that asks whether the server is back is one of those sent least often of all that are due: one that breaks
+# every connection must not keep the breaker open for all others.
+_CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at")))
+
+# A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
+_RELEASE_EXPIRED = text(f"""
+    UPDATE product_outbox SET status = {RELEASED}, lease_owner = NULL, lease_expires_at = NULL
+    WHERE outbox_id = ANY(ARRAY(SELECT outbox_id FROM product_outbox
+                                WHERE status IN ({SENDING}) AND lease_expires_at < now() FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+""")
+
+# A waiting row whose product is in flight becomes due when that one's claim ends, not before.
+_NEXT_DUE = text(f"""
+    SELECT extract(epoch FROM least(
+        (SELECT o.next_attempt_at FROM product_outbox o
+         WHERE o.status IN ({WAITING}) AND o.failing_since IS NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
+        (SELECT o.next_attempt_at FROM product_outbox o
+         WHERE o.status IN ({WAITING}) AND o.failing_since IS NOT NULL AND {_FREE} ORDER BY o.next_attempt_at LIMIT 1),
+        (SELECT min(lease_expires_at) FROM product_outbox WHERE status IN ({SENDING}))) - now())
+""")
+
+_COUNTS = text(
+    "SELECT "
+    + ", ".join(
+        f"(SELECT count(*) FROM product_outbox WHERE status = '{status.value}' AND {BY_TIME})"
+        for status in (OutboxStatus.WAITING, OutboxStatus.SENDING, OutboxStatus.FAILED)
+    )
+)
+
+
+def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
+    """One row per version; older versions that nobody is sending are superseded."""
+    if not events:
+        return
+    values = {
+        "waiting": OutboxStatus.WAITING.value,
+        "sellers": [event.seller_id.value for event in events],
+        "items": [event.item_no.value for event in events],
+        "versions": [event.version for event in events],
+        "types": [event.event_type.value for event in events],
+        "keys": [event.idempotency_key for event in events],
+        "times": [event.created_at for event in events],
+    }
+    connection.execute(_ENQUEUE, values)
+    supersede(connection, events)
+
+
+def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
+    """Of the products of these rows: whatever nobody is sending, and a newer version speaks for."""
+    products = {"sellers": [row.seller_id.value for row in of], "items": [row.item_no.value for row in of]}
+    return set(connection.execute(_SUPERSEDE, products).scalars())
+
+
+def take_turns(connection: Connection) -> None:
+    """Let nobody else claim until this transaction ends."""
+    connection.execute(_CLAIM_LOCK)
+
+
+def claim(
+    connection: Connection,
+    *,
+    owner: str,
+    limit: int,
+    lease_seconds: float,
+    max_retries: int,
+    wanted: Wanted | None = None,
+    trial: bool = False,
+) -> tuple[list[ClaimedEvent], int]:
+    """Take due rows to send, oldest first unless wanted otherwise; returns them and how many were superseded.
+
+    Whoever has taken turns is alone with them.
+    """
+    wanted = wanted or Wanted(limit, limit)
+    query = _CLAIM_NEWEST if wanted.newest_first else _CLAIM_DUE
+    if trial:
+        wanted, query = Wanted(TRIAL_CANDIDATES, TRIAL_CANDIDATES), _CLAIM_TRIAL
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
+    rows = connection.execute(query, values | {"fresh": wanted.fresh, "failing": wanted.failing}).all()
+    claimed = [_claimed(row, max_retries) for row in rows if row.status == OutboxStatus.SENDING]
+    return claimed, len(rows) - len(claimed)
+
+
+def release_expired(connection: Connection) -> int:
+    """Rows whose sender is gone wait again; no try is spent."""
+    return len(connection.execute(_RELEASE_EXPIRED).all())
+
+
+def counts(connection: Connection) -> OutboxCounts:
+    """How many rows have not reached the product server."""
+    return OutboxCounts(*connection.execute(_COUNTS).one())
+
+
+def unsent(connection: Connection) -> int:
+    """How many rows still have to reach the product server."""
+    query = text(f"SELECT count(*) FROM product_outbox WHERE status IN ({UNSENT}) AND {BY_TIME}")
+    return connection.execute(query).scalar_one()
+
+
+def next_due_in(connection: Connection) -> float | None:
+    """Seconds until a row can be claimed, or its silent sender's claim ends; None where nothing is unsent."""
+    seconds = connection.execute(_NEXT_DUE).scalar_one()
+    return None if seconds is None else max(0.0, float(seconds))
+
+
+def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
+    outbox = ProductOutbox(
+        id=OutboxId(row.outbox_id),
+        created_at=row.created_at,
+        status=OutboxStatus(row.status),
+        retry_count=row.retry_count,
+        max_retries=max_retries,
+        last_error=row.last_error,
+        seller_id=SellerId(row.seller_id),
+        item_no=ItemNo(row.item_no),
+        version=row.version,
+        event_type=ProductEventType(row.event_type),
+    )
+    return ClaimedEvent(
+        outbox,
+        row.event_id,
+        row.occurred_at,
+        row.lease_no,
+        LifeCycle(row.life_cycle),
+        row.product_data,
+        row.changes,
+        row.delivered_version,
+        row.delivered_data,
+        row.tried_before,
+        row.may_be_deleted,
+        row.next_attempt_at,
+        row.failing_since,
+        row.doubted_since,
+        row.attempts,
+        row.sent_before,
+    )

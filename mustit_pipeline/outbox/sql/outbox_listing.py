@@ -1,0 +1,176 @@
+"""The product outbox as an operator looks at it, and failed rows sent on their way again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.id_prefixes import find_one
+from mustit_pipeline.foundation.paging import Page, page
+from mustit_pipeline.foundation.tables import BY_TIME, listed
+from mustit_pipeline.outbox.sql.outbox_states import IN_LOCK_ORDER
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """One event: what it says, how often it was tried, and how that ended."""
+
+    outbox_id: UUID
+    event_id: UUID
+    seller_id: str
+    item_no: int
+    version: int
+    event_type: ProductEventType
+    idempotency_key: str
+    status: OutboxStatus
+    retry_count: int
+    attempts: int
+    last_status: int | None
+    last_error: str | None
+    superseded_by: UUID | None
+    next_attempt_at: datetime
+    created_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Failed rows that wait again, and those for which a newer version of their product already speaks."""
+
+    waiting: list[UUID]
+    superseded: list[UUID]
+
+
+# One reach into the index of each state: of everything together no index knows the newest.
+_NEWEST = text(f"""
+    SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
+    CROSS JOIN LATERAL (
+        SELECT * FROM product_outbox o
+        WHERE o.status = wanted.status AND o.{BY_TIME}
+        ORDER BY o.created_at DESC LIMIT :limit
+    ) AS newest
+    ORDER BY newest.created_at DESC, newest.seller_id, newest.item_no LIMIT :limit
+""")
+_NEWEST_OF_SELLER = text("""
+    SELECT * FROM product_outbox o
+    WHERE o.seller_id = :seller_id AND o.status = ANY(CAST(:statuses AS text[]))
+    ORDER BY o.created_at DESC, o.item_no LIMIT :limit
+""")
+
+_FAILED = f"o.status IN ({listed(PRODUCT_OUTBOX.sources('retry'))})"
+_OF_FILTER = f"""{_FAILED} AND o.{BY_TIME}
+               AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
+_OF_ID = f"o.outbox_id = :outbox_id AND {_FAILED}"
+
+# Versions only grow: where a newer one exists, whatever became of it, the failed one has nothing left to say.
+_RETRY = """
+    WITH failed AS (
+        SELECT o.outbox_id, o.seller_id, o.item_no, o.version FROM product_outbox o
+        WHERE {which} {in_lock_order}
+    ), judged AS (
+        SELECT f.outbox_id, n.outbox_id AS newer FROM failed f
+        LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
+                           WHERE w.seller_id = f.seller_id AND w.item_no = f.item_no AND w.version > f.version
+                           ORDER BY w.version DESC LIMIT 1) n ON true
+    )
+    UPDATE product_outbox o
+    SET status = CASE WHEN j.newer IS NULL THEN :waiting ELSE :superseded END,
+        superseded_by = j.newer,
+        completed_at = CASE WHEN j.newer IS NULL THEN NULL ELSE now() END,
+        retry_count = CASE WHEN j.newer IS NULL THEN 0 ELSE o.retry_count END,
+        doubted_since = NULL,
+        next_attempt_at = now()
+    FROM judged j WHERE o.outbox_id = j.outbox_id
+    RETURNING o.outbox_id, o.superseded_by
+"""
+_RETRY_ALL, _RETRY_ONE = (
+    text(_RETRY.format(which=which, in_lock_order=IN_LOCK_ORDER.format(row="o"))) for which in (_OF_FILTER, _OF_ID)
+)
+
+
+def newest(
+    connection: Connection, *, status: OutboxStatus | None, seller_id: SellerId | None, limit: int
+) -> Page[OutboxEntry]:
+    """Events, newest first."""
+    values: dict[str, object] = {
+        "statuses": [status.value] if status else [known.value for known in OutboxStatus],
+        "limit": limit + 1,
+    }
+    if seller_id is None:
+        found = connection.execute(_NEWEST, values)
+    else:
+        found = connection.execute(_NEWEST_OF_SELLER, values | {"seller_id": seller_id.value})
+    return page(map(_entry, found), limit)
+
+
+def find(connection: Connection, wanted: IdPrefix) -> OutboxEntry:
+    """The one event whose id begins so."""
+    row = find_one(
+        connection,
+        "product_outbox",
+        "outbox_id",
+        wanted,
+        code="NOT_FOUND_OUTBOX",
+        korean="전송 이벤트를",
+        thing="event",
+        listing="mustit outbox list",
+    )
+    return _entry(row)
+
+
+def retry_one(connection: Connection, wanted: IdPrefix) -> Retried:
+    """Let one failed event be sent again with all its tries; any other state is refused."""
+    entry = find(connection, wanted)
+    PRODUCT_OUTBOX.move(entry.status, "retry")
+    rows = connection.execute(_RETRY_ONE, _moves() | {"outbox_id": entry.outbox_id}).all()
+    if not rows:
+        # Somebody else moved it since we looked; what they did is what is refused.
+        PRODUCT_OUTBOX.move(find(connection, wanted).status, "retry")
+    return _retried(rows)
+
+
+def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: SellerId | None) -> Retried:
+    """Let every failed event be sent again, of one seller or of all; other states cannot be retried."""
+    PRODUCT_OUTBOX.move(status, "retry")
+    values = {"seller_id": None if seller_id is None else seller_id.value}
+    return _retried(connection.execute(_RETRY_ALL, _moves() | values).all())
+
+
+def _moves() -> dict[str, object]:
+    return {
+        "waiting": PRODUCT_OUTBOX.target("retry").value,
+        "superseded": PRODUCT_OUTBOX.target("supersede").value,
+    }
+
+
+def _retried(rows: Sequence[Row[tuple[object, ...]]]) -> Retried:
+    return Retried(
+        waiting=[row.outbox_id for row in rows if row.superseded_by is None],
+        superseded=[row.outbox_id for row in rows if row.superseded_by is not None],
+    )
+
+
+def _entry(row: Row[tuple[object, ...]]) -> OutboxEntry:
+    return OutboxEntry(
+        outbox_id=row.outbox_id,
+        event_id=row.event_id,
+        seller_id=row.seller_id,
+        item_no=row.item_no,
+        version=row.version,
+        event_type=ProductEventType(row.event_type),
+        idempotency_key=row.idempotency_key,
+        status=OutboxStatus(row.status),
+        retry_count=row.retry_count,
+        attempts=row.attempts,
+        last_status=row.last_status,
+        last_error=row.last_error,
+        superseded_by=row.superseded_by,
+        next_attempt_at=row.next_attempt_at,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+    )

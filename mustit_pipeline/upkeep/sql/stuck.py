@@ -1,0 +1,123 @@
+"""What somebody left behind, found by index alone: it is asked every minute, and the answer is nearly always no."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from mustit_pipeline.catalog.sql.publication import NEWEST_VERSION, ready_of
+from mustit_pipeline.catalog.sql.tables import UNPUBLISHED_PRODUCT
+from mustit_pipeline.crawling.sql.tables import OPEN_EXECUTION
+from mustit_pipeline.crawling.sql.task_states import HAS_LEASE
+from mustit_pipeline.domain.execution import OPEN_STATES
+from mustit_pipeline.domain.states import (
+    AGENT,
+    EXECUTION,
+    PRODUCT_OUTBOX,
+    SCHEDULER_OUTBOX,
+    ChangeHoldStatus,
+    ExecutionStatus,
+)
+from mustit_pipeline.foundation.tables import listed
+
+
+@dataclass(frozen=True, slots=True)
+class StuckCounts:
+    """Leases that ended with their worker, events whose sender is gone, agents whose rest is over."""
+
+    tasks: int
+    events: int
+    agents: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenExecution:
+    """An execution that a run could work on, and when anything of it moved last."""
+
+    execution_id: UUID
+    seller_id: str
+    moved_at: datetime
+
+
+_COUNTS = text(f"""
+    SELECT (SELECT count(*) FROM crawler_tasks WHERE lease_expires_at < now() AND {HAS_LEASE}) AS tasks,
+           (SELECT count(*) FROM product_outbox
+            WHERE status = '{PRODUCT_OUTBOX.target("send").value}' AND lease_expires_at < now())
+           + (SELECT count(*) FROM scheduler_outbox
+              WHERE status = '{SCHEDULER_OUTBOX.target("send").value}' AND lease_expires_at < now()) AS events,
+           (SELECT count(*) FROM user_agents
+            WHERE status = '{AGENT.target("suspend").value}' AND suspended_until <= :now) AS agents
+""")
+
+_UNENDED = text(f"""
+    SELECT execution_id, seller_id, updated_at AS moved_at FROM crawling_schedule_executions
+    WHERE status = '{EXECUTION.target("start").value}' AND sweep_status <> 'PENDING'
+      AND completed_tasks + failed_tasks = total_tasks
+      AND updated_at < now() - make_interval(secs => :idle_seconds)
+    ORDER BY updated_at
+""")
+
+
+def _sellers_in(table: str, which: str) -> str:
+    """Whose rows a partial index holds: one look for each seller, however many rows it has there."""
+    first = f"SELECT seller_id FROM {table} WHERE {which} {{more}} ORDER BY seller_id LIMIT 1"
+    return f"""
+        ({first.format(more="")})
+        UNION ALL
+        SELECT ({first.format(more="AND seller_id > s.seller_id")}) FROM {table}_of s WHERE s.seller_id IS NOT NULL
+    """
+
+
+# Of crawls that are over. What is held back waits for a crawl or a person, and what is not ready for its next crawl:
+# processing would change nothing, every minute anew. Few are left when it comes to looking at products one by one.
+_UNPROCESSED = text(f"""
+    WITH RECURSIVE product_raw_data_of AS ({_sellers_in("product_raw_data", "status = 'PENDING'")}),
+    products_of AS ({_sellers_in("products", UNPUBLISHED_PRODUCT)}),
+    idle AS MATERIALIZED (
+        SELECT seller_id, bool_or(fetched) AS fetched
+        FROM (SELECT seller_id, true FROM product_raw_data_of UNION ALL SELECT seller_id, false FROM products_of)
+             AS found(seller_id, fetched)
+        WHERE seller_id IS NOT NULL
+          AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
+                          WHERE e.seller_id = found.seller_id AND e.{OPEN_EXECUTION})
+          AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
+                          WHERE e.seller_id = found.seller_id
+                            AND e.updated_at >= now() - make_interval(secs => :idle_seconds))
+        GROUP BY seller_id
+    )
+    SELECT i.seller_id FROM idle i
+    WHERE i.fetched OR (
+        NOT EXISTS (SELECT FROM change_holds h
+                    WHERE h.seller_id = i.seller_id AND h.status = '{ChangeHoldStatus.OPEN.value}')
+        AND EXISTS (SELECT FROM products p
+                    {NEWEST_VERSION}
+                    WHERE {ready_of("i.seller_id")}))
+    ORDER BY i.seller_id
+""")
+
+_BEGUN = text(f"""
+    SELECT execution_id, seller_id, updated_at AS moved_at FROM crawling_schedule_executions
+    WHERE status IN ({listed(OPEN_STATES - {ExecutionStatus.PAUSED})}) AND slice_no > 0
+    ORDER BY created_at
+""")
+
+
+def counts(connection: Connection, now: datetime) -> StuckCounts:
+    """How much has lost its owner, or waits for nothing any more."""
+    return StuckCounts(*connection.execute(_COUNTS, {"now": now}).one())
+
+
+def unended(connection: Connection, idle_seconds: float) -> list[OpenExecution]:
+    """Running executions whose tasks have all ended and of which nothing has moved for so long."""
+    return [OpenExecution(*row) for row in connection.execute(_UNENDED, {"idle_seconds": idle_seconds})]
+
+
+def unprocessed(connection: Connection, idle_seconds: float) -> list[str]:
+    """Sellers without an open execution, of which none has moved for so long, whose fetched changes still wait."""
+    return list(connection.execute(_UNPROCESSED, {"idle_seconds": idle_seconds}).scalars())
+
+
+def begun(connection: Connection) -> list[OpenExecution]:
+    """Executions that have had a slice and could have another."""
+    return [OpenExecution(*row) for row in connection.execute(_BEGUN)]
