@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from mustit_pipeline.cli.output import err, message_of, print_error, print_json
+from mustit_pipeline.domain.environment_failure import EnvironmentFailure
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
-from mustit_pipeline.settings.environment_failure import EnvironmentFailure
 
 # Module, name in it, and the line that the list of commands shows. A module is imported when its command is run: all
 # of them together take seconds, and most commands need little of it.

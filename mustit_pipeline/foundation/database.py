@@ -14,9 +14,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
+from mustit_pipeline.domain.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import schema
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.settings.environment_failure import EnvironmentFailure
 
 LONGEST_IDLE_TRANSACTION_SECONDS = 60
 # A minute in all: a host without power, or cut off, says nothing, and PostgreSQL would keep its locks for two hours.

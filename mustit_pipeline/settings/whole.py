@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from mustit_pipeline.domain.environment_failure import EnvironmentFailure
 from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
@@ -24,7 +25,6 @@ from mustit_pipeline.settings.bearer_token import BearerToken
 from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
-from mustit_pipeline.settings.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.made_secrets import TokenKey, made_once
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource

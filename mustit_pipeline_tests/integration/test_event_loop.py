@@ -9,7 +9,7 @@ import pytest
 
 WORKING = """
 import asyncio, signal, sys
-from mustit_pipeline import event_loop
+from mustit_pipeline.foundation import event_loop
 
 class Interrupted(Exception):
     pass

@@ -2,5 +2,8 @@
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"])
+from mustit_pipeline.foundation.tables import metadata
+
+# Of the metadata the migrations need only how constraints are named.
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

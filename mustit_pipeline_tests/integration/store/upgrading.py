@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.database import make_engine
 def migrate(connection: Connection, revision: str, *, down: bool = False) -> None:
     """Bring the schema to a revision of its history."""
     config = Config()
-    config.set_main_option("script_location", "mustit_pipeline:store/migrations")
+    config.set_main_option("script_location", "mustit_pipeline:foundation/migrations")
     config.attributes["connection"] = connection
     (command.downgrade if down else command.upgrade)(config, revision)
 
