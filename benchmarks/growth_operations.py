@@ -19,9 +19,9 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline.monitoring.metrics import SEOUL, metrics_of
-from mustit_pipeline.monitoring.sql import truth
-from mustit_pipeline.outbox.sql import outbox_listing
-from mustit_pipeline.scheduling.sql.turns import count_turns, next_turns
+from mustit_pipeline.monitoring.sql import spot_checks
+from mustit_pipeline.outbox.sql import outbox_list
+from mustit_pipeline.scheduling.sql.next_sellers import count_next_sellers, next_sellers
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.upkeep.maintenance import maintain
 from mustit_pipeline.upkeep.recovery import recover
@@ -87,8 +87,8 @@ def keep(database: Database, settings: Settings) -> int:
 
 def _choose(database: Database) -> None:
     with database.reading() as connection:
-        chosen = next_turns(connection, LANES, busy=[seller_name(0)], slice_seconds=SLICE_SECONDS)
-        waiting = count_turns(connection, busy=[])
+        chosen = next_sellers(connection, LANES, busy=[seller_name(0)], slice_seconds=SLICE_SECONDS)
+        waiting = count_next_sellers(connection, busy=[])
     _require(len(chosen) == LANES and waiting >= LANES, "no seller is due")
 
 
@@ -99,8 +99,8 @@ def _recover(database: Database, settings: Settings) -> None:
 
 def _check(database: Database, settings: Settings) -> None:
     with database.reading() as connection:
-        truth.suspects(connection, settings.truth_sample)
-        truth.known(connection, truth.draw(connection, settings.truth_sample))
+        spot_checks.suspects(connection, settings.truth_sample)
+        spot_checks.known(connection, spot_checks.draw(connection, settings.truth_sample))
         for one in CRITERIA:
             one.judge(connection, settings, utc_now())
 
@@ -120,7 +120,7 @@ def _changes(database: Database, seller_id: SellerId | None) -> None:
 
 def _events(database: Database, status: OutboxStatus | None, seller_id: SellerId | None) -> None:
     with database.reading() as connection:
-        found = outbox_listing.newest(connection, status=status, seller_id=seller_id, limit=PAGE)
+        found = outbox_list.newest(connection, status=status, seller_id=seller_id, limit=PAGE)
     _require(len(found.rows) > 0, "no event is stored")
 
 

@@ -17,10 +17,10 @@ from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.agents.booking import Booking, Wait
 from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
+from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.agents.sql import agent_pool
 from mustit_pipeline.agents.sql.agents import AgentRow, read_agents
-from mustit_pipeline.agents.tokens import TokenDesk
 from mustit_pipeline.domain.limits import HEALTH_MAX
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
@@ -54,7 +54,7 @@ class AgentPool:
         self._settings = settings
         self._database = database
         self._limiter = SharedLimiter(database, limits_of(settings), hold_of(settings), redis_url)
-        self._desk = TokenDesk(settings, database, client, self._throttle_token)
+        self._sessions = SessionCache(settings, database, client, self._throttle_token)
         self._agents: dict[UUID, AgentRow] = {}
         self._open: dict[UUID, _Open] = {}
         self._successes: Counter[UUID] = Counter()
@@ -71,7 +71,7 @@ class AgentPool:
     @property
     def token_trouble(self) -> str:
         """Why the last agent that asked for a token got none."""
-        return self._desk.trouble
+        return self._sessions.trouble
 
     async def __aenter__(self) -> Self:
         await self._limiter.start()
@@ -84,7 +84,7 @@ class AgentPool:
         self._wanted.set()
         if self._ticking is not None:
             await self._ticking
-        await self._desk.close()
+        await self._sessions.close()
         await asyncio.gather(*self._errands, return_exceptions=True)
         try:
             await self._flush()
@@ -120,7 +120,7 @@ class AgentPool:
     async def renew(self, booking: Booking) -> Booking | Wait:
         """The same booking with a new session; without one it is given back."""
         try:
-            found = await self._desk.renew(booking.agent_id, booking.user_agent)
+            found = await self._sessions.renew(booking.agent_id, booking.user_agent)
         except BaseException:
             await asyncio.shield(self.settle(booking, Outcome.NOT_SENT))
             raise
@@ -129,7 +129,7 @@ class AgentPool:
             return Wait(0.0 if isinstance(found, Session) else found.seconds, "tokens")
         self._wanted.set()
         entry = self._open[booking.booking_id]
-        self._open[booking.booking_id] = replace(entry, token_no=self._desk.number(booking.agent_id))
+        self._open[booking.booking_id] = replace(entry, token_no=self._sessions.number(booking.agent_id))
         return replace(booking, session=found)
 
     async def settle(self, booking: Booking, outcome: Outcome, *, charged: bool = True) -> None:
@@ -185,7 +185,7 @@ class AgentPool:
         await self._refresh()
 
     async def _book(self, trial: UUID | None) -> Booking | Wait:
-        reason = "tokens" if self._desk.is_pausing else "limit"
+        reason = "tokens" if self._sessions.is_pausing else "limit"
         for _ in range(MOST_TRIES):
             wait = self._paused()
             if wait is not None:
@@ -193,7 +193,7 @@ class AgentPool:
             slot = await self._limiter.acquire()
             if isinstance(slot, FreeIn):
                 return Wait(slot.seconds, reason) if slot.seconds is not None else self._no_agents()
-            if self._desk.doubts(slot.agent_id):
+            if self._sessions.doubts(slot.agent_id):
                 slot = await self._another(slot)
             try:
                 booking = await self._equip(slot, trial)
@@ -209,7 +209,7 @@ class AgentPool:
         """Another agent than one that is doubted, if one is free."""
         doubted = [slot]
         try:
-            while self._desk.doubts(slot.agent_id):
+            while self._sessions.doubts(slot.agent_id):
                 found = await self._limiter.acquire()
                 if isinstance(found, FreeIn):
                     break
@@ -226,17 +226,17 @@ class AgentPool:
         if slot.agent_id not in self._agents:
             await self._refresh()
         user_agent = self._agents[slot.agent_id].user_agent
-        session = self._desk.held(slot.agent_id, slot.token_no, user_agent)
+        session = self._sessions.held(slot.agent_id, slot.token_no, user_agent)
         token_no = slot.token_no
         if session is None:
-            issued = self._desk.issued
-            found = await self._desk.obtain(slot.agent_id, user_agent)
+            issued = self._sessions.issued
+            found = await self._sessions.obtain(slot.agent_id, user_agent)
             if not isinstance(found, Session):
                 await self._limiter.withdraw(slot, found.seconds)
                 self._wanted.set()
                 return True
-            session, token_no = found, self._desk.number(slot.agent_id)
-            if self._desk.issued != issued:
+            session, token_no = found, self._sessions.number(slot.agent_id)
+            if self._sessions.issued != issued:
                 self._wanted.set()
         send_before = slot.expires - self._settings.total_timeout_seconds
         if time.monotonic() > send_before - 1.0:
@@ -254,7 +254,7 @@ class AgentPool:
     async def _throttle(self, agent_id: UUID, call: Call429) -> Throttling:
         """A 429, to a request whose answer is told already or to a call for a token."""
         await self._limiter.sync()
-        self._desk.drop(agent_id)
+        self._sessions.drop(agent_id)
         verdict = await self._transact(
             lambda connection: judgement.throttle(connection, self._settings, agent_id, call)
         )
@@ -270,7 +270,7 @@ class AgentPool:
 
     async def _judge_failure(self, failure: Failure) -> None:
         if failure.outcome is Outcome.UNAUTHORIZED:
-            self._desk.drop(failure.agent_id)
+            self._sessions.drop(failure.agent_id)
         good = self._successes.pop(failure.agent_id, 0)
         await self._transact(
             lambda connection: judgement.judge(connection, self._settings, {failure.agent_id: good}, [failure])

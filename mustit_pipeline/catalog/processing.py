@@ -14,7 +14,7 @@ from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.catalog.guard import judge_changes
 from mustit_pipeline.catalog.publishing import publish_versions
 from mustit_pipeline.catalog.reading import Reading, read
-from mustit_pipeline.catalog.refusals import USUAL_READING, ReadingRules
+from mustit_pipeline.catalog.reading_rules import USUAL_READING, ReadingRules
 from mustit_pipeline.catalog.sql import products, publication, raw
 from mustit_pipeline.catalog.sql.publication import NewVersion, Unpublished
 from mustit_pipeline.catalog.sql.raw import RawFailure
@@ -80,7 +80,7 @@ def process(
     # The next bodies are read and merged while PostgreSQL is busy with the last ones.
     with present(database, catalog_work(seller_id.value)), ThreadPoolExecutor(1) as reader:
         with database.transaction() as connection:
-            raw.take_turns(connection, seller_id.value)
+            raw.lock_catalog(connection, seller_id.value)
             raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
             # Most bodies of most crawls say nothing new: those are not even read.
             report.bodies += raw.settle_unchanged(connection, seller_id.value)
@@ -89,7 +89,7 @@ def process(
             reading, prepared = coming.result()
             coming = reader.submit(_read_next, database, seller_id, batch, reading_rules, reading.raw_ids)
             with database.transaction() as connection:
-                raw.take_turns(connection, seller_id.value)
+                raw.lock_catalog(connection, seller_id.value)
                 _absorb_batch(connection, seller_id, reading, prepared, report)
                 # Changes are judged together, so that the first of them do not slip out before the last are known;
                 # what is absorbed in between, by us or by somebody else, is judged with what is left.
@@ -122,13 +122,13 @@ def absorb_waiting(
     while True:
         # Each time anew: bodies that say nothing new go on coming in, and need not be read.
         with database.transaction() as connection:
-            raw.take_turns(connection, seller_id.value)
+            raw.lock_catalog(connection, seller_id.value)
             report.bodies += raw.settle_unchanged(connection, seller_id.value)
         reading, prepared = _read_next(database, seller_id, batch, reading_rules, [])
         if not reading.raw_ids:
             return report
         with database.transaction() as connection:
-            raw.take_turns(connection, seller_id.value)
+            raw.lock_catalog(connection, seller_id.value)
             _absorb_batch(connection, seller_id, reading, prepared, report)
 
 

@@ -9,7 +9,7 @@ import structlog
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.product_data import Document
-from mustit_pipeline.catalog.refusals import ReadingRules
+from mustit_pipeline.catalog.reading_rules import ReadingRules
 from mustit_pipeline.catalog.sql.raw import RawFailure, RawRow
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType

@@ -26,7 +26,7 @@ def release(
     """
     report = ProcessingReport()
     with database.transaction() as connection:
-        raw.take_turns(connection, seller_id.value)
+        raw.lock_catalog(connection, seller_id.value)
         hold = _open_hold(connection, seller_id)
         while publish(
             connection,

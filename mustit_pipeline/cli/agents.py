@@ -10,7 +10,7 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents as stored_agents
 from mustit_pipeline.agents.sql.agents import AgentRow
-from mustit_pipeline.cli.listing import iso
+from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.crawling.outlook import used_up

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.catalog.sql.history import ChangeSet
-from mustit_pipeline.cli.listing import (
+from mustit_pipeline.cli.list_options import (
     STATUS_STYLES,
     Limit,
     Seller,

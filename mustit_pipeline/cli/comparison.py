@@ -12,7 +12,7 @@ from mustit_pipeline.catalog.diff import FieldChange
 from mustit_pipeline.catalog.history import Comparison
 from mustit_pipeline.catalog.sql.history import Version
 from mustit_pipeline.catalog.wording import PieceKind, whole_diff, word_diff
-from mustit_pipeline.cli.listing import WIDE_SCREEN
+from mustit_pipeline.cli.list_options import WIDE_SCREEN
 from mustit_pipeline.cli.output import local, printable
 from mustit_pipeline.cli.values import LONG_TEXT, value_text
 from mustit_pipeline.domain.states import LifeCycle

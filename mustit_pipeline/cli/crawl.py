@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mustit_pipeline.catalog.sql import change_holds
-from mustit_pipeline.cli.listing import LARGEST_NUMBER
+from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import (

@@ -7,7 +7,17 @@ from rich.table import Table
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Drift
-from mustit_pipeline.cli.listing import WIDE_SCREEN, Limit, Since, cut, iso, make_table, minute, show_page, since_when
+from mustit_pipeline.cli.list_options import (
+    WIDE_SCREEN,
+    Limit,
+    Since,
+    cut,
+    iso,
+    make_table,
+    minute,
+    show_page,
+    since_when,
+)
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.field_paths import FieldPaths

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mustit_pipeline.cli.listing import (
+from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
     Seller,

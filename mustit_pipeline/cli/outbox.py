@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mustit_pipeline.catalog.sql import history
-from mustit_pipeline.cli.listing import (
+from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
     cut,
@@ -25,8 +25,8 @@ from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_text
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import OutboxStatus
-from mustit_pipeline.outbox.sql import outbox_listing
-from mustit_pipeline.outbox.sql.outbox_listing import OutboxEntry, Retried
+from mustit_pipeline.outbox.sql import outbox_list
+from mustit_pipeline.outbox.sql.outbox_list import OutboxEntry, Retried
 
 app = typer.Typer(
     help="Events for the product server: what waits or failed, and failed ones sent again.", no_args_is_help=True
@@ -44,7 +44,7 @@ def show_all(wanted: Status = None, seller: Seller = None, limit: Limit = 50, as
     """List events, newest first, with what the product server last said."""
     with runtime() as ground, ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
-        found = outbox_listing.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
+        found = outbox_list.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
     what = "There is no event" if wanted is None else f"No event is {wanted}"
     empty = f"{what}{'' if seller is None else f' of {seller}'}."
     show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
@@ -54,7 +54,7 @@ def show_all(wanted: Status = None, seller: Seller = None, limit: Limit = 50, as
 def show(outbox_id: Id, as_json: Json = False) -> None:
     """Show one event: what it says, how often it was tried, and how that ended."""
     with runtime() as ground, ground.database.reading() as connection:
-        entry = outbox_listing.find(connection, IdPrefix(outbox_id))
+        entry = outbox_list.find(connection, IdPrefix(outbox_id))
         version = history.version(connection, entry.seller_id, entry.item_no, entry.version)
     if as_json:
         changes = [] if version is None else version.change_set.changes
@@ -108,10 +108,10 @@ def retry(
         raise typer.BadParameter("--seller goes with --status FAILED, not with an ID")
     with runtime() as ground, ground.database.transaction() as connection:
         if outbox_id is not None:
-            done = outbox_listing.retry_one(connection, IdPrefix(outbox_id))
+            done = outbox_list.retry_one(connection, IdPrefix(outbox_id))
         else:
             seller_id = known_seller(connection, seller)
-            done = outbox_listing.retry_all(connection, status=wanted or OutboxStatus.FAILED, seller_id=seller_id)
+            done = outbox_list.retry_all(connection, status=wanted or OutboxStatus.FAILED, seller_id=seller_id)
     if as_json:
         print_json({"retried": len(done.waiting), "superseded": len(done.superseded)})
     else:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from mustit_pipeline.catalog.history import state
 from mustit_pipeline.catalog.sql.history import KnownProduct, Version
-from mustit_pipeline.cli.listing import shortened
+from mustit_pipeline.cli.list_options import shortened
 from mustit_pipeline.cli.output import local, out, print_fields, print_table, printable
 from mustit_pipeline.cli.values import value_text
 from mustit_pipeline.domain.states import ChangeType, LifeCycle

@@ -10,7 +10,7 @@ from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.catalog.sql.history import Delivery, KnownProduct, Version
 from mustit_pipeline.cli.changes import change_set_document, types_text
 from mustit_pipeline.cli.comparison import print_comparison
-from mustit_pipeline.cli.listing import LARGEST_NUMBER, Limit, iso, make_table, minute, show_page
+from mustit_pipeline.cli.list_options import LARGEST_NUMBER, Limit, iso, make_table, minute, show_page
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.product_page import print_product
 from mustit_pipeline.cli.runtime import runtime

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mustit_pipeline.cli.listing import iso
+from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
 from mustit_pipeline.cli.runtime import announce_partitions, runtime
 from mustit_pipeline.crawling.executions import deactivate_seller

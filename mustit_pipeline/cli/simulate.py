@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mustit_pipeline.cli.listing import LARGEST_NUMBER
+from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.stopping import Stopped
 from mustit_pipeline.settings import load_settings

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page
+from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, short, show_page
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.errors import NotFound

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from mustit_pipeline.catalog.sql.history import ChangeSet
-from mustit_pipeline.cli.listing import cut, shortened
+from mustit_pipeline.cli.list_options import cut, shortened
 from mustit_pipeline.cli.output import cell
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from mustit_pipeline.cli.listing import LARGEST_NUMBER
+from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.stopping import Stopped
-from mustit_pipeline.crawling.service import serve
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.result_buffer import WorkReport
+from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.foundation import event_loop
 
 TELL_SECONDS = 60.0

@@ -13,17 +13,17 @@ import structlog
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.catalog.processing import absorb_waiting
-from mustit_pipeline.catalog.refusals import reading_rules
+from mustit_pipeline.catalog.reading_rules import reading_rules
 from mustit_pipeline.catalog.sql import products
 from mustit_pipeline.crawling.absorption import Absorption
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.queue import ExecutionQueue
+from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql import executions, task_counts, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.storing import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
@@ -86,7 +86,7 @@ class Crawl:
         """Complete the execution where all of it has ended."""
         return complete_if_done(self.database, self.stored.execution.id, utc_now())
 
-    def now(self) -> StoredExecution:
+    def reload(self) -> StoredExecution:
         """The execution as it is now."""
         return find(self.database, self.stored.execution.id)
 
@@ -96,7 +96,7 @@ class Crawl:
         # The count call is no task, but a request of the sweep.
         counting, report = RequestCounter(), WorkReport(remaining=1)
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
-            if not self.now().is_planned:
+            if not self.reload().is_planned:
                 fetcher = Fetcher(
                     client,
                     pool,
@@ -110,7 +110,7 @@ class Crawl:
                 )
                 with suppress(NoAgentFree):
                     await self._plan(client, fetcher, counting)
-            if self.now().is_planned:
+            if self.reload().is_planned:
                 seconds = max(0.0, deadline - loop.time())
                 report = await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
         report.count(TaskType.MINISHOP, Tally(requests=counting.requests, throttled=counting.throttled))
@@ -119,7 +119,7 @@ class Crawl:
     async def _wait(self, deadline: float, seconds: float) -> None:
         """Wait for an agent, in the slice's time and while nobody stops the crawl."""
         left = deadline - asyncio.get_running_loop().time()
-        execution = (await asyncio.to_thread(self.now)).execution
+        execution = (await asyncio.to_thread(self.reload)).execution
         if left <= 0 or not execution.is_open or execution.status is ExecutionStatus.PAUSED:
             raise NoAgentFree
         await asyncio.sleep(min(seconds, left, LONGEST_SLEEP_SECONDS))

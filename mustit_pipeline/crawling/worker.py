@@ -11,14 +11,14 @@ from typing import Any, cast
 import structlog
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
-from mustit_pipeline.catalog.refusals import ReadingRules
+from mustit_pipeline.catalog.reading_rules import ReadingRules
 from mustit_pipeline.crawling.attempts import Attempts
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.crawling.free_agents import FreeAgents
 from mustit_pipeline.crawling.queue import TaskQueue
+from mustit_pipeline.crawling.result_buffer import Progress, ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.crawling.storing import Progress, StoreRoom, WorkReport
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
@@ -93,7 +93,7 @@ class Worker:
         )
         self.report = WorkReport()
         self._news = asyncio.Event()
-        self._results = StoreRoom(store, self.report, progress, self._news)
+        self._results = ResultBuffer(store, self.report, progress, self._news)
         self._held: deque[LeasedTask] = deque()
         self._held_since = 0.0
         # How many of what was leased last have been sent: so many are worth leasing.

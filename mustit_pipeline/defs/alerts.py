@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from mustit_pipeline.defs.checks import CHECKING_JOB
-from mustit_pipeline.defs.presence import PARTITION_TAG, measures_a_day
+from mustit_pipeline.defs.liveness import PARTITION_TAG, measures_a_day
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.slices import HALTED_TAG
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.alerting import RUN_FAILED, RUN_OF_SELLER, TICK_FAILED, let_go, observe, record
+from mustit_pipeline.monitoring.notifications import tell
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
-from mustit_pipeline.monitoring.telling import tell
 
 RUNS_AT_ONCE = 500
 # Where nobody remembers how far the last look came; alerts know what they have seen, so that looks may overlap.

@@ -7,14 +7,14 @@ import dagster as dg
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.jobs import HOUSEKEEPING
-from mustit_pipeline.defs.presence import is_under_way
+from mustit_pipeline.defs.liveness import is_under_way
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.alerting import CHECK_FAILED, record
 from mustit_pipeline.monitoring.criteria import CRITERIA, Criterion, Judgement
 from mustit_pipeline.monitoring.metrics import SEOUL
+from mustit_pipeline.monitoring.spot_checks import spot_check
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
-from mustit_pipeline.monitoring.truth import sample_truth
 
 TRUTH = "sampled_truth"
 CHECKING_JOB = "check_criteria"
@@ -32,7 +32,7 @@ def criteria(context: dg.AssetCheckExecutionContext, pipeline: Pipeline) -> Iter
     extra: dict[str, int] = {}
     with readable_failures():
         if TRUTH in wanted:
-            sampled = sample_truth(pipeline.database, pipeline.settings)
+            sampled = spot_check(pipeline.database, pipeline.settings)
             extra = {"compared_now": sampled.compared, "unanswered": sampled.unanswered, "requests": sampled.requests}
         now = utc_now()
         with pipeline.database.reading() as connection:

@@ -8,8 +8,8 @@ import dagster as dg
 
 from mustit_pipeline.defs.assets.external import DELIVERED
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, TransientFailure, readable_failures
+from mustit_pipeline.defs.liveness import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.metadata import Stopwatch
-from mustit_pipeline.defs.presence import MEASURING_JOB, busy_sellers, take_census
 from mustit_pipeline.defs.resources import RESOURCES, Pipeline
 from mustit_pipeline.defs.slices import PRIORITY_TAG
 from mustit_pipeline.delivery.relay import RelayReport, relay

@@ -9,8 +9,8 @@ import dagster as dg
 from mustit_pipeline.catalog.sql import fingerprints
 from mustit_pipeline.catalog.sql.fingerprints import Fingerprints
 from mustit_pipeline.catalog.sql.largest_changes import LargeChange
+from mustit_pipeline.crawling.result_buffer import Tally
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.storing import Tally
 from mustit_pipeline.foundation.database import Database
 
 OWNERS = ["team:data-engineering"]

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from mustit_pipeline.defs.jobs import crawl_seller, measure_days, recover_stuck_work, relay_product_outbox
+from mustit_pipeline.defs.liveness import DAY_METRICS, busy_sellers, is_under_way, unfinished_runs
 from mustit_pipeline.defs.maintenance import maintain_storage
 from mustit_pipeline.defs.partitions import FIRST_DAY
-from mustit_pipeline.defs.presence import DAY_METRICS, busy_sellers, is_under_way, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.sensors import why_no_event_is_sent
 from mustit_pipeline.defs.slices import slice_requests, without_backfills

@@ -7,8 +7,8 @@ import dagster as dg
 
 from mustit_pipeline.defs.crashes import resting_sellers
 from mustit_pipeline.defs.jobs import crawl_seller, relay_product_outbox
+from mustit_pipeline.defs.liveness import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.partitions import SELLERS
-from mustit_pipeline.defs.presence import busy_sellers, unfinished_runs
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.defs.rule_relay import relay_scheduler_outbox
 from mustit_pipeline.defs.slices import slice_requests, without_backfills, without_waiting_backfills
@@ -18,7 +18,7 @@ from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.sql.turns import count_turns
+from mustit_pipeline.scheduling.sql.next_sellers import count_next_sellers
 from mustit_pipeline.sellers.sql import scheduler_outbox, sellers
 
 
@@ -92,7 +92,7 @@ def due_crawls(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.Se
         return dg.SkipReason(f"{due} and no crawl waits to be continued; {len(busy)} running{rest}")
     started = sorted(entry.seller_id for entry in slices)
     with pipeline.database.reading() as connection:
-        waiting = count_turns(connection, busy={*busy, *resting, *started}, by_interval=by_interval)
+        waiting = count_next_sellers(connection, busy={*busy, *resting, *started}, by_interval=by_interval)
     tell = context.log.warning if resting else context.log.info
     tell(f"{len(started)} slices requested: {', '.join(started[:10])}; {waiting} sellers wait for a free slot{rest}")
     return dg.SensorResult(run_requests=slice_requests(context.instance, slices))

@@ -252,7 +252,7 @@ def resend(connection: Connection, seller_id: SellerId, corrections: Sequence[Co
     """Give one seller's products a new version of their state with its outbox row; what has moved on is left alone."""
     # Versions are made under the seller's catalog lock and the products' locks: from here on nothing gets under way. A
     # processor that only waited for the products would not see our version, and publish its own without changes.
-    raw.take_turns(connection, seller_id.value)
+    raw.lock_catalog(connection, seller_id.value)
     locked = products.lock(connection, seller_id.value, [one.belief.item_no for one in corrections])
     still = reconciliation.unchanged(connection, seller_id.value, [one.belief for one in corrections])
     again: list[SentAgain] = []

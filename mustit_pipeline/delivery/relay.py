@@ -164,7 +164,7 @@ class _Relay:
                 outbox.release_expired(connection)
                 self._look_for_silent_at = time.monotonic() + SILENT_SENDERS_SECONDS
             # Whoever waited for somebody else's claim sees the trial that has begun with it.
-            outbox.take_turns(connection)
+            outbox.lock_claims(connection)
             breaker = breakers.find(connection, BREAKER)
             trial_in = breaker.trial_in_with(self._credential)
             if trial_in is not None and trial_in > 0:

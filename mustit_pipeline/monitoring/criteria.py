@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.domain.states import TruthVerdict
 from mustit_pipeline.monitoring.sql import criteria as numbers
-from mustit_pipeline.monitoring.sql import health, truth
+from mustit_pipeline.monitoring.sql import health, spot_checks
 from mustit_pipeline.settings import Settings
 
 NAMES = 20
@@ -211,7 +211,7 @@ def sampled_truth(connection: Connection, settings: Settings, now: datetime) -> 
             "explained": found.get(TruthVerdict.EXPLAINED, 0),
             "wrong": wrong,
             "undecided": found.get(TruthVerdict.OPEN, 0),
-            "wrong_products": _names(truth.wrong(connection, since, NAMES), wrong),
+            "wrong_products": _names(spot_checks.wrong(connection, since, NAMES), wrong),
         },
     )
 

@@ -10,7 +10,7 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.scheduling.sql.turns import next_turns
+from mustit_pipeline.scheduling.sql.next_sellers import next_sellers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ def next_slices(
     if free <= 0:
         return []
     with database.reading() as connection:
-        turns = next_turns(connection, free, busy=busy, slice_seconds=slice_seconds, by_interval=by_interval)
+        waiting = next_sellers(connection, free, busy=busy, slice_seconds=slice_seconds, by_interval=by_interval)
     opened: list[tuple[UUID, str]] = []
-    for turn in turns:
-        execution_id = turn.execution_id or _open(database, SellerId(turn.seller_id), now)
+    for seller in waiting:
+        execution_id = seller.execution_id or _open(database, SellerId(seller.seller_id), now)
         if execution_id is not None:
-            opened.append((execution_id, turn.seller_id))
+            opened.append((execution_id, seller.seller_id))
     if not opened:
         return []
     with database.transaction() as connection:

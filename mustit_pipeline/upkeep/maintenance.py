@@ -16,7 +16,7 @@ from mustit_pipeline.crawling.sql import task_months
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged, tidy
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql import alerts, truth
+from mustit_pipeline.monitoring.sql import alerts, spot_checks
 from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
@@ -86,7 +86,7 @@ def maintain(
         ages = (
             (agent_bookings.AGED, unreached),
             (alerts.AGED, now - timedelta(days=settings.alert_retention_days)),
-            (truth.AGED, now - timedelta(days=settings.truth_retention_days)),
+            (spot_checks.AGED, now - timedelta(days=settings.truth_retention_days)),
             (triggers.AGED, now - timedelta(days=settings.trigger_retention_days)),
             (scheduler_outbox.AGED, now - timedelta(days=settings.schedule_retention_days)),
         )

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import event, text
 
 from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.result_buffer import ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import Receipt, TaskResult
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.parsing import parse_listing
@@ -186,7 +186,7 @@ def test_a_refused_page_that_waits_to_be_stored_counts_as_a_page(queues: Queues)
     results = [refused(lease, "{}") for lease in queues.queue(stored).claim(3)]
 
     async def hold() -> tuple[int, int]:
-        room = StoreRoom(queues.store(), WorkReport(), None, asyncio.Event())
+        room = ResultBuffer(queues.store(), WorkReport(), None, asyncio.Event())
         room.add(results)
         return room.unstored, room.pages
 

@@ -18,7 +18,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, run_job
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
+from mustit_pipeline_tests.integration.monitoring.inbox import Inbox, opened_inbox
 
 SELLER = "한글 & a/b 50%"
 SECRET = "hunter2"

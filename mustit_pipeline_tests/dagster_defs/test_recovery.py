@@ -17,7 +17,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import GRACE_SECONDS, AddRun, SetEnvironment
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.store.rows import add_outbox, add_task, ground
+from mustit_pipeline_tests.integration.rows import add_outbox, add_task, ground
 
 Status = dg.DagsterRunStatus
 Minute = Callable[[], dg.RunRequest | dg.SkipReason]

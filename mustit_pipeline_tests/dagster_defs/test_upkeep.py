@@ -9,14 +9,14 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling.sql import executions, task_months
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.presence import busy_sellers
+from mustit_pipeline.defs.liveness import busy_sellers
 from mustit_pipeline.defs.resources import Pipeline
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.dagster_defs.conftest import AddRun, SetEnvironment, TickOutcome
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.store.rows import add_outbox, ground
+from mustit_pipeline_tests.integration.rows import add_outbox, ground
 
 Status = dg.DagsterRunStatus
 TICK = datetime(2026, 11, 15, 15, 10, tzinfo=UTC)

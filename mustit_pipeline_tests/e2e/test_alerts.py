@@ -12,7 +12,7 @@ from mustit_pipeline.monitoring.sql.alerts import Condition
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.crawls import crawl
-from mustit_pipeline_tests.integration.watching.inbox import TOKEN, Inbox, opened_inbox
+from mustit_pipeline_tests.integration.monitoring.inbox import TOKEN, Inbox, opened_inbox
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mustit_pipeline_tests.conftest import JWT_SECRET, dagster_beside
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World, opened_world
 from mustit_pipeline_tests.integration.crawls import crawl
-from mustit_pipeline_tests.integration.store.upgrading import migrate
+from mustit_pipeline_tests.integration.foundation.upgrading import migrate
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 OTHER_KEY = base64.b64encode(b"x" * 32).decode()

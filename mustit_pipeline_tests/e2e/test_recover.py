@@ -13,7 +13,7 @@ from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY
-from mustit_pipeline_tests.integration.store.rows import add_outbox, add_task, ground
+from mustit_pipeline_tests.integration.rows import add_outbox, add_task, ground
 
 Recover = Callable[..., str]
 NOTHING = {

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.delivery.relay import RelayReport, relay
 from mustit_pipeline.domain.states import OutboxStatus
-from mustit_pipeline.outbox.sql import outbox, outbox_listing
+from mustit_pipeline.outbox.sql import outbox, outbox_list
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.faults.backlog import fill
 from mustit_pipeline_tests.faults.scenarios import LONG, SELLER, Numbers, Size
@@ -36,7 +36,7 @@ def every_third_call_fails(world: World, size: Size) -> Numbers:
         raise AssertionError(f"{failed} events are FAILED, {tried} of them after five tries")
     world.receiver.clear_faults()
     with world.database.transaction() as connection:
-        outbox_listing.retry_all(connection, status=OutboxStatus.FAILED, seller_id=None)
+        outbox_list.retry_all(connection, status=OutboxStatus.FAILED, seller_id=None)
     _deliver(world, settings)
     if (effects := _check(world)) != rows:
         raise AssertionError(f"{effects} effects of {rows} events")

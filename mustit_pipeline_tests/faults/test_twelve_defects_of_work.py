@@ -12,8 +12,8 @@ from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql import leases
-from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -59,7 +59,7 @@ def go_on(crawl: Crawl) -> None:
 
 def assert_whole_crawl(crawl: Crawl) -> None:
     """Every page and every product of it was fetched and stored, once."""
-    ended = crawl.now()
+    ended = crawl.reload()
     rows = task_rows(crawl.database, ended.execution.id)
     assert Counter(row.status for row in rows.values()) == {"COMPLETED": 2 + 2 * PRODUCTS}
     check_outcomes(crawl.database, ended.execution.id)
@@ -267,7 +267,7 @@ def test_defect_11_one_failed_page_does_not_end_the_listing(
     crawl.sweep(SECONDS, after_the_first_page)
     go_on(crawl)
 
-    ended = crawl.now()
+    ended = crawl.reload()
     pages = [row for key, row in check_outcomes(database, ended.execution.id).items() if key.startswith("MINISHOP")]
     assert Counter(row.status for row in pages) == {"COMPLETED": 3, "FAILED": 1}
     assert (ended.execution.status, ended.sweep_status) == (ExecutionStatus.COMPLETED, SweepStatus.INCOMPLETE)

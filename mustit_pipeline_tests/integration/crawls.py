@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
-from mustit_pipeline.catalog.refusals import reading_rules
+from mustit_pipeline.catalog.reading_rules import reading_rules
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES

@@ -256,7 +256,7 @@ def take_back(connection: Connection, late: Sequence[NewRaw]) -> None:
         connection.execute(_TAKE_BACK, values)
 
 
-def take_turns(connection: Connection, seller_id: str) -> None:
+def lock_catalog(connection: Connection, seller_id: str) -> None:
     """Two processors of one seller wait for each other, so that the order of bodies holds; other sellers go on."""
     query = text("SELECT pg_advisory_xact_lock(hashtextextended('catalog ' || :seller, 0))")
     connection.execute(query, {"seller": seller_id})

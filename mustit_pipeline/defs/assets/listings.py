@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import dagster as dg
 
-from mustit_pipeline.catalog.sql import holds
+from mustit_pipeline.catalog.sql import deletion_holds
 from mustit_pipeline.catalog.sql.sightings import Sightings, sightings
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import (
     OWNERS,
@@ -66,7 +66,7 @@ def minishop_listings(
     with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
         report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, pipeline))
-    stored = crawl.now()
+    stored = crawl.reload()
     content = content_of(pipeline.database, context.partition_key)
     listed = stored.listed_count or 0
     seen = _seen(pipeline, stored)
@@ -100,7 +100,8 @@ def _seen(pipeline: Pipeline, stored: StoredExecution) -> Sightings:
 def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckResult]:
     """What an operator should look at: warnings, because nothing wrong goes out by any of it."""
     with pipeline.database.reading() as connection:
-        held = holds.newest(connection, status=HoldStatus.OPEN, seller_id=stored.execution.seller_id, limit=1).rows
+        seller_id = stored.execution.seller_id
+        held = deletion_holds.newest(connection, status=HoldStatus.OPEN, seller_id=seller_id, limit=1).rows
     # A crawl of a part, and one that goes on in the next slice, promise no whole listing.
     partial = stored.sweep_status is SweepStatus.INCOMPLETE and stored.product_limit is None
     swept = {

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import (
     OWNERS,
@@ -66,7 +66,7 @@ def products(
     with readable_failures(context):
         crawl = find_crawl(context, config, pipeline)
         report = WorkReport() if replays(context) else _fetch(context, pipeline, crawl, types)
-    stored = crawl.now()
+    stored = crawl.reload()
     content = content_of(pipeline.database, context.partition_key)
     held = {
         "product_details": (content.details, content.detail_rows),

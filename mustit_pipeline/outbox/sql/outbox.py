@@ -95,7 +95,7 @@ _SUPERSEDE = text(f"""
     RETURNING o.outbox_id
 """)
 
-# Claims take turns: two at once could each take another version of one product, which its index then refuses.
+# One claim at a time: two could each take another version of one product, which its index then refuses.
 _CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
 
 _FREE = f"""(SELECT f.outbox_id FROM product_outbox f
@@ -115,7 +115,7 @@ _DUE = f"""
     due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
 """
 
-# One statement takes the rows and reads what is sent of them: claims take turns, and each round trip is time that
+# One statement takes the rows and reads what is sent of them: one claims at a time, and each round trip is time that
 # no other relay can claim in.
 _CLAIM = f"""
     {{due}} newest AS (
@@ -209,7 +209,7 @@ def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
     return set(connection.execute(_SUPERSEDE, products).scalars())
 
 
-def take_turns(connection: Connection) -> None:
+def lock_claims(connection: Connection) -> None:
     """Let nobody else claim until this transaction ends."""
     connection.execute(_CLAIM_LOCK)
 
@@ -226,7 +226,7 @@ def claim(
 ) -> tuple[list[ClaimedEvent], int]:
     """Take due rows to send, oldest first unless wanted otherwise; returns them and how many were superseded.
 
-    Whoever has taken turns is alone with them.
+    `lock_claims` comes first: one claim at a time.
     """
     wanted = wanted or Wanted(limit, limit)
     query = _CLAIM_NEWEST if wanted.newest_first else _CLAIM_DUE

@@ -47,7 +47,7 @@ _SUPERSEDE = text(f"""
       AND NOT EXISTS (SELECT FROM scheduler_outbox n WHERE n.schedule_id = older.schedule_id AND n.seq > newest.seq)
 """)
 
-# Claims take turns: two at once could each take another change of one schedule, which its index then refuses.
+# One claim at a time: two could each take another change of one schedule, which its index then refuses.
 _CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('scheduler_outbox claim', 0))")
 
 _CLAIM = text(f"""

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.session_cache import NoToken, SessionCache
 from mustit_pipeline.agents.sql import agents
-from mustit_pipeline.agents.tokens import NoToken, TokenDesk
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
@@ -114,7 +114,7 @@ def test_one_issue_at_a_time_for_an_agent(database: Database, tmp_path: Path) ->
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desks = [TokenDesk(settings, database, client, nobody_throttles) for _ in range(4)]
+                desks = [SessionCache(settings, database, client, nobody_throttles) for _ in range(4)]
                 agent = rows(database)["agent-000"]
                 answers = await asyncio.gather(*(desk.obtain(agent.agent_id, agent.user_agent) for desk in desks * 2))
                 assert len(server.tokens["agent-000"]) == 1
@@ -259,7 +259,7 @@ def test_a_desk_without_a_token_says_how_long(database: Database, tmp_path: Path
         async with Marketplace(on_token=lambda _: web.Response(status=503)) as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desk = TokenDesk(settings, database, client, nobody_throttles)
+                desk = SessionCache(settings, database, client, nobody_throttles)
                 known = list(rows(database).values())
                 first = await desk.obtain(known[0].agent_id, known[0].user_agent)
                 second = await desk.obtain(known[1].agent_id, known[1].user_agent)

@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.sql import tables as agent_tables
-from mustit_pipeline.agents.tokens import TokenDesk
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
@@ -137,7 +137,7 @@ def test_a_rotated_key_reseals_what_it_opens_and_a_lost_key_means_a_new_token(
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url, token_key=SecretStr(key))
             async with MarketplaceClient(settings) as client:
-                session = await TokenDesk(settings, database, client, nobody_throttles).obtain(
+                session = await SessionCache(settings, database, client, nobody_throttles).obtain(
                     agent.agent_id, agent.user_agent
                 )
                 assert isinstance(session, Session)

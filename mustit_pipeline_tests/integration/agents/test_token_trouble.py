@@ -9,8 +9,8 @@ from aiohttp import web
 from sqlalchemy import text
 
 from mustit_pipeline.agents.pool import Booking, Outcome, Wait
+from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.sql import agent_bookings
-from mustit_pipeline.agents.tokens import TokenDesk
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
@@ -119,7 +119,7 @@ def test_a_stored_token_close_to_its_end_is_replaced_by_whoever_finds_it(databas
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desk = TokenDesk(settings, database, client, nobody_throttles)
+                desk = SessionCache(settings, database, client, nobody_throttles)
                 found = await desk.obtain(known.agent_id, known.user_agent)
                 assert isinstance(found, Session)
                 assert (found.token == ending.token, len(server.tokens["agent-000"])) == (False, 1)

@@ -13,7 +13,7 @@ from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.absorbing import absorb, prepare
 from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.reading import read
-from mustit_pipeline.catalog.refusals import USUAL_READING
+from mustit_pipeline.catalog.reading_rules import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_failed
 from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products

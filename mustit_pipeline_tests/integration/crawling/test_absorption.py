@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling import absorption
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -201,13 +201,13 @@ def test_known_products_are_planned_a_thousand_at_a_time_and_all_or_none(
     event.listen(database.engine, "before_cursor_execute", watch)
     with pytest.raises(OperationalError):
         work.plan_known_products(PRODUCT_TYPES)
-    assert (work.now().execution.status, number(database, "SELECT count(*) FROM crawler_tasks")) == ("PENDING", 0)
+    assert (work.reload().execution.status, number(database, "SELECT count(*) FROM crawler_tasks")) == ("PENDING", 0)
 
     assert work.plan_known_products(PRODUCT_TYPES) == 2 * wanted
 
     event.remove(database.engine, "before_cursor_execute", watch)
     assert max(sizes) == 2 * 1000
-    planned = work.now().execution
+    planned = work.reload().execution
     assert (planned.status, planned.total_tasks) == (ExecutionStatus.RUNNING, 2 * wanted)
 
 
@@ -224,7 +224,7 @@ def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_re
     with pytest.raises(SessionRefused):
         work.sweep(60)
 
-    failed = work.now().execution
+    failed = work.reload().execution
     assert (failed.status, failed.error_code) == (ExecutionStatus.FAILED, "EXTERNAL_SESSION_REFUSED")
     market.clear_faults()
     crawls.resume(database, failed.id)
@@ -291,7 +291,7 @@ def test_a_slice_without_a_free_agent_waits_for_one_until_somebody_stops_the_cra
 
     swept = ended_by == "agents"
     assert (report.remaining, report.requests) == ((0, 2) if swept else (1, 0))
-    assert work.now().is_planned == swept
+    assert work.reload().is_planned == swept
 
 
 def test_calls_that_were_made_before_no_agent_was_free_are_counted(
@@ -303,7 +303,7 @@ def test_calls_that_were_made_before_no_agent_was_free_are_counted(
 
     report = work.sweep(1)
 
-    stored = work.now()
+    stored = work.reload()
     assert not stored.is_planned
     assert (stored.requests, stored.throttled) == (report.requests, report.throttled)
     assert stored.throttled > 0

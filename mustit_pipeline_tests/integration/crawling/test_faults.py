@@ -10,8 +10,8 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql import executions
-from mustit_pipeline.crawling.storing import WorkReport
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -240,7 +240,7 @@ def test_a_count_call_that_fails_harms_no_crawl_that_another_run_has_planned_mea
             await asyncio.to_thread(Crawl(database, late, stored).sweep, 30)
 
     asyncio.run(plan_late())
-    assert first.now().execution.status is ExecutionStatus.RUNNING
+    assert first.reload().execution.status is ExecutionStatus.RUNNING
     assert crawl(database, first.settings, "s").stored.execution.status is ExecutionStatus.COMPLETED
     assert due_in(database) > timedelta(hours=23)
 

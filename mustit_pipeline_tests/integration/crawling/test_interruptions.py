@@ -13,7 +13,7 @@ from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.worker import HELD_SECONDS
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -147,7 +147,7 @@ def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
 
     report = work.fetch_products(PRODUCT_TYPES, 60, stop_once)
     asked = market.audit()["requests"]
-    stored = work.now().execution
+    stored = work.reload().execution
     rows = check_outcomes(database, execution_id, ended=how != "pause")
     assert asked < 60
     if how == "pause":

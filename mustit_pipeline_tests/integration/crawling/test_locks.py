@@ -28,7 +28,7 @@ from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_task
+from mustit_pipeline_tests.integration.rows import MONTH, add_execution, add_task
 from mustit_pipeline_tests.unit.marketplace import bodies
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -11,7 +11,7 @@ from mustit_pipeline.crawling.planning import (
     KNOWN_PRODUCT_PRIORITY,
     NEW_PRODUCT_PRIORITY,
 )
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.worker import MOST_PAGES
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId
@@ -66,7 +66,7 @@ def test_products_that_vanish_during_the_sweep_leave_an_empty_page_and_an_incomp
     settings = stock(20, page_size=5, max_concurrent_requests=1)
     last = [product["itemNo"] for product in market.products("s")][-6:]
     work = sweep(database, settings, lambda: market.remove("s", last))
-    assert work.now().sweep_status is SweepStatus.INCOMPLETE
+    assert work.reload().sweep_status is SweepStatus.INCOMPLETE
     assert number(database, SEEN, execution=work.stored.execution.id.value) == 14
     assert pages(database, work) == 4
 
@@ -95,7 +95,7 @@ def test_products_that_appear_during_the_sweep_add_the_page_that_holds_the_pushe
 ) -> None:
     settings = stock(20, page_size=5, max_concurrent_requests=1)
     work = sweep(database, settings, lambda: market.add_products("s", 3))
-    stored = work.now()
+    stored = work.reload()
     assert (stored.sweep_status, stored.listed_count) == (SweepStatus.INCOMPLETE, 23)
     assert pages(database, work) == 5
     assert number(database, SEEN, execution=stored.execution.id.value) == 20
@@ -117,7 +117,7 @@ def test_few_pages_are_under_way_at_once_however_long_the_listing_is(
     work = sweep(database, settings)
 
     assert pages(database, work) == 45
-    assert work.now().sweep_status is SweepStatus.COMPLETE
+    assert work.reload().sweep_status is SweepStatus.COMPLETE
     assert 2 <= market.audit()["maxInFlight"] <= MOST_PAGES < settings.max_concurrent_requests
 
 

@@ -14,8 +14,8 @@ from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.crawling.result_buffer import ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
-from mustit_pipeline.crawling.storing import StoreRoom, WorkReport
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.foundation import event_loop
 from mustit_pipeline.foundation.clock import utc_now
@@ -197,7 +197,7 @@ def test_what_failed_beside_the_fetching_is_stored_at_the_end(site: Site, failur
     store = ResultStore(site.database, settings, Endpoints.from_settings(settings), utc_now)
 
     async def scenario() -> None:
-        room = StoreRoom(store, report, None, asyncio.Event())
+        room = ResultBuffer(store, report, None, asyncio.Event())
         for start in (0, 40):
             batch = held[start : start + 40]
             for lease in batch:

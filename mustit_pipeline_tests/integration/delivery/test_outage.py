@@ -82,7 +82,7 @@ def test_of_two_relays_that_find_a_trial_due_at_once_one_makes_it(
 
     with ThreadPoolExecutor(2) as threads:
         with shelf.database.transaction() as connection:
-            outbox.take_turns(connection)
+            outbox.lock_claims(connection)
             both = [threads.submit(relay, shelf.database, settings) for _ in range(2)]
             wait_until(lambda: shelf.rows(WAITING_FOR_A_TURN) == [{"n": 2}])
         for one in both:

@@ -12,8 +12,8 @@ from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus
 from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.outbox.sql import outbox, outbox_listing
-from mustit_pipeline.outbox.sql.outbox_listing import Retried
+from mustit_pipeline.outbox.sql import outbox, outbox_list
+from mustit_pipeline.outbox.sql.outbox_list import Retried
 from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
@@ -34,12 +34,12 @@ def fail(shelf: Shelf, settings: Settings, server: ProductServerControl, *items:
 def retry_all(shelf: Shelf, seller_id: str | None = None) -> Retried:
     wanted = None if seller_id is None else SellerId(seller_id)
     with shelf.database.transaction() as connection:
-        return outbox_listing.retry_all(connection, status=OutboxStatus.FAILED, seller_id=wanted)
+        return outbox_list.retry_all(connection, status=OutboxStatus.FAILED, seller_id=wanted)
 
 
 def retry_one(shelf: Shelf, wanted: str) -> Retried:
     with shelf.database.transaction() as connection:
-        return outbox_listing.retry_one(connection, IdPrefix(wanted))
+        return outbox_list.retry_one(connection, IdPrefix(wanted))
 
 
 def test_one_failed_event_is_sent_again_with_all_its_tries_and_the_others_stay(
@@ -190,7 +190,7 @@ def test_exactly_the_states_that_the_domain_allows_are_retried(shelf: Shelf, sta
         pytest.raises(Conflict, match="FAILED"),
         shelf.database.transaction() as connection,
     ):
-        outbox_listing.retry_all(connection, status=status, seller_id=None)
+        outbox_list.retry_all(connection, status=status, seller_id=None)
 
     assert retry_all(shelf) == Retried([], [])
     assert shelf.outbox(1) == [row]
@@ -207,6 +207,6 @@ def test_an_id_that_nothing_has_is_not_found_and_one_that_two_have_is_not_guesse
 
     for wanted in ("0b6f13c2", "ffffffff"):
         with pytest.raises(NotFound, match="NOT_FOUND_OUTBOX"), shelf.database.reading() as connection:
-            outbox_listing.find(connection, IdPrefix(wanted))
+            outbox_list.find(connection, IdPrefix(wanted))
     with shelf.database.reading() as connection:
-        assert outbox_listing.find(connection, IdPrefix("0b6f13c2-0000-4000-8000-000000000002")).item_no == 2
+        assert outbox_list.find(connection, IdPrefix("0b6f13c2-0000-4000-8000-000000000002")).item_no == 2

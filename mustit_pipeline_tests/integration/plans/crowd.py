@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.agents import roster
 from mustit_pipeline.crawling.sql import task_months
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline_tests.integration.store.rows import MONTH
+from mustit_pipeline_tests.integration.rows import MONTH
 
 OLD_MONTH = date(2026, 9, 1)
 SELLERS, DAYS, PRODUCTS = 30, 60, 1_000

@@ -17,15 +17,15 @@ from mustit_pipeline.agents.sql import agent_bookings, agent_pool, agent_use
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord
 from mustit_pipeline.catalog.sql import (
     change_holds,
+    deletion_holds,
     deletions,
     fingerprints,
     history,
-    holds,
     largest_changes,
     products,
     publication,
     raw,
-    raw_listing,
+    raw_list,
     raw_replay,
     retention,
     sightings,
@@ -60,12 +60,12 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, Selle
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql import alerts, criteria, health, metrics, truth
+from mustit_pipeline.monitoring.sql import alerts, criteria, health, metrics, spot_checks
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
-from mustit_pipeline.monitoring.sql.truth import Drawn, Sample
-from mustit_pipeline.outbox.sql import outbox, outbox_listing
+from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
+from mustit_pipeline.outbox.sql import outbox, outbox_list
 from mustit_pipeline.outbox.sql.settlements import Settlement
-from mustit_pipeline.scheduling.sql import refreshes, triggers, turns
+from mustit_pipeline.scheduling.sql import next_sellers, refreshes, triggers
 from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.upkeep.sql import stuck
 from mustit_pipeline_tests.integration.plans.crowd import (
@@ -77,7 +77,7 @@ from mustit_pipeline_tests.integration.plans.crowd import (
     SELLERS,
     WAITING,
 )
-from mustit_pipeline_tests.integration.store.rows import MONTH
+from mustit_pipeline_tests.integration.rows import MONTH
 
 BATCH = 100
 LIMITS = AgentLimits(80, 3600, 1)
@@ -113,7 +113,7 @@ class Scene:
         self.failed_id = self._all(
             "SELECT outbox_id FROM product_outbox WHERE seller_id = :s AND status = 'FAILED' LIMIT :n", READY
         )[0]
-        self.hold = holds.newest(connection, status=None, seller_id=self.waiting, limit=1).rows[0]
+        self.hold = deletion_holds.newest(connection, status=None, seller_id=self.waiting, limit=1).rows[0]
         self.changes_held = change_holds.find_open(connection, self.waiting)
         self.agents: list[UUID] = list(connection.execute(text("SELECT agent_id FROM user_agents")).scalars())
         self.booking_id = connection.execute(text("SELECT booking_id FROM agent_bookings LIMIT 1")).scalar_one()
@@ -215,8 +215,8 @@ def _resend(c: Connection, s: Scene) -> None:
 
 
 def _judge(c: Connection, s: Scene) -> None:
-    suspects = truth.suspects(c, 10)
-    truth.judge(c, [(one, Sample(one.product, TruthVerdict.EQUAL)) for one in suspects], s.now)
+    suspects = spot_checks.suspects(c, 10)
+    spot_checks.judge(c, [(one, Sample(one.product, TruthVerdict.EQUAL)) for one in suspects], s.now)
 
 
 def _tell(c: Connection, s: Scene) -> None:
@@ -225,7 +225,7 @@ def _tell(c: Connection, s: Scene) -> None:
 
 
 def _draw(c: Connection, s: Scene) -> None:
-    truth.add(c, [Sample(one, TruthVerdict.EQUAL) for one in truth.draw(c, 10)], s.now)
+    spot_checks.add(c, [Sample(one, TruthVerdict.EQUAL) for one in spot_checks.draw(c, 10)], s.now)
 
 
 def _sight(c: Connection, s: Scene) -> None:
@@ -287,19 +287,19 @@ STATEMENTS: dict[str, Statement] = {
     "failed bodies by hand": Statement(lambda c, s: raw.replay_failed(c, READY, s.now - DAY, s.now), SELLER // 2),
     "bodies read anew": Statement(lambda c, s: raw_replay.reopen_newest(c, WAITING), 2 * SELLER),
     "newest bodies": Statement(
-        lambda c, s: raw_listing.newest(c, status=None, seller_id=None, since=None, limit=20), 2 * SELLER
+        lambda c, s: raw_list.newest(c, status=None, seller_id=None, since=None, limit=20), 2 * SELLER
     ),
     "newest bodies of one": Statement(
-        lambda c, s: raw_listing.newest(c, status=None, seller_id=s.waiting, since=s.now - DAY, limit=20), 2 * SELLER
+        lambda c, s: raw_list.newest(c, status=None, seller_id=s.waiting, since=s.now - DAY, limit=20), 2 * SELLER
     ),
     **{
         f"newest {status.value} bodies": Statement(
-            lambda c, s, status=status: raw_listing.newest(c, status=status, seller_id=None, since=None, limit=20),
+            lambda c, s, status=status: raw_list.newest(c, status=status, seller_id=None, since=None, limit=20),
             2 * SELLER,
         )
         for status in RawStatus
     },
-    "failed bodies counted": Statement(lambda c, s: raw_listing.count_failed(c, None, None, None), SELLER // 5),
+    "failed bodies counted": Statement(lambda c, s: raw_list.count_failed(c, None, None, None), SELLER // 5),
     # Products and their versions.
     "seen products": Statement(_sight, BATCH),
     "seen products counted": Statement(lambda c, s: products.count_seen(c, READY, s.home.execution_id), SELLER),
@@ -316,8 +316,8 @@ STATEMENTS: dict[str, Statement] = {
     "looked at": Statement(lambda c, s: change_holds.among_all(c, WAITING, Suspicion(1, 1, 1, 0)), SELLER),
     "crawl under way": Statement(lambda c, s: change_holds.crawl_under_way(c, WAITING), DAYS),
     "hold closed": Statement(lambda c, s: change_holds.close(c, WAITING, s.now), DAYS),
-    "held deletions": Statement(lambda c, s: holds.still_absent(c, s.hold), BATCH),
-    "names": Statement(lambda c, s: holds.names(c, s.ready, s.items), BATCH),
+    "held deletions": Statement(lambda c, s: deletion_holds.still_absent(c, s.hold), BATCH),
+    "names": Statement(lambda c, s: deletion_holds.names(c, s.ready, s.items), BATCH),
     "absent from a sweep": Statement(lambda c, s: deletions.absence(c, READY, uuid4(), s.now), SELLER),
     "absences": Statement(lambda c, s: deletions.count_missed(c, READY, s.items), BATCH),
     "deletions held": Statement(
@@ -420,15 +420,15 @@ STATEMENTS: dict[str, Statement] = {
     "unsent events counted": Statement(lambda c, s: outbox.unsent(c), 2 * SELLER),
     "next event": Statement(lambda c, s: outbox.next_due_in(c), BATCH),
     "deliveries of sellers": Statement(lambda c, s: deliveries.seller_deliveries(c, [READY], s.now - DAY), 4 * SELLER),
-    "newest events": Statement(lambda c, s: outbox_listing.newest(c, status=None, seller_id=None, limit=20), BATCH),
+    "newest events": Statement(lambda c, s: outbox_list.newest(c, status=None, seller_id=None, limit=20), BATCH),
     "failed events": Statement(
-        lambda c, s: outbox_listing.newest(c, status=OutboxStatus.FAILED, seller_id=None, limit=20), BATCH
+        lambda c, s: outbox_list.newest(c, status=OutboxStatus.FAILED, seller_id=None, limit=20), BATCH
     ),
-    "events of one": Statement(lambda c, s: outbox_listing.newest(c, status=None, seller_id=s.ready, limit=20), SELLER),
-    "event by its first digits": Statement(lambda c, s: outbox_listing.find(c, IdPrefix(str(s.outbox_id))), 5),
-    "event retried": Statement(lambda c, s: outbox_listing.retry_one(c, IdPrefix(str(s.failed_id))), 5),
+    "events of one": Statement(lambda c, s: outbox_list.newest(c, status=None, seller_id=s.ready, limit=20), SELLER),
+    "event by its first digits": Statement(lambda c, s: outbox_list.find(c, IdPrefix(str(s.outbox_id))), 5),
+    "event retried": Statement(lambda c, s: outbox_list.retry_one(c, IdPrefix(str(s.failed_id))), 5),
     "events retried": Statement(
-        lambda c, s: outbox_listing.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
+        lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
     ),
     # Comparing all products counts all products.
     "products to compare": Statement(lambda c, s: reconciliation.count(c, s.ready), SELLER),
@@ -436,8 +436,8 @@ STATEMENTS: dict[str, Statement] = {
     "beliefs": Statement(lambda c, s: reconciliation.beliefs(c, None, None, BATCH), 4 * BATCH),
     "states sent again": Statement(_resend, 4 * BATCH),
     # What is next, and what was left behind.
-    "next sellers": Statement(lambda c, s: turns.next_turns(c, 4, busy=["x"], slice_seconds=600), BATCH),
-    "sellers that wait": Statement(lambda c, s: turns.count_turns(c, busy=["x"]), BATCH),
+    "next sellers": Statement(lambda c, s: next_sellers.next_sellers(c, 4, busy=["x"], slice_seconds=600), BATCH),
+    "sellers that wait": Statement(lambda c, s: next_sellers.count_next_sellers(c, busy=["x"]), BATCH),
     "stuck": Statement(lambda c, s: stuck.counts(c, s.now), BATCH),
     "unended": Statement(lambda c, s: stuck.unended(c, 60), BATCH),
     "unprocessed": Statement(lambda c, s: stuck.unprocessed(c, 60), 2 * BATCH),
@@ -474,14 +474,14 @@ STATEMENTS: dict[str, Statement] = {
     "bodies removed": Statement(lambda c, s: list(retention.delete_bodies(Within(c), s.raw_ids, BATCH)), BATCH),
     **_aged(agent_bookings.AGED, 5.4 / 24),
     **_aged(alerts.AGED, 13.85),
-    **_aged(truth.AGED, 832),
+    **_aged(spot_checks.AGED, 832),
     **_aged(triggers.AGED, 13.85),
     # What watches.
     "truth drawn": Statement(_draw, 4 * BATCH),
     "truth judged": Statement(_judge, 2 * BATCH),
-    "truth known": Statement(lambda c, s: truth.known(c, [Drawn(READY, item) for item in s.items]), BATCH),
-    "truth of the inactive": Statement(lambda c, s: truth.forget_inactive(c), BATCH),
-    "truth that is wrong": Statement(lambda c, s: truth.wrong(c, s.now - 7 * DAY, 20), 2 * BATCH),
+    "truth known": Statement(lambda c, s: spot_checks.known(c, [Drawn(READY, item) for item in s.items]), BATCH),
+    "truth of the inactive": Statement(lambda c, s: spot_checks.forget_inactive(c), BATCH),
+    "truth that is wrong": Statement(lambda c, s: spot_checks.wrong(c, s.now - 7 * DAY, 20), 2 * BATCH),
     "alert seen": Statement(
         lambda c, s: alerts.see(c, [(Condition("run 7", "RUN_FAILED", "t", "d"), s.now)], s.now), 5
     ),

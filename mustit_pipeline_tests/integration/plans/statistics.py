@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline_tests.integration.store.rows import MONTH
+from mustit_pipeline_tests.integration.rows import MONTH
 
 _TASKS = f"crawler_tasks_{MONTH:%Y_%m}"
 # Each queue while everything in it still has to be done.

@@ -20,8 +20,8 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring import alerting, metrics
 from mustit_pipeline.monitoring.criteria import CRITERIA
-from mustit_pipeline.monitoring.telling import tell
-from mustit_pipeline.monitoring.truth import sample_truth
+from mustit_pipeline.monitoring.notifications import tell
+from mustit_pipeline.monitoring.spot_checks import spot_check
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.scheduling.refresh import next_refreshes
 from mustit_pipeline.simulator.control import MarketplaceControl
@@ -113,7 +113,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
                 criterion.judge(connection, settings, utc_now())
         alerting.observe(database, settings, utc_now())
         tell(database, settings, utc_now())
-        sample_truth(database, settings)
+        spot_check(database, settings)
         maintain(database, settings, utc_now())
         list(examine())
 

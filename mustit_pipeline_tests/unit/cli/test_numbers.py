@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from mustit_pipeline.cli.app import COMMANDS, app
-from mustit_pipeline.cli.listing import LARGEST_NUMBER
+from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 
 # The domain itself refuses what is no number of a product.
 BOUND_ELSEWHERE = {"item_no"}

@@ -6,7 +6,7 @@ import pytest
 from rich.console import RenderableType
 
 from mustit_pipeline.catalog.sql.history import ChangeSet
-from mustit_pipeline.cli.listing import cut, make_table
+from mustit_pipeline.cli.list_options import cut, make_table
 from mustit_pipeline.cli.output import out, print_fields, print_table, printable
 from mustit_pipeline.cli.values import change_set_cell
 from mustit_pipeline.domain.states import LifeCycle

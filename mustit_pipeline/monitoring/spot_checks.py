@@ -32,8 +32,8 @@ from mustit_pipeline.foundation.failures import FetchError, NotFoundAnswer
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.models import ProductDetail, ProductOption
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
-from mustit_pipeline.monitoring.sql import truth
-from mustit_pipeline.monitoring.sql.truth import Drawn, Known, Sample, Suspect
+from mustit_pipeline.monitoring.sql import spot_checks
+from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Known, Sample, Suspect
 from mustit_pipeline.settings import Settings
 
 AT_ONCE = 10
@@ -57,21 +57,21 @@ class TruthReport:
     requests: int
 
 
-def sample_truth(database: Database, settings: Settings) -> TruthReport:
+def spot_check(database: Database, settings: Settings) -> TruthReport:
     """Compare a few products with the marketplace, and judge those that differed before."""
     number = settings.truth_sample
     if not number:
         return TruthReport(0, 0, 0)
     with database.transaction() as connection:
-        truth.forget_inactive(connection)
-        suspects, drawn = truth.suspects(connection, number), truth.draw(connection, number)
-        before = truth.known(connection, [*(one.product for one in suspects), *drawn])
+        spot_checks.forget_inactive(connection)
+        suspects, drawn = spot_checks.suspects(connection, number), spot_checks.draw(connection, number)
+        before = spot_checks.known(connection, [*(one.product for one in suspects), *drawn])
     calls = RequestCounter()
     wanted = [product for product, known in before.items() if not known.deleted]
     said = event_loop.run(_ask(database, settings, wanted, calls)) if wanted else {}
     with database.reading() as connection:
         # What a crawl stored meanwhile is as good as what was there before.
-        after = truth.known(connection, list(before))
+        after = spot_checks.known(connection, list(before))
     now = utc_now()
     looks = {one: _Look(before[one], after[one], answer) for one, answer in said.items() if one in after}
     samples = [_compare(one, looks[one]) for one in drawn if one in looks and not after[one].deleted]
@@ -86,8 +86,8 @@ def sample_truth(database: Database, settings: Settings) -> TruthReport:
         if one.product in looks and not after[one.product].deleted
     ]
     with database.transaction() as connection:
-        truth.add(connection, samples, now)
-        truth.judge(connection, judged, now)
+        spot_checks.add(connection, samples, now)
+        spot_checks.judge(connection, judged, now)
     return TruthReport(len(said), len(wanted) - len(said), calls.requests)
 
 

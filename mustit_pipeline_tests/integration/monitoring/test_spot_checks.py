@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql import truth
-from mustit_pipeline.monitoring.truth import TruthReport, sample_truth
+from mustit_pipeline.monitoring.spot_checks import TruthReport, spot_check
+from mustit_pipeline.monitoring.sql import spot_checks
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -67,7 +67,7 @@ def test_products_that_are_as_the_marketplace_has_them_are_equal(
 ) -> None:
     market.reset_audit()
 
-    report = sample_truth(database, settings)
+    report = spot_check(database, settings)
 
     assert report == TruthReport(compared=PRODUCTS, unanswered=0, requests=2 * PRODUCTS)
     assert verdicts(database) == {"EQUAL": PRODUCTS}
@@ -81,15 +81,15 @@ def test_a_change_since_our_last_fetch_is_undecided_until_a_crawl_has_noticed_it
 ) -> None:
     change_detail(market)
 
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert verdicts(database) == {"EQUAL": PRODUCTS - 1, "OPEN": 1}
 
     # Asked again before any crawl it proves nothing either, and is no second suspect.
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert verdicts(database)["OPEN"] == 1
 
     crawl(database, settings, SELLER)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert (verdicts(database)["EXPLAINED"], verdicts(database)["OPEN"], verdicts(database)["WRONG"]) == (1, 0, 0)
 
 
@@ -98,16 +98,16 @@ def test_what_the_marketplace_said_before_and_after_our_fetch_proves_us_wrong(
 ) -> None:
     item = market.products(SELLER)[0]["itemNo"]
     corrupt(database, item)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert verdicts(database)["OPEN"] == 1
 
     crawl(database, settings, SELLER)
     corrupt(database, item)
-    sample_truth(database, settings)
+    spot_check(database, settings)
 
     assert verdicts(database)["WRONG"] == 1
     with database.reading() as connection:
-        [named] = truth.wrong(connection, settings_epoch(database), 10)
+        [named] = spot_checks.wrong(connection, settings_epoch(database), 10)
     assert named == f"{SELLER} {item} (detail)"
 
 
@@ -120,11 +120,11 @@ def test_a_product_that_changes_all_the_time_is_never_called_wrong(
     database: Database, settings: Settings, market: MarketplaceControl
 ) -> None:
     item = change_detail(market)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     crawl(database, settings, SELLER)
     market.set_fields(SELLER, item, stock=4712)
 
-    sample_truth(database, settings)
+    spot_check(database, settings)
 
     assert (verdicts(database)["OPEN"], verdicts(database)["WRONG"]) == (1, 0)
 
@@ -134,7 +134,7 @@ def test_a_change_that_no_crawl_has_noticed_in_time_is_wrong(
 ) -> None:
     write(database, "UPDATE crawling_schedule_executions SET started_at = started_at - interval '10 days'")
     change_detail(market)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     # Two intervals of a day, and a day for the delivery.
     for ago, found in ((timedelta(days=3) - timedelta(minutes=5), "OPEN"), (timedelta(days=3), "WRONG")):
         write(
@@ -142,7 +142,7 @@ def test_a_change_that_no_crawl_has_noticed_in_time_is_wrong(
             "UPDATE truth_samples SET sampled_at = now() - CAST(:ago AS interval) WHERE verdict = 'OPEN'",
             ago=ago,
         )
-        sample_truth(database, settings)
+        spot_check(database, settings)
         assert verdicts(database)[found] == 1
 
 
@@ -152,15 +152,15 @@ def test_a_product_that_is_gone_waits_for_the_sweeps_that_prove_it(
     market.add_products(SELLER, 10)
     crawl(database, settings, SELLER)
     market.remove(SELLER, [market.products(SELLER)[0]["itemNo"]])
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert verdicts(database)["OPEN"] == 1
 
     crawl(database, settings, SELLER)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert verdicts(database)["OPEN"] == 1
 
     crawl(database, settings, SELLER)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert (verdicts(database)["EXPLAINED"], verdicts(database)["OPEN"]) == (1, 0)
 
 
@@ -172,7 +172,7 @@ def test_no_request_is_sent_without_an_agent_and_nothing_is_judged_then(
             roster.block(connection, agent.agent_id)
     market.reset_audit()
 
-    report = sample_truth(database, settings.model_copy(update={"truth_seconds": 0.2}))
+    report = spot_check(database, settings.model_copy(update={"truth_seconds": 0.2}))
 
     assert report == TruthReport(compared=0, unanswered=PRODUCTS, requests=0)
     assert (market.requested_urls(), verdicts(database)) == ({}, {})
@@ -183,32 +183,32 @@ def test_an_answer_that_cannot_be_read_judges_nothing(
 ) -> None:
     market.fault("html", "detail")
 
-    assert sample_truth(database, settings).unanswered == PRODUCTS
+    assert spot_check(database, settings).unanswered == PRODUCTS
     assert verdicts(database) == {}
 
 
 def test_only_published_products_of_active_sellers_are_drawn(database: Database, settings: Settings) -> None:
     write(database, "UPDATE sellers SET status = 'INACTIVE'")
 
-    assert sample_truth(database, settings) == TruthReport(0, 0, 0)
+    assert spot_check(database, settings) == TruthReport(0, 0, 0)
 
 
 def test_a_suspect_of_a_seller_that_is_not_active_any_more_is_neither_asked_about_nor_called_wrong(
     database: Database, settings: Settings, market: MarketplaceControl
 ) -> None:
     change_detail(market)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     write(database, "UPDATE truth_samples SET sampled_at = now() - interval '4 days' WHERE verdict = 'OPEN'")
     write(database, "UPDATE sellers SET status = 'INACTIVE'")
     market.reset_audit()
 
-    sample_truth(database, settings)
+    spot_check(database, settings)
 
     assert (market.requested_urls(), verdicts(database)) == ({}, {"EQUAL": PRODUCTS - 1})
 
     # Back again it has the whole time to notice, as if it had never been looked at.
     write(database, "UPDATE sellers SET status = 'ACTIVE'")
-    sample_truth(database, settings)
+    spot_check(database, settings)
     assert (verdicts(database)["OPEN"], verdicts(database)["WRONG"]) == (1, 0)
 
 
@@ -225,11 +225,11 @@ def test_suspects_that_wait_for_a_rare_crawl_keep_no_other_from_its_verdict(
     write(database, "UPDATE sellers SET interval_unit = 'DAYS', interval_amount = 30 WHERE seller_id = 'monthly'")
     for product in market.products("monthly"):
         market.set_fields("monthly", product["itemNo"], stock=4711)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     write(database, "UPDATE truth_samples SET sampled_at = now() - interval '9 days' WHERE verdict = 'OPEN'")
     item = market.products(SELLER)[0]["itemNo"]
     corrupt(database, item)
-    sample_truth(database, settings)
+    spot_check(database, settings)
     if proof == "refetched":
         crawl(database, settings, SELLER)
         corrupt(database, item)
@@ -237,7 +237,7 @@ def test_suspects_that_wait_for_a_rare_crawl_keep_no_other_from_its_verdict(
         overdue = "UPDATE truth_samples SET sampled_at = now() - interval '4 days' WHERE seller_id = :seller"
         write(database, overdue + " AND verdict = 'OPEN'", seller=SELLER)
 
-    sample_truth(database, few)
+    spot_check(database, few)
 
     with database.reading() as connection:
-        assert truth.wrong(connection, settings_epoch(database), 10) == [f"{SELLER} {item} (detail)"]
+        assert spot_checks.wrong(connection, settings_epoch(database), 10) == [f"{SELLER} {item} (detail)"]

@@ -16,7 +16,7 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.store.rows import SELLER, Ground, add_execution, add_task, ground
+from mustit_pipeline_tests.integration.rows import SELLER, Ground, add_execution, add_task, ground
 
 TYPES = [TaskType.PRODUCT_OPTION]
 

@@ -36,8 +36,8 @@ from mustit_pipeline.foundation.tables import metadata
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.store.rows import MONTH, add_execution, add_outbox, add_task, ground
-from mustit_pipeline_tests.integration.store.upgrading import migrate
+from mustit_pipeline_tests.integration.foundation.upgrading import migrate
+from mustit_pipeline_tests.integration.rows import MONTH, add_execution, add_outbox, add_task, ground
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_schedule_changes_of_before_are_numbered_as_they_were_made(database: Dat
 
 
 def test_two_processes_that_upgrade_at_once_both_succeed(empty_database_url: str, empty: Database) -> None:
-    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.store.upgrading", empty_database_url]
+    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.foundation.upgrading", empty_database_url]
     both = [subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = sorted(process.communicate(timeout=60)[0].strip() for process in both)
     assert [process.returncode for process in both] == [0, 0]
@@ -97,7 +97,7 @@ def test_tasks_of_before_stay_one_per_call_whichever_month_they_lie_in(
         for home in homes:
             add_task(connection, home, TaskStatus.PUBLISHED, 7)
         task_months.move_from_default(connection, moved)
-    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.store.upgrading", database_url]
+    command_line = [sys.executable, "-m", "mustit_pipeline_tests.integration.foundation.upgrading", database_url]
     both = [subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = sorted(process.communicate(timeout=60)[0].strip() for process in both)
     assert said == ["0008", schema.expected_revision()]

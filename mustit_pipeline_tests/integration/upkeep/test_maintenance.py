@@ -19,7 +19,7 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.upkeep.maintenance import Progress, alone, maintain, oldest_kept
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.integration.store.rows import SELLER, add_execution, add_task, ground
+from mustit_pipeline_tests.integration.rows import SELLER, add_execution, add_task, ground
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.scheduling.sql.turns import next_turns
+from mustit_pipeline.scheduling.sql.next_sellers import next_sellers
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.sellers.enrolment import enrol
 from mustit_pipeline.sellers.sql import sellers
@@ -32,7 +32,7 @@ def test_every_line_becomes_a_due_seller_with_its_schedule_and_message(database:
     assert counts(database) == (2, 2, 2)
     with database.reading() as connection:
         seller, schedule = sellers.get(connection, SellerId("a,b"))
-        assert {one.seller_id for one in next_turns(connection, 10, busy=(), slice_seconds=600)} == {"dmont", "a,b"}
+        assert {one.seller_id for one in next_sellers(connection, 10, busy=(), slice_seconds=600)} == {"dmont", "a,b"}
     assert (seller.name, seller.interval, schedule.interval) == ("쉼표, 셀러", *[CrawlingInterval.hours(6)] * 2)
 
 

@@ -1,4 +1,4 @@
-"""Whose turn it is to be crawled: open crawls that nobody works on, and sellers whose time has come."""
+"""Which sellers are crawled next: open crawls without a run, and sellers that are due."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from mustit_pipeline.domain.execution import OPEN_STATES
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class NextSeller:
     """A seller that waits to be crawled, since when, and its open execution where it has one."""
 
     seller_id: str
@@ -45,17 +45,17 @@ _NEXT = text(f"""
 _COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
 
 
-def next_turns(
+def next_sellers(
     connection: Connection, limit: int, *, busy: Collection[str], slice_seconds: float, by_interval: bool = True
-) -> list[Turn]:
+) -> list[NextSeller]:
     """Those who have waited longest, without the busy ones.
 
     Where others know who is due, these are open crawls, first ones, and those that came to no plan.
     """
     values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds, "by_interval": by_interval}
-    return [Turn(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
+    return [NextSeller(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
 
 
-def count_turns(connection: Connection, *, busy: Collection[str], by_interval: bool = True) -> int:
+def count_next_sellers(connection: Connection, *, busy: Collection[str], by_interval: bool = True) -> int:
     """How many wait, without the busy ones."""
     return connection.execute(_COUNT, {"busy": sorted(busy), "by_interval": by_interval}).scalar_one()

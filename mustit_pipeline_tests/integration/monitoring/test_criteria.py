@@ -8,7 +8,7 @@ import pytest
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.watching.standing import DAY, HOUR, NOW, Standing
+from mustit_pipeline_tests.integration.monitoring.standing import DAY, HOUR, NOW, Standing
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 

@@ -11,7 +11,7 @@ from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import observe
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.watching.standing import DAY, HOUR, NOW, Standing
+from mustit_pipeline_tests.integration.monitoring.standing import DAY, HOUR, NOW, Standing
 
 MINUTE = timedelta(minutes=1)
 

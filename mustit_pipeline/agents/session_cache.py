@@ -50,7 +50,7 @@ class _Held:
     last_use: float
 
 
-class TokenDesk:
+class SessionCache:
     """The sessions of this process, decrypted only while they are valid."""
 
     def __init__(
@@ -180,7 +180,7 @@ class TokenDesk:
         return session
 
     async def _call(self, user_agent: str) -> Session:
-        """The marketplace's answer, unless the desk is closed first."""
+        """The marketplace's answer, unless the cache is closed first."""
         call = asyncio.create_task(issue_session(self._client, user_agent, datetime.now(UTC)))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)

@@ -16,7 +16,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
-from mustit_pipeline_tests.integration.store.rows import SELLER, Ground, add_outbox, add_task, ground
+from mustit_pipeline_tests.integration.rows import SELLER, Ground, add_outbox, add_task, ground
 
 DAY = date(2026, 11, 14)
 START, END = day_span(DAY)

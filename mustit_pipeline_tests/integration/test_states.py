@@ -51,8 +51,8 @@ from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.sellers import registry
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.store import rows
-from mustit_pipeline_tests.integration.store.rows import add_outbox, add_raw, ground
+from mustit_pipeline_tests.integration import rows
+from mustit_pipeline_tests.integration.rows import add_outbox, add_raw, ground
 
 NOW = utc_now()
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.releasing import release as let_through
 from mustit_pipeline.catalog.sql import change_holds
-from mustit_pipeline.cli.listing import Limit, cut, iso, make_table, minute, short, show_page, status
+from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime

@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.sellers.sql.scheduler_outbox import ClaimedChange
-from mustit_pipeline_tests.integration.store.test_other_states import moved
+from mustit_pipeline_tests.integration.test_states import moved
 
 NOW = utc_now()
 

@@ -64,7 +64,7 @@ class _Batch:
     receipt: Receipt = field(default_factory=Receipt)
 
 
-class StoreRoom:
+class ResultBuffer:
     """Keeps ended attempts until they are stored; `news` is set when a batch has been."""
 
     def __init__(self, store: ResultStore, report: WorkReport, progress: Progress | None, news: asyncio.Event) -> None:

@@ -11,7 +11,7 @@ from mustit_pipeline.domain.states import OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.outbox.sql import outbox, outbox_listing
+from mustit_pipeline.outbox.sql import outbox, outbox_list
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
@@ -21,7 +21,7 @@ BEING_WAITED_FOR = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype
 
 
 def retry(connection: Connection) -> None:
-    outbox_listing.retry_all(connection, status=OutboxStatus.FAILED, seller_id=None)
+    outbox_list.retry_all(connection, status=OutboxStatus.FAILED, seller_id=None)
 
 
 def supersede(connection: Connection) -> None:

@@ -18,8 +18,8 @@ from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
-from mustit_pipeline.crawling.service import serve
-from mustit_pipeline.crawling.storing import WorkReport
+from mustit_pipeline.crawling.result_buffer import WorkReport
+from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation import event_loop, schema
@@ -92,7 +92,7 @@ def test_one_worker_serves_the_crawls_of_many_sellers_and_ends_none_of_them_itse
     assert (report.completed, report.failed) == (2 * sum(sellers.values()), 0)
     assert {times for url, times in market.requested_urls().items() if "mustit-api" in url} == {1}
     for work, products in zip(crawls, sellers.values(), strict=True):
-        assert work.now().execution.status is ExecutionStatus.RUNNING
+        assert work.reload().execution.status is ExecutionStatus.RUNNING
         process(database, work.stored.execution.seller_id, now=utc_now)
         assert work.end().execution.status is ExecutionStatus.COMPLETED
         assert len(check_outcomes(database, work.stored.execution.id)) == 1 + 2 * products

@@ -12,8 +12,8 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.upkeep.recovery import Recovered, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
+from mustit_pipeline_tests.integration.rows import Ground, add_outbox, add_task, ground
 from mustit_pipeline_tests.integration.scheduling.conftest import Pass
-from mustit_pipeline_tests.integration.store.rows import Ground, add_outbox, add_task, ground
 
 ONE_OF_EACH = Recovered(tasks=1, executions=1, events=1, agents=1)
 

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from mustit_pipeline_tests.integration.watching.inbox import Inbox, opened_inbox
+from mustit_pipeline_tests.integration.monitoring.inbox import Inbox, opened_inbox
 
 
 @pytest.fixture

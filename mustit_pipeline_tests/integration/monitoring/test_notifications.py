@@ -9,12 +9,12 @@ from sqlalchemy import text
 
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import CHECK_FAILED, FAILED_EVENTS, Alerted, observe, record
+from mustit_pipeline.monitoring.notifications import Telling, tell
 from mustit_pipeline.monitoring.sql import alerts
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
-from mustit_pipeline.monitoring.telling import Telling, tell
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.watching.inbox import TOKEN, Inbox
+from mustit_pipeline_tests.integration.monitoring.inbox import TOKEN, Inbox
 
 T0 = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -152,7 +152,7 @@ def test_notices_that_somebody_cannot_be_given_do_not_stand_before_new_ones(
     other_inbox: Inbox,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mustit_pipeline.monitoring.telling.AT_ONCE", 3)
+    monkeypatch.setattr("mustit_pipeline.monitoring.notifications.AT_ONCE", 3)
     settings = make_settings(alert_urls=f"{other_inbox.url}, {inbox.url}", alert_calm_seconds=0)
     other_inbox.refusing = True
     old = [Condition(f"tick {n}", "TICK_FAILED", f"The sensor {n} fails", "Look.") for n in range(3)]

@@ -18,7 +18,7 @@ from mustit_pipeline.embedded.binaries import redis_programs
 from mustit_pipeline.embedded.layout import Layout
 from mustit_pipeline.foundation.database import addresses
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.integration.test_embedded import (
+from mustit_pipeline_tests.integration.embedded.test_embedded import (
     PYTHONPATH,
     User,
     assert_remembered,

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from mustit_pipeline import embedded
-from mustit_pipeline_tests.integration.test_embedded import (
+from mustit_pipeline_tests.integration.embedded.test_embedded import (
     User,
     assert_remembered,
     empty_home,
