@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from mustit_pipeline.cli.output import err, message_of, print_error, print_json
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 # Module, name in it, and the line that the list of commands shows. A module is imported when its command is run: all
 # of them together take seconds, and most commands need little of it.
@@ -32,7 +32,7 @@ COMMANDS = {
     "changes": ("changes", "changes", "What changed on the marketplace, newest first."),
     "raw": ("raw", "app", "Fetched bodies: what became of them, and failed ones processed again."),
     "deletions": ("deletions", "app", "Deletions held back because they were too many: approve or reject them."),
-    "holds": ("holds", "app", "Changes held back because too many looked wrong at once: let them through."),
+    "holds": ("change_holds", "app", "Changes held back because too many looked wrong at once: let them through."),
     "alerts": ("alerts", "app", "What somebody should look at, who was told, and a test message."),
     "drift": ("drift", "app", "Fields of the marketplace's bodies that changed: look at them, accept them."),
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),

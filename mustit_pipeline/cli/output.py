@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
 from mustit_pipeline.domain.errors import DomainError
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 SEOUL = ZoneInfo("Asia/Seoul")
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.database import Database, DatabaseUnreachable, addresses, open_database
 from mustit_pipeline.settings import Settings, load_settings

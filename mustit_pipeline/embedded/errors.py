@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 TAIL_BYTES = 8192
 TAIL_LINES = 15

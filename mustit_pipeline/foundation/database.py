@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import schema
 from mustit_pipeline.settings import Settings
 

@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 UPGRADE_LOCK = 4_871_209_365
 

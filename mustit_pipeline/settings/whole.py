@@ -16,8 +16,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
 from mustit_pipeline.domain.field_paths import FieldPaths
+from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
 from mustit_pipeline.settings.aws import AwsSettings

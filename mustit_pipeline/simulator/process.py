@@ -12,7 +12,7 @@ from typing import Self
 
 import orjson
 
-from mustit_pipeline.domain.environment_failure import EnvironmentFailure
+from mustit_pipeline.environment_failure import EnvironmentFailure
 
 START_SECONDS = 30.0
 _STOP_SECONDS = 10.0

@@ -13,7 +13,7 @@ from mustit_pipeline.upkeep.recovery import Recovered, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 from mustit_pipeline_tests.integration.rows import Ground, add_outbox, add_task, ground
-from mustit_pipeline_tests.integration.scheduling.conftest import Pass
+from mustit_pipeline_tests.integration.upkeep.conftest import Pass
 
 ONE_OF_EACH = Recovered(tasks=1, executions=1, events=1, agents=1)
 

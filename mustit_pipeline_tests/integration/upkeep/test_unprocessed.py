@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.liveness import present
 from mustit_pipeline.upkeep.recovery import Recovered, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
-from mustit_pipeline_tests.integration.scheduling.conftest import Pass
+from mustit_pipeline_tests.integration.upkeep.conftest import Pass
 
 A_WHILE_AGO = "UPDATE crawling_schedule_executions SET updated_at = now() - interval '2 minutes'"
 PENDING = "SELECT count(*) AS n FROM product_raw_data WHERE status = 'PENDING'"
