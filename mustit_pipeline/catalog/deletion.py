@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.publishing import publish_versions
-from mustit_pipeline.catalog.sql import deletion_holds, deletions, products, publication, raw
+from mustit_pipeline.catalog.sql import deletions, products, publication, raw
 from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
@@ -36,7 +36,7 @@ def judge_sweep(
 ) -> SweepJudgement:
     """Count the absences of a complete sweep, or hold them all back where they are too many to believe."""
     seller_id = execution.seller_id.value
-    deletion_holds.wait_for_decision(connection, seller_id)
+    deletions.wait_for_decision(connection, seller_id)
     found = deletions.absence(connection, seller_id, execution.id.value, execution.created_at)
     absent = len(found.absent)
     vanished = listed == 0 and found.live > 0
@@ -77,18 +77,18 @@ class Decision:
 def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
     """Delete what is still absent of a hold, with versions and events, in one transaction."""
     with database.transaction() as connection:
-        found = deletion_holds.find(connection, wanted)
+        found = deletions.find_hold(connection, wanted)
         seller_id = found.seller_id
         # First, as a processor takes it before its products: nobody publishes these in between.
         raw.lock_catalog(connection, seller_id.value)
-        hold = deletion_holds.lock(connection, found.id)
+        hold = deletions.lock_hold(connection, found.id)
         hold.approve(at)
         # Looked up after the products are locked: a sweep that is seeing one of them right now ends first.
         locked = products.lock(connection, seller_id.value, hold.item_nos)
-        gone = [locked[item_no] for item_no in deletion_holds.still_absent(connection, hold)]
+        gone = [locked[item_no] for item_no in deletions.still_absent(connection, hold)]
         published = [product for product in gone if product.delete(at, approved=True)]
         _Deletion(seller_id, hold.execution_id, gone, published).store(connection, at)
-        deletion_holds.decide(connection, hold)
+        deletions.decide(connection, hold)
     deleted = [product.item_no.value for product in gone]
     log.info("held deletions approved", seller_id=seller_id.value, deleted=len(deleted), held=len(hold.item_nos))
     return Decision(hold, deleted)
@@ -97,9 +97,9 @@ def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
 def reject(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
     """Close a hold and delete nothing; a sweep that still misses too much opens the next one."""
     with database.transaction() as connection:
-        hold = deletion_holds.lock(connection, deletion_holds.find(connection, wanted).id)
+        hold = deletions.lock_hold(connection, deletions.find_hold(connection, wanted).id)
         hold.reject(at)
-        deletion_holds.decide(connection, hold)
+        deletions.decide(connection, hold)
     return Decision(hold, [])
 
 

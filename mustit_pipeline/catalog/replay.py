@@ -7,7 +7,7 @@ from datetime import datetime
 from mustit_pipeline.catalog.absorbing import remerge
 from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
 from mustit_pipeline.catalog.reading_rules import USUAL_READING, ReadingRules
-from mustit_pipeline.catalog.sql import raw, raw_list, raw_replay
+from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
@@ -43,7 +43,7 @@ def replay_failed(
 ) -> Replay:
     """Process the failed bodies of one seller or of all, however often they have been tried."""
     with database.reading() as connection:
-        failed = raw_list.count_failed(connection, seller_id, since, until)
+        failed = raw.count_failed(connection, seller_id, since, until)
     reports: dict[str, ProcessingReport] = {}
     reopened = done = 0
 
@@ -84,6 +84,6 @@ def replay_stored(
     """
     with database.transaction() as connection:
         raw.lock_catalog(connection, seller_id.value)
-        raw_replay.reopen_newest(connection, seller_id.value)
+        raw.reopen_newest(connection, seller_id.value)
         remerge(connection, seller_id.value)
     return process(database, seller_id, now=now, rules=rules, reading_rules=reading_rules, progress=progress)

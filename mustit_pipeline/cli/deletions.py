@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from mustit_pipeline.catalog import deletion
-from mustit_pipeline.catalog.sql import deletion_holds
+from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
@@ -45,7 +45,7 @@ def show_all(
     """List held deletions: those that wait for a decision first, then the newest."""
     with runtime() as ground, ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
-        found = deletion_holds.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
+        found = deletions.newest_holds(connection, status=wanted, seller_id=seller_id, limit=limit)
     none = "Nothing is held back" if wanted in (None, HoldStatus.OPEN) else f"No hold is {wanted}"
     empty = f"{none}{'' if seller is None else f' of {seller}'}: deletions go their normal way."
     show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
@@ -55,10 +55,10 @@ def show_all(
 def show(hold_id: Id, as_json: Json = False) -> None:
     """Show one hold with the products that an approval would delete."""
     with runtime() as ground, ground.database.reading() as connection:
-        hold = deletion_holds.find(connection, IdPrefix(hold_id))
-        absent = deletion_holds.still_absent(connection, hold) if hold.status is HoldStatus.OPEN else []
+        hold = deletions.find_hold(connection, IdPrefix(hold_id))
+        absent = deletions.still_absent(connection, hold) if hold.status is HoldStatus.OPEN else []
         listed = absent or hold.item_nos
-        names = deletion_holds.names(connection, hold.seller_id, listed)
+        names = deletions.names(connection, hold.seller_id, listed)
     document = _document(hold) | {"stillAbsent": absent}
     if as_json:
         print_json(document)

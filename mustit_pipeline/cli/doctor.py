@@ -12,7 +12,7 @@ from rich.text import Text
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
-from mustit_pipeline.catalog.sql import deletion_holds, drift
+from mustit_pipeline.catalog.sql import deletions, drift
 from mustit_pipeline.cli.findings import Finding, Health, verdict, watched
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
@@ -180,7 +180,7 @@ def _outbox(database: Database) -> Finding:
 def _held_deletions(database: Database) -> Finding:
     """Whether a sweep missed more than can be believed, and waits for somebody to decide."""
     with database.reading() as connection:
-        found = deletion_holds.newest(connection, status=HoldStatus.OPEN, seller_id=None, limit=5)
+        found = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=None, limit=5)
     if not found.rows:
         return Finding("held deletions", Health.OK, "none")
     of = ", ".join(f"{len(hold.item_nos)} of {hold.seller_id}" for hold in found.rows) + (" …" if found.more else "")

@@ -10,8 +10,8 @@ from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.reading_rules import reading_rules
 from mustit_pipeline.catalog.replay import Replay, Replaying, replay_failed
-from mustit_pipeline.catalog.sql import raw_list
-from mustit_pipeline.catalog.sql.raw_list import RawEntry
+from mustit_pipeline.catalog.sql import raw
+from mustit_pipeline.catalog.sql.raw import RawEntry
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
@@ -49,7 +49,7 @@ def show_all(
     after = since_when(since, utc_now())
     with runtime() as ground, ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
-        found = raw_list.newest(connection, status=wanted, seller_id=seller_id, since=after, limit=limit)
+        found = raw.newest(connection, status=wanted, seller_id=seller_id, since=after, limit=limit)
     what = "No body" if wanted is None else f"No body is {wanted}"
     show_page(
         found,

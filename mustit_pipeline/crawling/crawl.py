@@ -22,7 +22,7 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_prod
 from mustit_pipeline.crawling.queue import ExecutionQueue
 from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.results import ResultStore
-from mustit_pipeline.crawling.sql import executions, task_counts, tasks
+from mustit_pipeline.crawling.sql import executions, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
@@ -80,7 +80,7 @@ class Crawl:
     def remaining(self, types: Sequence[TaskType]) -> int:
         """How many tasks of these types have not ended."""
         with self.database.reading() as connection:
-            return task_counts.open_work(connection, self.stored.home, types).open
+            return tasks.open_work(connection, self.stored.home, types).open
 
     def end(self) -> StoredExecution:
         """Complete the execution where all of it has ended."""
@@ -234,7 +234,7 @@ class Crawl:
             if stored.listed_count is None:
                 # One that failed before it had a plan was resumed, and has none yet: it has looked at nothing.
                 return None
-            pages = task_counts.page_outcomes(connection, stored.home)
+            pages = tasks.page_outcomes(connection, stored.home)
             if pages.open:
                 return None
             seen = products.count_seen(connection, stored.home.seller_id, stored.home.execution_id)

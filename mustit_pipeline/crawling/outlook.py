@@ -11,9 +11,9 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.crawling.pace import at_best, held_for
 from mustit_pipeline.crawling.planning import expected_tasks
-from mustit_pipeline.crawling.sql import task_counts
+from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.sql.task_counts import TypeStanding
+from mustit_pipeline.crawling.sql.tasks import TypeStanding
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.settings import Settings
 
@@ -88,7 +88,7 @@ class _View:
 
 def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
     """Work it out from the tasks and the pool; of one that has ended there is nothing to expect."""
-    standings = task_counts.standings(
+    standings = tasks.standings(
         connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
     )
     execution = stored.execution
@@ -129,7 +129,7 @@ def _doing(connection: Connection, view: _View) -> str:
 
 def _idle(connection: Connection, view: _View) -> str:
     """Why nobody works on an execution although agents could be had."""
-    retry_in = task_counts.open_work(connection, view.stored.home).next_in
+    retry_in = tasks.open_work(connection, view.stored.home).next_in
     if retry_in > 0:
         return f"resting: what is left has failed before and is tried again in {retry_in:.0f} s"
     if view.idle_for < IDLE_SECONDS:

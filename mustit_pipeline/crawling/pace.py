@@ -8,9 +8,8 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents.limiter import limits_of
 from mustit_pipeline.agents.roster import PoolStatus
-from mustit_pipeline.agents.sql import agent_use
-from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
-from mustit_pipeline.agents.sql.agent_use import AgentUse
+from mustit_pipeline.agents.sql import agent_bookings
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, AgentUse
 from mustit_pipeline.settings import Settings
 
 PRECISION_SECONDS = 0.01
@@ -39,7 +38,7 @@ def held_for(pool: PoolStatus, now: datetime) -> float:
 def at_best(connection: Connection, settings: Settings, pool: PoolStatus, requests: int, now: datetime) -> float | None:
     """In how many seconds the pool as it is can have sent so many requests; None where nobody can send them."""
     limits = limits_of(settings)
-    return seconds_for(agent_use.usable(connection, limits, now), limits, requests, start=held_for(pool, now))
+    return seconds_for(agent_bookings.usable(connection, limits, now), limits, requests, start=held_for(pool, now))
 
 
 def seconds_for(agents: Sequence[AgentUse], limits: AgentLimits, requests: int, *, start: float = 0.0) -> float | None:

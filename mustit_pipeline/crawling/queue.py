@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from mustit_pipeline.crawling import recovery
-from mustit_pipeline.crawling.sql import executions, leases, task_counts
+from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
@@ -84,7 +84,7 @@ class ExecutionQueue(_PostgresQueue):
         recovery.release_expired(self._database, self._settings, utc_now(), execution_id=execution_id.value)
         with self._database.reading() as connection:
             current = executions.get(connection, execution_id)
-            work = task_counts.open_work(connection, self._stored.home, self._types)
+            work = tasks.open_work(connection, self._stored.home, self._types)
         if current.execution.status is not ExecutionStatus.RUNNING or not work.open:
             return None
         return max(work.next_in, SOONEST_SECONDS)

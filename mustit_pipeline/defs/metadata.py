@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-from mustit_pipeline.catalog.sql import fingerprints
-from mustit_pipeline.catalog.sql.fingerprints import Fingerprints
-from mustit_pipeline.catalog.sql.largest_changes import LargeChange
+from mustit_pipeline.catalog.sql import products
+from mustit_pipeline.catalog.sql.history import LargeChange
+from mustit_pipeline.catalog.sql.products import Fingerprints
 from mustit_pipeline.crawling.result_buffer import Tally
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.foundation.database import Database
@@ -37,7 +37,7 @@ def lineage(**sources: str) -> Mapping[str, Any]:
 def content_of(database: Database, seller_id: str) -> Fingerprints:
     """What the seller's tables hold now; a data version is made of it, so that what is unchanged shows as such."""
     with database.reading() as connection:
-        return fingerprints.fingerprints(connection, seller_id)
+        return products.fingerprints(connection, seller_id)
 
 
 class Stopwatch:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from mustit_pipeline.catalog import deletion
-from mustit_pipeline.catalog.sql import deletion_holds
+from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
@@ -219,7 +219,7 @@ def _expect_warning(world: World, outcome: CrawlOutcome, words: str) -> None:
 
 def _expect_open_holds(world: World, number: int) -> set[int]:
     with world.database.reading() as connection:
-        found = deletion_holds.newest(connection, status=HoldStatus.OPEN, seller_id=None, limit=10).rows
+        found = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=None, limit=10).rows
     if len(found) != number:
         raise AssertionError(f"{len(found)} holds are open, not {number}")
     return {item_no for hold in found for item_no in hold.item_nos}
@@ -227,7 +227,7 @@ def _expect_open_holds(world: World, number: int) -> set[int]:
 
 def _open_hold(world: World) -> IdPrefix:
     with world.database.reading() as connection:
-        [hold] = deletion_holds.newest(connection, status=HoldStatus.OPEN, seller_id=None, limit=10).rows
+        [hold] = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=None, limit=10).rows
     return IdPrefix(str(hold.id))
 
 

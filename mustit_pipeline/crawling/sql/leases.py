@@ -8,8 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.crawling.sql.task_states import CLAIMABLE, HAS_LEASE, IN_MONTHS
-from mustit_pipeline.crawling.sql.tasks import TaskHome
+from mustit_pipeline.crawling.sql.tasks import CLAIMABLE, HAS_LEASE, IN_MONTHS, TaskHome
 from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask

@@ -8,7 +8,7 @@ from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport, process
 from mustit_pipeline.catalog.reading_rules import reading_rules
 from mustit_pipeline.catalog.replay import replay_stored
-from mustit_pipeline.catalog.sql.largest_changes import largest_changes
+from mustit_pipeline.catalog.sql.history import largest_changes
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution

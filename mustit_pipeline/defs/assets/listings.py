@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import dagster as dg
 
-from mustit_pipeline.catalog.sql import deletion_holds
-from mustit_pipeline.catalog.sql.sightings import Sightings, sightings
+from mustit_pipeline.catalog.sql import deletions
+from mustit_pipeline.catalog.sql.products import Sightings, sightings
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.defs.failures import readable_failures
@@ -101,7 +101,7 @@ def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckRe
     """What an operator should look at: warnings, because nothing wrong goes out by any of it."""
     with pipeline.database.reading() as connection:
         seller_id = stored.execution.seller_id
-        held = deletion_holds.newest(connection, status=HoldStatus.OPEN, seller_id=seller_id, limit=1).rows
+        held = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=seller_id, limit=1).rows
     # A crawl of a part, and one that goes on in the next slice, promise no whole listing.
     partial = stored.sweep_status is SweepStatus.INCOMPLETE and stored.product_limit is None
     swept = {

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.catalog.sql.publication import NEWEST_VERSION, ready_of
 from mustit_pipeline.catalog.sql.tables import UNPUBLISHED_PRODUCT
 from mustit_pipeline.crawling.sql.tables import OPEN_EXECUTION
-from mustit_pipeline.crawling.sql.task_states import HAS_LEASE
+from mustit_pipeline.crawling.sql.tasks import HAS_LEASE
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import (
     AGENT,

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog import deletion
-from mustit_pipeline.catalog.sql import deletion_holds
+from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join, resume
 from mustit_pipeline.delivery.relay import relay
@@ -25,7 +25,7 @@ from mustit_pipeline_tests.integration.crawls import differences
 
 def open_hold(guarded: Guarded) -> IdPrefix:
     with guarded.database.reading() as connection:
-        [hold] = deletion_holds.newest(connection, status=HoldStatus.OPEN, seller_id=None, limit=5).rows
+        [hold] = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=None, limit=5).rows
     return IdPrefix(str(hold.id)[:8])
 
 

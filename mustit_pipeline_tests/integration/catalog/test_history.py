@@ -6,7 +6,7 @@ import pytest
 
 from mustit_pipeline.catalog.history import compare, find_product, find_version, state
 from mustit_pipeline.catalog.replay import Replaying, replay_failed
-from mustit_pipeline.catalog.sql import history, raw_list
+from mustit_pipeline.catalog.sql import history, raw
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, RawStatus, TaskType
@@ -130,7 +130,7 @@ def test_bodies_and_events_are_listed_newest_first_by_state_seller_and_time(shel
 
     def bodies(status: RawStatus | None = None, seller: str | None = None, *, recent: bool = False) -> list[int | None]:
         with shelf.database.reading() as connection:
-            page = raw_list.newest(
+            page = raw.newest(
                 connection,
                 status=status,
                 seller_id=None if seller is None else SellerId(seller),
@@ -146,7 +146,7 @@ def test_bodies_and_events_are_listed_newest_first_by_state_seller_and_time(shel
     assert bodies(RawStatus.PROCESSED, "other") == [2, 2, None]
     assert bodies(RawStatus.PROCESSED, "other", recent=True) == []
     with shelf.database.reading() as connection:
-        [failed] = raw_list.newest(connection, status=RawStatus.FAILED, seller_id=None, since=None, limit=1).rows
+        [failed] = raw.newest(connection, status=RawStatus.FAILED, seller_id=None, since=None, limit=1).rows
         assert failed.error_code
         assert failed.error_text
         events = outbox_list.newest(connection, status=None, seller_id=None, limit=1)

@@ -8,7 +8,7 @@ from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.reading_rules import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_stored
-from mustit_pipeline.catalog.sql import raw, raw_replay
+from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
@@ -158,7 +158,7 @@ def test_what_was_read_before_a_replay_opened_it_again_does_not_use_the_replay_u
     ahead = read_ahead(shelf)
     shelf.process()
     with database.transaction() as connection:
-        raw_replay.reopen_newest(connection, shelf.seller_id)
+        raw.reopen_newest(connection, shelf.seller_id)
         shown_again = raw.pending(connection, shelf.seller_id, pages=10, products=10)
         connection.execute(text("UPDATE product_raw_data SET status = 'PROCESSED' WHERE source = 'MINISHOP'"))
 

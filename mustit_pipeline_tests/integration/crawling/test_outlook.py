@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.agents.sql import agent_use
+from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.executions import find, open_or_join, pause
@@ -143,7 +143,7 @@ def test_the_pool_is_played_forward_from_the_bookings_that_are_written(database:
             (second, 1, None),
         ):
             book(connection, agent.agent_id, now, booked, answered)
-        found = agent_use.usable(connection, limits, now)
+        found = agent_bookings.usable(connection, limits, now)
     # The oldest one of the first agent is out of the window, and the next one beyond what it may have used.
     assert sorted((use.rests, use.ends) for use in found) == [(0, (-1800, -900)), (0, (0,)), (600, ())]
 

@@ -13,30 +13,16 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.agents.sql import agent_bookings, agent_pool, agent_use
+from mustit_pipeline.agents.sql import agent_bookings, agent_pool
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord
-from mustit_pipeline.catalog.sql import (
-    change_holds,
-    deletion_holds,
-    deletions,
-    fingerprints,
-    history,
-    largest_changes,
-    products,
-    publication,
-    raw,
-    raw_list,
-    raw_replay,
-    retention,
-    sightings,
-)
+from mustit_pipeline.catalog.sql import change_holds, deletions, history, products, publication, raw, retention
 from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.catalog.sql.products import AbsorbedProduct
 from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, leases, task_counts, task_months, tasks
+from mustit_pipeline.crawling.sql import executions, leases, task_months, tasks
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.delivery.reconcile import resend
@@ -113,7 +99,7 @@ class Scene:
         self.failed_id = self._all(
             "SELECT outbox_id FROM product_outbox WHERE seller_id = :s AND status = 'FAILED' LIMIT :n", READY
         )[0]
-        self.hold = deletion_holds.newest(connection, status=None, seller_id=self.waiting, limit=1).rows[0]
+        self.hold = deletions.newest_holds(connection, status=None, seller_id=self.waiting, limit=1).rows[0]
         self.changes_held = change_holds.find_open(connection, self.waiting)
         self.agents: list[UUID] = list(connection.execute(text("SELECT agent_id FROM user_agents")).scalars())
         self.booking_id = connection.execute(text("SELECT booking_id FROM agent_bookings LIMIT 1")).scalar_one()
@@ -285,21 +271,21 @@ STATEMENTS: dict[str, Statement] = {
     "unchanged bodies": Statement(lambda c, s: raw.settle_unchanged(c, WAITING), 2 * SELLER),
     "failed bodies again": Statement(lambda c, s: raw.retry_failed(c, READY, attempts=3), SELLER // 2),
     "failed bodies by hand": Statement(lambda c, s: raw.replay_failed(c, READY, s.now - DAY, s.now), SELLER // 2),
-    "bodies read anew": Statement(lambda c, s: raw_replay.reopen_newest(c, WAITING), 2 * SELLER),
+    "bodies read anew": Statement(lambda c, s: raw.reopen_newest(c, WAITING), 2 * SELLER),
     "newest bodies": Statement(
-        lambda c, s: raw_list.newest(c, status=None, seller_id=None, since=None, limit=20), 2 * SELLER
+        lambda c, s: raw.newest(c, status=None, seller_id=None, since=None, limit=20), 2 * SELLER
     ),
     "newest bodies of one": Statement(
-        lambda c, s: raw_list.newest(c, status=None, seller_id=s.waiting, since=s.now - DAY, limit=20), 2 * SELLER
+        lambda c, s: raw.newest(c, status=None, seller_id=s.waiting, since=s.now - DAY, limit=20), 2 * SELLER
     ),
     **{
         f"newest {status.value} bodies": Statement(
-            lambda c, s, status=status: raw_list.newest(c, status=status, seller_id=None, since=None, limit=20),
+            lambda c, s, status=status: raw.newest(c, status=status, seller_id=None, since=None, limit=20),
             2 * SELLER,
         )
         for status in RawStatus
     },
-    "failed bodies counted": Statement(lambda c, s: raw_list.count_failed(c, None, None, None), SELLER // 5),
+    "failed bodies counted": Statement(lambda c, s: raw.count_failed(c, None, None, None), SELLER // 5),
     # Products and their versions.
     "seen products": Statement(_sight, BATCH),
     "seen products counted": Statement(lambda c, s: products.count_seen(c, READY, s.home.execution_id), SELLER),
@@ -316,15 +302,15 @@ STATEMENTS: dict[str, Statement] = {
     "looked at": Statement(lambda c, s: change_holds.among_all(c, WAITING, Suspicion(1, 1, 1, 0)), SELLER),
     "crawl under way": Statement(lambda c, s: change_holds.crawl_under_way(c, WAITING), DAYS),
     "hold closed": Statement(lambda c, s: change_holds.close(c, WAITING, s.now), DAYS),
-    "held deletions": Statement(lambda c, s: deletion_holds.still_absent(c, s.hold), BATCH),
-    "names": Statement(lambda c, s: deletion_holds.names(c, s.ready, s.items), BATCH),
+    "held deletions": Statement(lambda c, s: deletions.still_absent(c, s.hold), BATCH),
+    "names": Statement(lambda c, s: deletions.names(c, s.ready, s.items), BATCH),
     "absent from a sweep": Statement(lambda c, s: deletions.absence(c, READY, uuid4(), s.now), SELLER),
     "absences": Statement(lambda c, s: deletions.count_missed(c, READY, s.items), BATCH),
     "deletions held": Statement(
         lambda c, s: deletions.hold(c, READY, s.home.execution_id, deletions.Absence(1, s.items, [])), BATCH
     ),
-    "sightings": Statement(lambda c, s: sightings.sightings(c, READY, s.home.execution_id, s.now - DAY), SELLER),
-    "fingerprints": Statement(lambda c, s: fingerprints.fingerprints(c, WAITING), 2 * SELLER),
+    "sightings": Statement(lambda c, s: products.sightings(c, READY, s.home.execution_id, s.now - DAY), SELLER),
+    "fingerprints": Statement(lambda c, s: products.fingerprints(c, WAITING), 2 * SELLER),
     # History.
     "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5, pages=20),
     "versions of a product": Statement(lambda c, s: history.versions(c, READY, s.items[0], limit=20), 5),
@@ -337,7 +323,7 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: history.changes(c, seller_id=s.ready, since=s.now - DAY, kind=ChangeKind.parse("PRICE"), limit=20),
         SELLER,
     ),
-    "largest changes": Statement(lambda c, s: largest_changes.largest_changes(c, s.home.execution_id, 10), 5),
+    "largest changes": Statement(lambda c, s: history.largest_changes(c, s.home.execution_id, 10), 5),
     "changes by type": Statement(lambda c, s: executions.changes_by_type(c, s.home.execution_id), 5),
     # Tasks.
     "tasks planned": Statement(lambda c, s: tasks.add(c, s.home, s.planned), BATCH),
@@ -361,14 +347,12 @@ STATEMENTS: dict[str, Statement] = {
     "expired leases of one": Statement(
         lambda c, s: leases.take_expired(c, limit=500, max_retries=2, execution_id=s.home.execution_id), BATCH
     ),
-    "open work": Statement(lambda c, s: task_counts.open_work(c, s.home, TYPES), 2 * SELLER),
+    "open work": Statement(lambda c, s: tasks.open_work(c, s.home, TYPES), 2 * SELLER),
     "open work of a crawl that is nearly done": Statement(
-        lambda c, s: task_counts.open_work(c, s.nearly_done, TYPES), SELLER // 5
+        lambda c, s: tasks.open_work(c, s.nearly_done, TYPES), SELLER // 5
     ),
-    "standings": Statement(
-        lambda c, s: task_counts.standings(c, s.home, recent_seconds=60, window_seconds=3600), 2 * SELLER
-    ),
-    "listing pages": Statement(lambda c, s: task_counts.page_outcomes(c, s.home), 2 * SELLER),
+    "standings": Statement(lambda c, s: tasks.standings(c, s.home, recent_seconds=60, window_seconds=3600), 2 * SELLER),
+    "listing pages": Statement(lambda c, s: tasks.page_outcomes(c, s.home), 2 * SELLER),
     "failures by reason": Statement(lambda c, s: executions.failures_by_reason(c, s.stored), 2 * SELLER),
     "open crawls of a month": Statement(lambda c, s: task_months.open_executions(c, MONTH), BATCH),
     # Dropping a month goes through all executions, once a month.
@@ -512,5 +496,5 @@ STATEMENTS: dict[str, Statement] = {
     "bookings pruned": Statement(lambda c, s: agent_bookings.prune(c, 19000), 20 * BATCH),
     "good answers": Statement(lambda c, s: agent_pool.good_answers(c, s.now - HOUR), AGENTS * IN_WINDOW),
     "last good answer": Statement(lambda c, s: agent_pool.last_good_answer(c, s.now - HOUR), AGENTS * IN_WINDOW),
-    "what agents have left": Statement(lambda c, s: agent_use.usable(c, LIMITS, s.now), AGENTS * IN_WINDOW),
+    "what agents have left": Statement(lambda c, s: agent_bookings.usable(c, LIMITS, s.now), AGENTS * IN_WINDOW),
 }

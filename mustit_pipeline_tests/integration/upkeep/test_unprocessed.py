@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from mustit_pipeline.catalog.processing import ProcessingReport, catalog_work
-from mustit_pipeline.catalog.sql import raw_replay
+from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.foundation.clock import utc_now
@@ -87,7 +87,7 @@ def test_a_replay_that_was_stopped_is_brought_to_its_end(shelf: Shelf, recovered
     shelf.crawl(7, 8)
     shelf.change(A_WHILE_AGO)
     with shelf.database.transaction() as connection:
-        assert raw_replay.reopen_newest(connection, shelf.seller_id) == 5
+        assert raw.reopen_newest(connection, shelf.seller_id) == 5
 
     assert recovered() == Recovered(sellers=1)
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
-from mustit_pipeline.agents.sql.agent_use import AgentUse
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, AgentUse
 from mustit_pipeline.crawling.pace import PRECISION_SECONDS, seconds_for
 
 HOUR = AgentLimits(requests=80, window=3600, gap=1)
