@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct, field
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog import canonical, deletion
@@ -26,8 +27,7 @@ from mustit_pipeline.store.products import Sighted
 from mustit_pipeline.store.raw import NewRaw
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
+class TaskResult(Struct, frozen=True):
     """One attempt's end: the task already moved to its next state, and what it brought.
 
     One that is handed back has not moved: it could not be tried for want of an agent. The body of a failed one was
