@@ -76,6 +76,7 @@ class AgentPool:
     async def __aenter__(self) -> Self:
         await self._limiter.start()
         await self._refresh()
+        await asyncio.to_thread(self._sessions.load_all)
         self._ticking = asyncio.create_task(self._tick())
         return self
 
@@ -225,12 +226,15 @@ class AgentPool:
         """The slot with a session; otherwise the slot is given back, and True says that a token was what it lacked."""
         if slot.agent_id not in self._agents:
             await self._refresh()
-        user_agent = self._agents[slot.agent_id].user_agent
+        agent = self._agents[slot.agent_id]
+        user_agent = agent.user_agent
         session = self._sessions.held(slot.agent_id, slot.token_no, user_agent)
         token_no = slot.token_no
         if session is None:
             issued = self._sessions.issued
-            found = await self._sessions.obtain(slot.agent_id, user_agent)
+            # One that was issued since the agents were read is found before another is asked for.
+            find = self._sessions.renew if agent.token_expires_at is None else self._sessions.obtain
+            found = await find(slot.agent_id, user_agent)
             if not isinstance(found, Session):
                 await self._limiter.withdraw(slot, found.seconds)
                 self._wanted.set()

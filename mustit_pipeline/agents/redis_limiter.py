@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
@@ -20,6 +21,9 @@ MOST_A_CALL = 200
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 R = TypeVar("R")
+
+# The same agents again and again: reading an id takes longer than finding it.
+_agent_id = lru_cache(10_000)(UUID)
 
 
 class RedisForgot(Exception):
@@ -102,7 +106,7 @@ class RedisLimiter:
         status, wait, listed = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), *map(str, ids))
         # One text, not a list: the answer's parts are read one by one.
         booked = listed.decode().split()
-        agents = [UUID(agent) for agent in booked[::2]]
+        agents = map(_agent_id, booked[::2])
         slots = [
             Slot(booking_id, agent_id, int(token_no), booked_at, booked_at + hold)
             for booking_id, agent_id, token_no in zip(ids, agents, booked[1::2], strict=False)

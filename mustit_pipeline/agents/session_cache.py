@@ -98,6 +98,17 @@ class SessionCache:
         """Whether this agent just got no token: asking another one shows whose fault that is."""
         return agent_id in self._unwell and len(self._unwell) < self._storm_rules.agents
 
+    def load_all(self) -> None:
+        """Hold every stored session that is still good: one by one they would cost a transaction each.
+
+        One that is sealed with an older key is sealed anew when it is first used.
+        """
+        with self._database.reading() as connection:
+            stored = agents.read_sessions(connection)
+        for agent_id, sealed in stored.items():
+            if not self._vault.is_outdated(sealed):
+                self._opened(agent_id, sealed)
+
     async def obtain(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
         """The stored session, or a new one."""
         session = await asyncio.to_thread(self._load, agent_id)
@@ -151,13 +162,13 @@ class SessionCache:
             if pause > 0 or self._closing:
                 return NoToken(max(pause, 0.0))
             owner, known = uuid4(), self.number(agent_id)
-            token_no = await asyncio.to_thread(self._claim, agent_id, owner)
+            token_no, present = await asyncio.to_thread(self._claim, agent_id, owner)
             if token_no is None:
                 return NoToken(BUSY_SECONDS)
             asked = time.monotonic()
             try:
                 # Somebody else may have stored one between our look and our claim.
-                newer = await asyncio.to_thread(self._load, agent_id, known)
+                newer = None if present is None or present.token_no <= known else self._opened(agent_id, present)
                 if newer is not None:
                     await asyncio.to_thread(self._give_back, agent_id, owner)
                     return newer
@@ -218,22 +229,25 @@ class SessionCache:
         self._held[agent_id] = held
         return True
 
-    def _load(self, agent_id: UUID, known: int = 0) -> Session | None:
-        """The stored session, if it is newer than the one that is known."""
+    def _load(self, agent_id: UUID) -> Session | None:
+        """The stored session."""
         with self._database.reading() as connection:
             stored = agents.read_session(connection, agent_id)
-        if stored is None or stored.token_no <= known:
+        if stored is None:
             return None
+        session = self._opened(agent_id, stored)
+        if session is not None and self._vault.is_outdated(stored):
+            self._reseal(agent_id, stored, session)
+        return session
+
+    def _opened(self, agent_id: UUID, stored: SealedSession) -> Session | None:
+        """A stored session, held from now on, if it can be read and is not too close to its end."""
         try:
             session = self._vault.open(agent_id, stored)
         except SessionUnreadable as error:
             log.warning("a stored session is replaced", why=str(error))
             return None
-        if not self._hold(agent_id, stored.token_no, session):
-            return None
-        if self._vault.is_outdated(stored):
-            self._reseal(agent_id, stored, session)
-        return session
+        return session if self._hold(agent_id, stored.token_no, session) else None
 
     def _reseal(self, agent_id: UUID, stored: SealedSession, session: Session) -> None:
         sealed = self._vault.seal(agent_id, stored.token_no, session)
@@ -241,9 +255,11 @@ class SessionCache:
             for agent in agents.lock_agents(connection, [agent_id], self._rules):
                 agents.store_session(connection, agent_id, sealed, agent, resealed=True)
 
-    def _claim(self, agent_id: UUID, owner: UUID) -> int | None:
+    def _claim(self, agent_id: UUID, owner: UUID) -> tuple[int | None, SealedSession | None]:
+        """The number of the next token, if it is ours to ask for, and the session that is stored now."""
         with self._database.transaction() as connection:
-            return agents.claim_issue(connection, agent_id, owner, self._lease)
+            token_no = agents.claim_issue(connection, agent_id, owner, self._lease)
+            return token_no, agents.read_session(connection, agent_id)
 
     def _give_back(self, agent_id: UUID, owner: UUID) -> None:
         with self._database.transaction() as connection:

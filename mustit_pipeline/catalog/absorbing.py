@@ -1,9 +1,9 @@
 """From what the sources say to a product's merged state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
+from msgspec import Struct
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog import canonical
@@ -15,8 +15,7 @@ from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.states import TaskType
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A product with new statements merged into it, as long as its row is in the state in which it was read."""
 
     row_state: int

@@ -130,6 +130,15 @@ def absorb_waiting(
         with database.transaction() as connection:
             raw.lock_catalog(connection, seller_id.value)
             _absorb_batch(connection, seller_id, reading, prepared, report)
+        if _is_rest(reading, batch):
+            # What has come in meanwhile waits for the next pass: transactions for few bodies cost as much as for many.
+            return report
+
+
+def _is_rest(reading: Reading, batch: BatchSize) -> bool:
+    """Whether these are the last bodies that waited, listings aside."""
+    listed = any(said.source is TaskType.MINISHOP for said in reading.statements)
+    return not listed and len(reading.raw_ids) < batch.bodies
 
 
 def _read_next(

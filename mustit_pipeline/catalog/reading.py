@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
+from msgspec import Struct
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.product_data import Document
@@ -23,8 +24,7 @@ UNREADABLE = "INVARIANT_BODY_UNREADABLE"
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """What one body says about one product."""
 
     raw_id: int

@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mustit_pipeline.agents.pool import Booking
 from mustit_pipeline.catalog import canonical

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct, field
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog import canonical, deletion
@@ -28,8 +29,7 @@ from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
+class TaskResult(Struct, frozen=True):
     """One attempt's end: the task already moved to its next state, and what it brought.
 
     One that is handed back has not moved: it could not be tried for want of an agent. The body of a failed one was

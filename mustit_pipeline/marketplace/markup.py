@@ -16,9 +16,11 @@ _ATTRIBUTE = re.compile(
 # A tag as almost everybody writes it: quotes only around whole values, and neither < nor > inside. Where all tags are
 # such, and none of them holds raw text, the images are where they seem to be: nothing is read attribute by attribute.
 _PLAIN_TAG = re.compile(
-    r"""<(/?[a-zA-Z][^\s/<>"'=]*+)([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++)[^<>"'=]*+)*+)>"""
+    r"""<(/?[a-zA-Z][^\s/<>"'=]*+)(?=[\s/>])"""
+    r"""([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++(?=[\s>]))[^<>"'=]*+)*+)>"""
 )
-_ONLY_SOURCE = re.compile(r"""\s++src="([^"&]*+)"\s*+/?""")
+# The first `src` of such a tag, as almost everybody writes it: after none but other attributes in double quotes.
+_USUAL_SOURCE = re.compile(r"""(?:\s++(?![sS][rR][cC]=)[^\s/"'=]++="[^"]*+")*+\s++src="([^"&]*+)\"""")
 _COMMENT_END = re.compile(r"--!?>")
 _RAW_TEXT = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
@@ -39,17 +41,17 @@ def image_sources(markup: str) -> tuple[str, ...]:
 
 def _plain_sources(markup: str) -> tuple[str, ...] | None:
     """The sources in markup of nothing but plain tags; None for any other."""
-    tags: list[tuple[str, str]] = [(name.lower(), attributes) for name, attributes in _PLAIN_TAG.findall(markup)]
-    if len(tags) < markup.count("<") or any(name in _RAW_TEXT for name, _ in tags):
+    tags: list[tuple[str, str]] = _PLAIN_TAG.findall(markup)
+    if len(tags) < markup.count("<") or not _RAW_TEXT.keys().isdisjoint({name.lower() for name, _ in tags}):
         return None
-    sources = [_source(attributes) for name, attributes in tags if name == "img"]
+    sources = [_source(attributes) for name, attributes in tags if len(name) == 3 and name.lower() == "img"]
     return tuple(source for source in sources if source and not source.isspace())
 
 
 def _source(attributes: str) -> str:
     """The `src` among the attributes of a plain tag."""
-    only = _ONLY_SOURCE.fullmatch(attributes)
-    return only[1] if only else _read_tag(f"{attributes}>", 0)[0]
+    usual = _USUAL_SOURCE.match(attributes)
+    return usual[1] if usual else _read_tag(f"{attributes}>", 0)[0]
 
 
 def read_sources(markup: str) -> tuple[str, ...]:

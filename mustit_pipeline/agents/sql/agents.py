@@ -207,6 +207,17 @@ def read_session(connection: Connection, agent_id: UUID) -> SealedSession | None
     return None if row is None else SealedSession(row.token_no, row.session_key_id, bytes(row.session))
 
 
+def read_sessions(connection: Connection) -> dict[UUID, SealedSession]:
+    """The sealed sessions of the agents that may be used."""
+    rows = connection.execute(
+        text(
+            "SELECT agent_id, token_no, session_key_id, session FROM user_agents"
+            " WHERE session IS NOT NULL AND status = 'AVAILABLE'"
+        )
+    )
+    return {row.agent_id: SealedSession(row.token_no, row.session_key_id, bytes(row.session)) for row in rows}
+
+
 def drop_session(connection: Connection, agent_id: UUID, token_no: int | None = None) -> None:
     """Forget an agent's session, unless it has another one than `token_no` by now."""
     connection.execute(

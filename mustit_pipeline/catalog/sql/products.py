@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What a product's sources said last, as canonical texts, and the state merged from it."""
 
     listing: str | None
@@ -22,8 +22,7 @@ class Contents:
     data: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownProduct:
+class KnownProduct(Struct, frozen=True):
     """A product as it was read; whatever is written to its row gives that another state number."""
 
     product: Product
@@ -36,8 +35,7 @@ class KnownProduct:
         return self.seen_by == execution_id and self.seen_at is not None and self.seen_at > moment
 
 
-@dataclass(frozen=True, slots=True)
-class AbsorbedProduct:
+class AbsorbedProduct(Struct, frozen=True):
     """A product after new bodies were read: what a source said, where that is new, and the state merged from all.
 
     What a body's row holds as its content is named by the row's number: it need not travel.
@@ -51,8 +49,7 @@ class AbsorbedProduct:
     data_hash: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sighted:
+class Sighted(Struct, frozen=True):
     """A product that a page shows: its newest version, what the listing said of it last, and whose it is by that."""
 
     version: int

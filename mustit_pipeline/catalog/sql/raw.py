@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.states import RAW, RawStatus, TaskType
@@ -15,8 +16,7 @@ from mustit_pipeline.foundation.paging import Page, page
 SETTLED_TOGETHER = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class NewRaw:
+class NewRaw(Struct, frozen=True):
     """A body as fetched, on its way into the table."""
 
     seller_id: str
@@ -40,8 +40,7 @@ class NewRaw:
         return RawStatus.PENDING if self.error_code is None else RAW.target("fail")
 
 
-@dataclass(frozen=True, slots=True)
-class RawRow:
+class RawRow(Struct, frozen=True):
     """A body that waits to be processed; where its content is known already, the body itself stays where it is."""
 
     raw_id: int
@@ -185,11 +184,12 @@ _PROCESSED = text("""
 """)
 
 # Where another body of the same call waits too, it may say the opposite: then their order decides. Each is looked up by
-# its key, and so many at a time: freshly stored bodies are what the planner knows least about.
+# its key, and so many at a time: freshly stored bodies are what the planner knows least about. One that came with its
+# content said something new when it was fetched: it is not looked up.
 _UNCHANGED = text("""
     WITH waiting AS MATERIALIZED (
         SELECT raw_id, item_no, content_hash FROM product_raw_data
-        WHERE seller_id = :seller_id AND source = :source AND status = 'PENDING'
+        WHERE seller_id = :seller_id AND source = :source AND status = 'PENDING' AND content IS NULL
           AND (item_no, raw_id) > (:item_no, :raw_id)
         ORDER BY item_no, raw_id LIMIT :batch
     ), unchanged AS MATERIALIZED (

@@ -1,11 +1,11 @@
 """Leases of crawl tasks: taken for a time, kept alive, and written back only by whoever still holds them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.crawling.sql.tasks import CLAIMABLE, HAS_LEASE, IN_MONTHS, TaskHome
@@ -15,8 +15,7 @@ from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedTask:
+class LeasedTask(Struct, frozen=True):
     """A task in our hands until its lease ends; `lease_no` fences everything we write about it."""
 
     task: CrawlerTask

@@ -85,8 +85,8 @@ def test_a_token_is_renewed_before_it_ends_and_nobody_waits_for_that(database: D
                 with_the_old += 1
                 await pool.settle(booking, Outcome.SUCCESS)
                 await asyncio.sleep(0.02)
-            # Once as it is found in the table, and once while the next one is sent for.
-            assert with_the_old >= 2
+            # While the next one is sent for.
+            assert with_the_old >= 1
             assert booking.session.expires_at > ending.expires_at > datetime.now(UTC)
             assert len(server.tokens["agent-000"]) == 1
 
