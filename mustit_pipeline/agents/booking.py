@@ -1,6 +1,7 @@
-"""What the pool answers to whoever wants to send a request."""
+"""What the pool answers a worker that wants to send a request."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from uuid import UUID
 
 from mustit_pipeline.marketplace.session import Session
@@ -17,9 +18,19 @@ class Booking:
     send_before: float
 
 
+class WaitReason(Enum):
+    """Why no request may be sent."""
+
+    LIMIT = "limit"
+    BREAKER = "breaker"
+    HOST_PAUSED = "host paused"
+    NO_AGENTS = "no agents"
+    NO_TOKEN = "no token"
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing may be sent for so many seconds: "limit", "breaker", "host paused", "no agents" or "tokens"."""
+    """No request may be sent for so many seconds."""
 
     seconds: float
-    reason: str
+    reason: WaitReason

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum
 from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
 
@@ -14,12 +15,13 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
-from mustit_pipeline.agents.booking import Booking, Wait
+from mustit_pipeline.agents.booking import Booking, Wait, WaitReason
 from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.agents.sql import agent_pool
+from mustit_pipeline.agents.sql.agent_pool import PoolRow
 from mustit_pipeline.agents.sql.agents import AgentRow, read_agents
 from mustit_pipeline.domain.limits import HEALTH_MAX
 from mustit_pipeline.domain.states import AgentStatus
@@ -43,6 +45,13 @@ class _Open:
     slot: Slot
     token_no: int
     trial: UUID | None
+
+
+class _Unequipped(Enum):
+    """Why a slot became no booking: it has no session, or the request could outlive its booking by now."""
+
+    NO_TOKEN = "no token"
+    TOO_LATE = "too late"
 
 
 class AgentPool:
@@ -97,17 +106,17 @@ class AgentPool:
         wait = self._paused()
         if wait is not None:
             return wait
-        open_for = self._seconds_until("breaker_open_until")
+        open_for = self._seconds_until(lambda pool: pool.breaker_open_until)
         if open_for is None:
             return await self._book(None)
         if open_for > 0:
-            return Wait(open_for, "breaker")
+            return Wait(open_for, WaitReason.BREAKER)
         trial, hold = uuid4(), hold_of(self._settings)
-        if (self._seconds_until("trial_until") or 0.0) > 0 or not await self._transact(
+        if (self._seconds_until(lambda pool: pool.trial_until) or 0.0) > 0 or not await self._transact(
             lambda connection: agent_pool.claim_trial(connection, trial, hold)
         ):
             await self._limiter.sync()
-            return Wait(TRIAL_SECONDS, "breaker")
+            return Wait(TRIAL_SECONDS, WaitReason.BREAKER)
         try:
             booked = await self._book(trial)
         except BaseException:
@@ -115,7 +124,7 @@ class AgentPool:
             raise
         if isinstance(booked, Wait):
             await self._end_trial(trial, good=None)
-            return Wait(booked.seconds, "breaker" if booked.reason == "limit" else booked.reason)
+            return replace(booked, reason=WaitReason.BREAKER) if booked.reason is WaitReason.LIMIT else booked
         return booked
 
     async def renew(self, booking: Booking) -> Booking | Wait:
@@ -127,7 +136,7 @@ class AgentPool:
             raise
         if not isinstance(found, Session) or time.monotonic() > booking.send_before - 1.0:
             await asyncio.shield(self.settle(booking, Outcome.NOT_SENT))
-            return Wait(0.0 if isinstance(found, Session) else found.seconds, "tokens")
+            return Wait(0.0 if isinstance(found, Session) else found.seconds, WaitReason.NO_TOKEN)
         self._wanted.set()
         entry = self._open[booking.booking_id]
         self._open[booking.booking_id] = replace(entry, token_no=self._sessions.number(booking.agent_id))
@@ -186,7 +195,7 @@ class AgentPool:
         await self._refresh()
 
     async def _book(self, trial: UUID | None) -> Booking | Wait:
-        reason = "tokens" if self._sessions.is_pausing else "limit"
+        reason = WaitReason.NO_TOKEN if self._sessions.is_pausing else WaitReason.LIMIT
         for _ in range(MOST_TRIES):
             wait = self._paused()
             if wait is not None:
@@ -203,7 +212,8 @@ class AgentPool:
                 raise
             if isinstance(booking, Booking):
                 return booking
-            reason = "tokens" if booking else reason
+            if booking is _Unequipped.NO_TOKEN:
+                reason = WaitReason.NO_TOKEN
         return Wait(TICK_SECONDS, reason)
 
     async def _another(self, slot: Slot) -> Slot:
@@ -222,8 +232,8 @@ class AgentPool:
                     self._errand(self._limiter.withdraw(other, 0.0))
         return slot
 
-    async def _equip(self, slot: Slot, trial: UUID | None) -> Booking | bool:
-        """The slot with a session; otherwise the slot is given back, and True says that a token was what it lacked."""
+    async def _equip(self, slot: Slot, trial: UUID | None) -> "Booking | _Unequipped":
+        """The slot with a session; otherwise the slot is given back."""
         if slot.agent_id not in self._agents:
             await self._refresh()
         agent = self._agents[slot.agent_id]
@@ -238,15 +248,14 @@ class AgentPool:
             if not isinstance(found, Session):
                 await self._limiter.withdraw(slot, found.seconds)
                 self._wanted.set()
-                return True
+                return _Unequipped.NO_TOKEN
             session, token_no = found, self._sessions.number(slot.agent_id)
             if self._sessions.issued != issued:
                 self._wanted.set()
         send_before = slot.expires - self._settings.total_timeout_seconds
         if time.monotonic() > send_before - 1.0:
-            # The token took so long that the request could outlive its booking.
             await self._limiter.withdraw(slot, 0.0)
-            return False
+            return _Unequipped.TOO_LATE
         self._open[slot.booking_id] = _Open(slot, token_no, trial)
         return Booking(slot.agent_id, user_agent, session, slot.booking_id, send_before)
 
@@ -286,25 +295,25 @@ class AgentPool:
         await self._transact(lambda connection: agent_pool.end_trial(connection, trial, good=good, cooldown=cooldown))
         await self._limiter.sync()
 
-    def _seconds_until(self, moment: str) -> float | None:
+    def _seconds_until(self, moment: Callable[[PoolRow], datetime | None]) -> float | None:
         """Until one of the shared moments, by the database's clock and not older than a tick."""
         if self._limiter.shared is None:
             return None
         pool, read = self._limiter.shared
-        until: datetime | None = getattr(pool, moment)
+        until = moment(pool)
         return None if until is None else (until - pool.now).total_seconds() - (time.monotonic() - read)
 
     def _paused(self) -> Wait | None:
-        seconds = self._seconds_until("paused_until")
-        return Wait(seconds, "host paused") if seconds is not None and seconds > 0 else None
+        seconds = self._seconds_until(lambda pool: pool.paused_until)
+        return Wait(seconds, WaitReason.HOST_PAUSED) if seconds is not None and seconds > 0 else None
 
     def _no_agents(self) -> Wait:
         resting = [row.suspended_until for row in self._agents.values() if row.suspended_until is not None]
         if not resting or self._limiter.shared is None:
-            return Wait(NO_AGENTS_SECONDS, "no agents")
+            return Wait(NO_AGENTS_SECONDS, WaitReason.NO_AGENTS)
         pool, read = self._limiter.shared
         seconds = (min(resting) - pool.now).total_seconds() - (time.monotonic() - read)
-        return Wait(min(max(seconds, TICK_SECONDS), NO_AGENTS_SECONDS), "no agents")
+        return Wait(min(max(seconds, TICK_SECONDS), NO_AGENTS_SECONDS), WaitReason.NO_AGENTS)
 
     async def _refresh(self) -> None:
         """Learn how the agents stand, let the rested ones back, look at the breaker, and tell the choice."""

@@ -184,8 +184,8 @@ class FaultAttribution:
         self._urls.clear()
         self._refused.clear()
 
-    def doubts_host(self, subject: Subject) -> bool:
-        """Whether a worker should ask for something else, to see if the host answers that; one at a time is enough."""
+    def begin_host_check(self, subject: Subject) -> bool:
+        """Whether the caller should now ask for something else, to see if the host answers that; one at a time does."""
         now = self._clock()
         if not self._is_sellers(subject) or now - max(self._answered_at, self._doubted_at) < ANSWERS_SECONDS / 2:
             return False

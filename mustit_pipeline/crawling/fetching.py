@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.crawling.fault_attribution import Charge, FaultAttribution, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
@@ -116,7 +117,7 @@ class Fetcher:
                     await self._see_host(url, control, calls)
                     refused = False
                 agent = await self._agent(refused_at) if booking is None else await self._still_good(booking)
-                if control is not None and subject is not None and self._faults.doubts_host(subject):
+                if control is not None and subject is not None and self._faults.begin_host_check(subject):
                     await self._ask(agent, control(), calls)
                     agent = await self._agent(refused_at)
             except NoAgentFree:
@@ -210,15 +211,15 @@ class Fetcher:
                 answer = await self._pool.renew(answer)
             if isinstance(answer, Booking):
                 return answer
-            if answer.reason == "host paused":
+            if answer.reason is WaitReason.HOST_PAUSED:
                 self._faults.forget_429s()
-            lacks_token = answer.reason == "tokens"
+            lacks_token = answer.reason is WaitReason.NO_TOKEN
             if lacks_token and without_token + answer.seconds > self._token_patience:
                 raise SessionRefused(
                     "/", f"for {self._token_patience:g} s; the last answer: {self._pool.token_trouble}"
                 )
             if loop.time() + answer.seconds > until:
-                raise NoAgentFree(answer.reason)
+                raise NoAgentFree(answer.reason.value)
             began = loop.time()
             await self._wait(answer.seconds)
             without_token += loop.time() - began if lacks_token else 0.0

@@ -9,7 +9,7 @@ class FreeAgents:
         self.freed = 0
         self._maybe = 0
 
-    def one_may_be(self) -> None:
+    def mark_released(self) -> None:
         """A request has ended, or an agent was given back."""
         self.freed += 1
         self._maybe += 1
@@ -20,7 +20,7 @@ class FreeAgents:
         self._maybe = max(0, self._maybe - asked)
         return asked
 
-    def none_is(self, now: float, seconds: float, freed: int) -> None:
+    def mark_exhausted(self, now: float, seconds: float, freed: int) -> None:
         """None for so many seconds, says an answer that cannot know of those freed since there were `freed` of them."""
         until = now + seconds
         self.none_until = until if self.none_until <= now else min(self.none_until, until)

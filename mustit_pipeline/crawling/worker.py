@@ -206,14 +206,14 @@ class Worker:
         """Send a task with an agent if one is free; so many had been freed when it was asked for."""
         booking = await self._pool.acquire()
         if isinstance(booking, Wait):
-            self._free.none_is(self._loop.time(), min(booking.seconds, LONGEST_SLEEP_SECONDS), freed)
+            self._free.mark_exhausted(self._loop.time(), min(booking.seconds, LONGEST_SLEEP_SECONDS), freed)
             return None
         task = cast("asyncio.Task[TaskResult | None]", asyncio.current_task())
         flight = self._take_off(task) if self._may_take_off() else await self._park(task, booking)
         if flight is None:
             # It came late: others have sent what there was, or it was given back.
             await asyncio.shield(self._pool.settle(booking, Outcome.NOT_SENT))
-            self._free.one_may_be()
+            self._free.mark_released()
             return None
         return await self._attempts.make(flight.leased, booking, flight.calls)
 
@@ -260,7 +260,7 @@ class Worker:
     def _ended(self, task: asyncio.Task[TaskResult | None]) -> None:
         if self._booking.pop(task, None) is None:
             self._landed.append((task, self._flying.pop(task)))
-            self._free.one_may_be()
+            self._free.mark_released()
             self._serve_parked()
         elif not task.cancelled() and (error := task.exception()) is not None:
             self._broken = error

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mustit_pipeline.agents import limiter
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.domain.values import SellerId
@@ -122,7 +123,7 @@ def test_an_agent_whose_request_may_still_arrive_is_not_used_until_it_cannot(
                 under_way.cancel()
             with suppress(NetworkFailure, asyncio.CancelledError):
                 await under_way
-            waiting = await wait_of(pool, "limit")
+            waiting = await wait_of(pool, WaitReason.LIMIT)
             passed = time.monotonic() - booked
             assert passed + waiting.seconds == pytest.approx(TOTAL_TIMEOUT + DELIVERY, abs=0.15)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import Booking, Outcome
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
@@ -97,12 +98,12 @@ def test_a_storm_pauses_the_host_and_is_charged_to_no_agent(
             flying = await bookings(pool, 6)
             await refuse(pool, flying[:5])
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
-            paused = await wait_of(pool, "host paused")
+            paused = await wait_of(pool, WaitReason.HOST_PAUSED)
             assert 1.0 < paused.seconds <= 2.0
             # The sixth was on its way before the pause: the same event, which only its Retry-After can lengthen.
             await pool.throttled(flying[5], 4.0, url=product(9))
             assert shared(database).pause_level == 0
-            assert 3.0 < (await wait_of(pool, "host paused")).seconds <= 4.0
+            assert 3.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 4.0
             assert rows(database)[flying[5].user_agent].status is AgentStatus.AVAILABLE
 
     run(scenario)
@@ -122,7 +123,7 @@ def test_concurrent_429s_are_one_event(database: Database, tmp_path: Path) -> No
             )
             assert shared(database).pause_level == 0
             assert {row.status for row in rows(database).values()} == {AgentStatus.AVAILABLE}
-            assert 1.0 < (await wait_of(pool, "host paused")).seconds <= 2.0
+            assert 1.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 2.0
 
     run(scenario)
 
@@ -225,7 +226,7 @@ def test_agents_that_pay_for_half_of_the_answers_at_five_urls_were_throttled_by_
                 await pool.settle(await booking_of(pool), Outcome.SUCCESS)
                 await pool.charge_429s(product(number), None)
             assert resting(database) == 0
-            await wait_of(pool, "host paused")
+            await wait_of(pool, WaitReason.HOST_PAUSED)
 
     run(scenario)
 
@@ -272,7 +273,7 @@ def test_a_storm_is_seen_however_many_good_answers_came_just_before(database: Da
             assert shared(database).paused_until is None
             await pool.throttled(flying[9], None, url="/listing?sellerId=s", control=True)
             assert {row.status for row in rows(database).values()} == {AgentStatus.AVAILABLE}
-            assert (await wait_of(pool, "host paused")).seconds <= 2.0
+            assert (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 2.0
 
     run(scenario)
 
@@ -292,7 +293,7 @@ def test_a_storm_is_seen_however_slowly_its_answers_come_and_nobody_stays_suspen
             assert shared(database).paused_until is None
             await pool.throttled(flying[9], None, url="/listing?sellerId=s", control=True)
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
-            await wait_of(pool, "host paused")
+            await wait_of(pool, WaitReason.HOST_PAUSED)
 
     run(scenario)
 
@@ -319,7 +320,7 @@ def test_a_good_answer_long_before_a_429_still_ends_the_pause(database: Database
     async def scenario() -> None:
         async with opened(tmp_path, database, storm_pause_seconds=0.2, storm_window_seconds=1.0) as (pool, _):
             await refuse(pool, await bookings(pool, 5))
-            await asyncio.sleep((await wait_of(pool, "host paused")).seconds + 0.05)
+            await asyncio.sleep((await wait_of(pool, WaitReason.HOST_PAUSED)).seconds + 0.05)
             await pool.settle(await booking_of(pool), Outcome.SUCCESS)
             await asyncio.sleep(1.1)
             late = await booking_of(pool)
@@ -336,14 +337,14 @@ def test_a_429_right_after_a_pause_is_the_same_storm_until_a_good_answer_ends_it
     async def scenario() -> None:
         async with opened(tmp_path, database, storm_pause_seconds=0.2) as (pool, _):
             await refuse(pool, await bookings(pool, 5))
-            await asyncio.sleep((await wait_of(pool, "host paused")).seconds + 0.05)
+            await asyncio.sleep((await wait_of(pool, WaitReason.HOST_PAUSED)).seconds + 0.05)
             # A product may be throttled whatever the host does: what is asked as a control decides.
             await pool.throttled(await booking_of(pool), None, url=product(1))
             assert shared(database).pause_level == 0
             await pool.throttled(await booking_of(pool), None, url="/listing", control=True)
             assert shared(database).pause_level == 1
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
-            await asyncio.sleep((await wait_of(pool, "host paused")).seconds + 0.05)
+            await asyncio.sleep((await wait_of(pool, WaitReason.HOST_PAUSED)).seconds + 0.05)
             first, second = await bookings(pool, 2)
             await pool.settle(first, Outcome.SUCCESS)
             await pool.throttled(second, None, url="/listing", control=True)
@@ -369,7 +370,7 @@ def test_what_a_storm_is_and_what_a_429_costs_are_settings(database: Database, t
             assert rows(database)[first.user_agent].health == 93
             await pool.throttled(second, None, url="/listing", control=True)
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
-            assert 28.0 < (await wait_of(pool, "host paused")).seconds <= 30.0
+            assert 28.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 30.0
 
     run(scenario)
 
@@ -389,7 +390,7 @@ def test_the_limit_says_exactly_when_the_next_agent_is_free(
             answered = time.monotonic()
             await pool.settle(await booking_of(pool), Outcome.SUCCESS)
             asked = time.monotonic()
-            waiting = await wait_of(pool, "limit")
+            waiting = await wait_of(pool, WaitReason.LIMIT)
             # The window began somewhere between sent and answered, and Redis counts milliseconds.
             assert asked + waiting.seconds <= answered + 3.01
             await asyncio.sleep(waiting.seconds)
@@ -404,6 +405,6 @@ def test_no_agent_at_all_is_said_so(database: Database, tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
-            await wait_of(pool, "no agents")
+            await wait_of(pool, WaitReason.NO_AGENTS)
 
     run(scenario)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import Booking, Outcome
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import empty_pool
@@ -38,7 +39,7 @@ def test_too_few_agents_open_the_breaker_and_one_good_trial_closes_it(database: 
             assert COOLDOWN / 2 < (await refused(pool)).seconds <= COOLDOWN
             forward(database, "breaker_open_until")
             trial = await booking_of(pool)
-            await wait_of(pool, "breaker")
+            await wait_of(pool, WaitReason.BREAKER)
             await pool.settle(trial, Outcome.SUCCESS)
             assert shared(database).breaker_open_until is None
             # Still one of six: not judged again before the cool-down has passed.
@@ -64,7 +65,7 @@ def test_a_bad_trial_opens_the_breaker_again(database: Database, tmp_path: Path,
                 await pool.throttled(trial, None, url="/listing", control=True)
             else:
                 await pool.settle(trial, Outcome.SERVER_ERROR)
-            assert COOLDOWN / 2 < (await wait_of(pool, "breaker")).seconds <= COOLDOWN
+            assert COOLDOWN / 2 < (await wait_of(pool, WaitReason.BREAKER)).seconds <= COOLDOWN
 
     run(scenario)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.agents.session_cache import NoToken, SessionCache
 from mustit_pipeline.agents.sql import agents
@@ -160,7 +161,7 @@ def test_an_outage_of_the_marketplace_blocks_no_agent(database: Database, tmp_pa
             for _ in range(6):
                 waiting = await pool.acquire()
                 assert isinstance(waiting, Wait)
-                assert waiting.reason == "tokens"
+                assert waiting.reason is WaitReason.NO_TOKEN
                 await asyncio.sleep(min(waiting.seconds, 0.4))
         assert {(row.status, row.issue_failures) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 0)}
 
@@ -210,7 +211,7 @@ def test_a_booking_that_gets_no_new_session_is_given_back_and_its_agent_keeps_th
             market.on_token = lambda _: web.Response(status=503)
             waiting = await pool.renew(first)
             assert isinstance(waiting, Wait)
-            assert (waiting.reason, waiting.seconds > 0) == ("tokens", True)
+            assert (waiting.reason, waiting.seconds > 0) == (WaitReason.NO_TOKEN, True)
             again = await booking_of(pool)
             assert again.booking_id != first.booking_id
             assert again.session == first.session

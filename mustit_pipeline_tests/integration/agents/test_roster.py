@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.sql import tables as agent_tables
@@ -50,12 +51,12 @@ def test_an_admin_ends_a_pause_that_the_host_asked_for_and_the_next_one_starts_s
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
             await refuse(pool, await bookings(pool, 5), 86_400.0)
-            assert (await wait_of(pool, "host paused")).seconds > 86_000
+            assert (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds > 86_000
             with database.transaction() as connection:
                 assert roster.end_pause(connection) is not None
                 assert roster.end_pause(connection) is None
             await pool.throttled(await booking_of(pool), None, url="/listing", control=True)
-            assert 1.0 < (await wait_of(pool, "host paused")).seconds <= 4.0
+            assert 1.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 4.0
 
     run(scenario)
 

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import Booking, Outcome, Wait
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.sql import agent_bookings
@@ -83,7 +84,7 @@ def test_a_throttled_token_page_is_a_storm_and_uses_up_no_request(
                 await asyncio.gather(*(pool.acquire() for _ in range(6)))
                 await asyncio.sleep(0.1)
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
-            assert 2.0 < (await wait_of(pool, "host paused")).seconds <= 3.0
+            assert 2.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 3.0
             assert shared(database).pause_level == 0
         assert used(database) == 0
 

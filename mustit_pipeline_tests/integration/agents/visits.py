@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.agents.sql import agent_pool, agents
 from mustit_pipeline.agents.sql.agents import AgentRow
@@ -46,10 +47,10 @@ async def booking_of(pool: AgentPool) -> Booking:
     raise AssertionError("no booking")
 
 
-async def wait_of(pool: AgentPool, reason: str) -> Wait:
+async def wait_of(pool: AgentPool, reason: WaitReason) -> Wait:
     answer = await pool.acquire()
     assert isinstance(answer, Wait), answer
-    assert answer.reason == reason
+    assert answer.reason is reason
     return answer
 
 
@@ -58,7 +59,7 @@ async def refused(pool: AgentPool) -> Wait:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         answer = await pool.acquire()
-        if isinstance(answer, Wait) and answer.reason == "breaker":
+        if isinstance(answer, Wait) and answer.reason is WaitReason.BREAKER:
             return answer
         if isinstance(answer, Booking):
             await pool.settle(answer, Outcome.NOT_SENT)

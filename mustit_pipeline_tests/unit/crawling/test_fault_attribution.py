@@ -217,15 +217,15 @@ def test_a_host_that_answers_nobody_is_charged_to_the_agents_until_it_answers_so
 def test_somebody_asks_now_and_then_whether_the_host_answers_anything_else() -> None:
     clock = Clock()
     known = FaultAttribution(TRIES, 1, clock)
-    assert not known.doubts_host(DETAILS)
+    assert not known.begin_host_check(DETAILS)
     known.charge(AGENTS[0], DETAILS)
 
-    assert [known.doubts_host(DETAILS) for _ in range(3)] == [True, False, False]
+    assert [known.begin_host_check(DETAILS) for _ in range(3)] == [True, False, False]
     clock.now += fault_attribution.ANSWERS_SECONDS / 2
-    assert known.doubts_host(DETAILS)
+    assert known.begin_host_check(DETAILS)
     known.answered(WELL, None)
     clock.now += fault_attribution.ANSWERS_SECONDS / 4
-    assert not known.doubts_host(DETAILS)
+    assert not known.begin_host_check(DETAILS)
 
 
 def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
