@@ -7,6 +7,8 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import EXECUTION
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 
 # Partitions come and go under locks that workers wait behind: better not tonight than everybody waiting for one long
 # transaction.
@@ -55,7 +57,7 @@ def ensure_month(connection: Connection, month: date) -> bool:
     name = _name(month)
     if connection.execute(text("SELECT to_regclass(:name)"), {"name": name}).scalar_one() is not None:
         return False
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
+    advisory_locks.lock(connection, Only.TASK_PARTITIONS)
     connection.exec_driver_sql(
         f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF crawler_tasks"
         f" FOR VALUES FROM ('{month}') TO ('{following(month)}') WITH ({SETTINGS})"
@@ -102,7 +104,7 @@ def move_from_default(connection: Connection, month: date) -> int:
     """Give rows that wait in the default partition the month of their own; returns how many they were."""
     name = _name(month)
     be_brief(connection)
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
+    advisory_locks.lock(connection, Only.TASK_PARTITIONS)
     connection.exec_driver_sql("LOCK TABLE crawler_tasks IN ACCESS EXCLUSIVE MODE")
     connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE crawler_tasks INCLUDING ALL) WITH ({SETTINGS})")
     moved = connection.execute(

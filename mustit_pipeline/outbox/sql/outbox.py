@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.tables import BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import (
     IN_LOCK_ORDER,
@@ -94,9 +96,6 @@ _SUPERSEDE = text(f"""
     FROM replaced r WHERE o.outbox_id = r.outbox_id
     RETURNING o.outbox_id
 """)
-
-# One claim at a time: two could each take another version of one product, which its index then refuses.
-_CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
 
 _FREE = f"""(SELECT f.outbox_id FROM product_outbox f
               WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}) LIMIT 1) IS NULL"""
@@ -210,8 +209,8 @@ def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
 
 
 def lock_claims(connection: Connection) -> None:
-    """Let nobody else claim until this transaction ends."""
-    connection.execute(_CLAIM_LOCK)
+    """One claim at a time: two could each take another version of one product, which its index then refuses."""
+    advisory_locks.lock(connection, Only.PRODUCT_OUTBOX_CLAIM)
 
 
 def claim(
