@@ -20,6 +20,7 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.foundation.database import Database, is_committed
@@ -114,7 +115,9 @@ class ResultStore:
             # Refused ones are few, and nobody waits to process them.
             raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
             # Their products in the order in which the relay locks them too.
-            for current in sorted(locked.stored, key=lambda one: one.home.seller_id):
+            by_seller = sorted(locked.stored, key=lambda one: one.home.seller_id)
+            _lock_products(connection, by_seller, kept)
+            for current in by_seller:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             record_drift(connection, [seen for result in kept for seen in _sightings(result)])
             receipt.transaction = locked.transaction
@@ -158,7 +161,6 @@ class ResultStore:
         }
         foreign = [result.leased.task.item_no.value for result in kept if result.foreign and result.leased.task.item_no]
         if foreign:
-            products.lock(connection, home.seller_id, [*foreign, *seen_at])
             products.set_foreign(connection, home.seller_id, foreign, self._now())
         left_out = self._plan_shown(connection, current, in_order, seen_at)
         if foreign or left_out:
@@ -204,6 +206,22 @@ class ResultStore:
 
     def _fetched_at(self, result: TaskResult) -> datetime:
         return result.leased.task.completed_at or self._now()
+
+
+def _lock_products(connection: Connection, by_seller: Sequence[StoredExecution], kept: Sequence[TaskResult]) -> None:
+    """All that the batch writes, where pages are not all of it: a deletion's outbox row comes after every product."""
+    if not any(result.gone or result.foreign for result in kept):
+        return
+    items: dict[TaskHome, list[int]] = {}
+    for result in kept:
+        of_home = items.setdefault(result.leased.home, [])
+        if result.leased.task.item_no is not None and (result.gone or result.foreign):
+            of_home.append(result.leased.task.item_no.value)
+        if result.page is not None:
+            of_home.extend(entry.item_no for entry in result.page.entries)
+    for current in by_seller:
+        if items.get(current.home):
+            products.lock(connection, current.home.seller_id, items[current.home])
 
 
 def _differs(entry: ListingEntry, seen: Sighted) -> bool:

@@ -160,11 +160,11 @@ class _Relay:
         if time.monotonic() > self._ends_at:
             return [], 0
         with self._database.transaction() as connection:
+            # Whoever waited for somebody else's claim sees the trial that has begun with it.
+            outbox.lock_claims(connection)
             if time.monotonic() >= self._look_for_silent_at:
                 outbox.release_expired(connection)
                 self._look_for_silent_at = time.monotonic() + SILENT_SENDERS_SECONDS
-            # Whoever waited for somebody else's claim sees the trial that has begun with it.
-            outbox.lock_claims(connection)
             breaker = breakers.find(connection, BREAKER)
             trial_in = breaker.trial_in_with(self._credential)
             if trial_in is not None and trial_in > 0:

@@ -81,6 +81,10 @@ _FIND = text("""
     ORDER BY item_no
 """)
 _LOCK = text(f"{_FIND.text} FOR NO KEY UPDATE")
+_LOCK_ALL = text("""
+    SELECT count(*) FROM (
+        SELECT FROM products WHERE seller_id = :seller_id ORDER BY item_no FOR NO KEY UPDATE) AS locked
+""")
 
 _ABSORB = text("""
     UPDATE products p
@@ -164,6 +168,11 @@ def known_items(connection: Connection, seller_id: str, *, limit: int | None, ch
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
     """Products, held until the transaction ends."""
     return {item_no: known.product for item_no, known in lock_known(connection, seller_id, item_nos).items()}
+
+
+def lock_all(connection: Connection, seller_id: str) -> None:
+    """All products of a seller, held until the transaction ends."""
+    connection.execute(_LOCK_ALL, {"seller_id": seller_id})
 
 
 def lock_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:

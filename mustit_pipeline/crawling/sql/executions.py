@@ -289,6 +289,8 @@ def warn_of_drift(connection: Connection, sightings: Collection[Sighting]) -> No
 
 def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID, int]:
     """Begin another slice of each: numbers that no earlier slice of theirs has had."""
+    # A worker that stores results of several of them locks them in one order, and so does this.
+    lock_all(connection, execution_ids)
     rows = connection.execute(
         update(executions)
         .where(executions.c.execution_id.in_(execution_ids))

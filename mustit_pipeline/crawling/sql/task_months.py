@@ -33,8 +33,13 @@ _OPEN_EXECUTIONS = text(f"""
 
 # Locks those that somebody could still resume; their open tasks end with the partition.
 _END_LEFTOVERS = text(f"""
-    UPDATE crawling_schedule_executions SET failed_tasks = total_tasks - completed_tasks, updated_at = now()
-    WHERE status IN ({_RESUMABLE}) AND task_month = :month AND completed_tasks + failed_tasks < total_tasks
+    WITH left_open AS (
+        SELECT execution_id FROM crawling_schedule_executions
+        WHERE status IN ({_RESUMABLE}) AND task_month = :month AND completed_tasks + failed_tasks < total_tasks
+        ORDER BY execution_id FOR NO KEY UPDATE
+    )
+    UPDATE crawling_schedule_executions e SET failed_tasks = e.total_tasks - e.completed_tasks, updated_at = now()
+    FROM left_open o WHERE e.execution_id = o.execution_id
 """)
 
 
