@@ -209,11 +209,12 @@ def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
     """Store what the sources now say and the state merged from it."""
     if not absorbed:
         return
+    changed = [a.product for a in absorbed]
     values = {
-        "ids": [a.product.id.value for a in absorbed],
-        "minishop_hashes": [a.product.minishop_data_hash for a in absorbed],
-        "detail_hashes": [a.product.detail_data_hash for a in absorbed],
-        "option_hashes": [a.product.option_data_hash for a in absorbed],
+        "ids": [product.id.value for product in changed],
+        "minishop_hashes": [product.minishop_data_hash for product in changed],
+        "detail_hashes": [product.detail_data_hash for product in changed],
+        "option_hashes": [product.option_data_hash for product in changed],
         "listings": [a.listing for a in absorbed],
         "details": [a.detail if isinstance(a.detail, str) else None for a in absorbed],
         "options": [a.options if isinstance(a.options, str) else None for a in absorbed],

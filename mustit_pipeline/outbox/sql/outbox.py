@@ -52,6 +52,25 @@ class ClaimedEvent:
     attempts: int
     sent_before: bool
 
+    @property
+    def row_id(self) -> UUID:
+        return self.outbox.id.value
+
+    @property
+    def version(self) -> int:
+        return self.outbox.version
+
+    @property
+    def idempotency_key(self) -> str:
+        return self.outbox.idempotency_key
+
+    @property
+    def troubled_since(self) -> datetime | None:
+        """Since when it fails, whoever is charged with that; None where it does not."""
+        # A replay by hand starts the count again, and with it the time.
+        failing_since = self.failing_since if self.outbox.retry_count else None
+        return min((moment for moment in (failing_since, self.doubted_since) if moment is not None), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
