@@ -73,6 +73,15 @@ class Decision:
     hold: DeletionHold
     deleted: list[int]
 
+    @property
+    def seller_id(self) -> SellerId:
+        return self.hold.seller_id
+
+    @property
+    def kept(self) -> int:
+        """How many products of the hold stay."""
+        return len(self.hold.item_nos) - len(self.deleted)
+
 
 def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
     """Delete what is still absent of a hold, with versions and events, in one transaction."""

@@ -27,5 +27,5 @@ def publish_versions(
 def publish_again(connection: Connection, seller_id: SellerId, again: Sequence[SentAgain], at: datetime) -> None:
     """Publish the state of products' newest versions once more, under their new versions; the products are locked."""
     life_cycles = publication.repeat(connection, seller_id.value, again)
-    events = [ProductOutbox.announcing(one.product, life_cycles[one.product.item_no.value], at) for one in again]
+    events = [ProductOutbox.announcing(one.product, life_cycles[one.item_no], at) for one in again]
     outbox.enqueue(connection, events)

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, publish
-from mustit_pipeline.catalog.sql import change_holds, publication, raw
+from mustit_pipeline.catalog.sql import change_holds, products, publication, raw
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
@@ -28,6 +28,10 @@ def release(
     with database.transaction() as connection:
         raw.lock_catalog(connection, seller_id.value)
         hold = _open_hold(connection, seller_id)
+        # All of them before the first version: the outbox rows of a batch come after the products of every batch.
+        products.lock_all(connection, seller_id.value)
+        hold.release(now())
+        change_holds.release(connection, hold)
         while publish(
             connection,
             seller_id,
@@ -39,8 +43,6 @@ def release(
                 progress(report)
         # A crawl that was opened meanwhile has taken products out of reach.
         _refuse_crawl_under_way(connection, seller_id)
-        hold.release(now())
-        change_holds.release(connection, hold)
     return report
 
 

@@ -84,6 +84,6 @@ def replay_stored(
     """
     with database.transaction() as connection:
         raw.lock_catalog(connection, seller_id.value)
-        raw.reopen_newest(connection, seller_id.value)
         remerge(connection, seller_id.value)
+        raw.reopen_newest(connection, seller_id.value)
     return process(database, seller_id, now=now, rules=rules, reading_rules=reading_rules, progress=progress)

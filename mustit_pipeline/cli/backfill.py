@@ -14,7 +14,6 @@ from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.cli.stopping import raise_if_stopped
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import load_settings
@@ -105,18 +104,18 @@ def backfill(
 def _chosen(ground: Runtime, given: list[str], mode: Mode) -> list[str]:
     """Who is meant; a name that cannot be worked on is refused before anything is begun."""
     with ground.database.reading() as connection:
-        known = {one.seller.seller_id.value: one for one in sellers.overview(connection)}
+        known = {one.seller_id: one for one in sellers.overview(connection)}
     if not given:
         return [
             seller_id
             for seller_id, one in known.items()
-            if (one.last_triggered_at is not None if mode is Mode.REPLAY else one.seller.is_active)
+            if (one.last_triggered_at is not None if mode is Mode.REPLAY else one.is_active)
         ]
     wanted = list(dict.fromkeys(SellerId(seller_id).value for seller_id in given))
     with ground.database.reading() as connection:
         for missing in [seller_id for seller_id in wanted if seller_id not in known][:1]:
             sellers.get(connection, SellerId(missing))
-    inactive = [seller_id for seller_id in wanted if known[seller_id].seller.status is SellerStatus.INACTIVE]
+    inactive = [seller_id for seller_id in wanted if not known[seller_id].is_active]
     if inactive and mode is Mode.REFETCH:
         names = ", ".join(inactive)
         raise Conflict(

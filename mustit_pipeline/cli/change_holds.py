@@ -12,7 +12,7 @@ from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.domain.change_hold import ChangeHold
+from mustit_pipeline.domain.change_hold import ChangeHold, Suspicion
 from mustit_pipeline.domain.states import ChangeHoldStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -71,34 +71,36 @@ def _table(found: list[ChangeHold]) -> Table:
     return make_table(
         ["id", "status", "opened", "jumped", "emptied", "of", "share"],
         ["seller", "examples"],
-        [
-            (
-                short(hold.id),
-                status(hold.status),
-                minute(hold.opened_at),
-                hold.suspicion.jumped,
-                hold.suspicion.emptied,
-                hold.suspicion.looked_at,
-                f"{hold.suspicion.share:.0f} %",
-                cut(hold.seller_id.value),
-                cut(", ".join(map(str, hold.suspicion.examples))),
-            )
-            for hold in found
-        ],
+        [_row(hold, hold.suspicion) for hold in found],
+    )
+
+
+def _row(hold: ChangeHold, found: Suspicion) -> tuple[object, ...]:
+    return (
+        short(hold.id),
+        status(hold.status),
+        minute(hold.opened_at),
+        found.jumped,
+        found.emptied,
+        found.looked_at,
+        f"{found.share:.0f} %",
+        cut(hold.seller_id.value),
+        cut(", ".join(map(str, found.examples))),
     )
 
 
 def _document(hold: ChangeHold) -> dict[str, Any]:
+    found = hold.suspicion
     return {
         "holdId": str(hold.id),
         "sellerId": hold.seller_id.value,
         "status": hold.status.value,
-        "jumped": hold.suspicion.jumped,
-        "emptied": hold.suspicion.emptied,
-        "suspicious": hold.suspicion.suspicious,
-        "lookedAt": hold.suspicion.looked_at,
-        "share": round(hold.suspicion.share, 2),
-        "examples": list(hold.suspicion.examples),
+        "jumped": found.jumped,
+        "emptied": found.emptied,
+        "suspicious": found.suspicious,
+        "lookedAt": found.looked_at,
+        "share": round(found.share, 2),
+        "examples": list(found.examples),
         "openedAt": iso(hold.opened_at),
         "closedAt": iso(hold.closed_at),
     }

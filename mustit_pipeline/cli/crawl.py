@@ -126,7 +126,7 @@ def run_crawl(
     opened = open_or_join(
         ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
     )
-    execution_id = opened.stored.execution.id
+    execution_id = opened.stored.id
     if opened.joined:
         own = ", which keeps its own --limit and --full" if full or limit is not None else ""
         if opened.stored.product_limit is not None:
@@ -176,8 +176,8 @@ def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str |
     result = run_quietly(
         instance,
         "crawl_seller",
-        partition_key=stored.execution.seller_id.value,
-        tags={EXECUTION_TAG: str(stored.execution.id)},
+        partition_key=stored.seller_id.value,
+        tags={EXECUTION_TAG: str(stored.id)},
     )
     raise_if_stopped(result)
     # A failed task turns the run red too, but only after its change sets are written: such a crawl goes on.
@@ -187,7 +187,7 @@ def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str |
 
 
 def _is_workable(stored: StoredExecution) -> bool:
-    return stored.execution.is_open and stored.execution.status is not ExecutionStatus.PAUSED
+    return stored.is_open and stored.status is not ExecutionStatus.PAUSED
 
 
 def _halted(stored: StoredExecution) -> str | None:

@@ -97,11 +97,10 @@ def approve(hold_id: Id, as_json: Json = False) -> None:
     if as_json:
         print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
-    kept = len(decision.hold.item_nos) - len(decision.deleted)
-    seen = f" {kept} of the hold had been seen again and stay." if kept else ""
+    seen = f" {decision.kept} of the hold had been seen again and stay." if decision.kept else ""
     sent = " The next relay tells the product server." if decision.deleted else ""
     out.print(
-        f"Deleted {len(decision.deleted)} products of {decision.hold.seller_id}.{seen}{sent}",
+        f"Deleted {len(decision.deleted)} products of {decision.seller_id}.{seen}{sent}",
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -117,7 +116,7 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
         print_json(_document(decision.hold) | {"deleted": []})
         return
     out.print(
-        f"Rejected: {len(decision.hold.item_nos)} products of {decision.hold.seller_id} stay.",
+        f"Rejected: {decision.kept} products of {decision.seller_id} stay.",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -118,7 +118,7 @@ class _Demo:
             if summary.problem is not None:
                 raise RunFailed(f"the crawl of {seller_id} did not end: {summary.problem}")
             self._requests += summary.stored.requests
-            self._failed += summary.stored.execution.failed_tasks
+            self._failed += summary.stored.failed_tasks
             self._changes.update(summary.changes)
         self._sent += run_relay(self._ground, self._instance, quiet=self._quiet)["sent"]
 

@@ -52,7 +52,7 @@ def _table(found: list[StoredExecution]) -> Table:
     # A narrow screen has no room for what `show ID` tells as well.
     wide = ["tasks", "requests", "ended"] if out.width >= WIDE_SCREEN else []
     columns = ["id", "status", "sweep", "failed", "done", "started", *wide]
-    rows = [(*map(_cells(stored).__getitem__, columns), cut(stored.execution.seller_id.value)) for stored in found]
+    rows = [(*map(_cells(stored).__getitem__, columns), cut(stored.seller_id.value)) for stored in found]
     return make_table(columns, ["seller"], rows)
 
 
@@ -76,7 +76,7 @@ def show(execution_id: Id, as_json: Json = False) -> None:
     """Show what one execution is doing, when it will be done, and why tasks of it failed."""
     with runtime() as ground, ground.database.reading() as connection:
         stored = executions.find(connection, IdPrefix(execution_id))
-        changes = executions.changes_by_type(connection, stored.execution.id.value)
+        changes = executions.changes_by_type(connection, stored.id.value)
         failures = executions.failures_by_reason(connection, stored)
         now = utc_now()
         ahead = outlook.look(connection, ground.settings, stored, now)
@@ -151,7 +151,7 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
     foreign = f", {stored.foreign_items:,} of them another seller's" if stored.foreign_items else ""
     listed = f"{stored.listed_count:,} products listed{foreign}"
     if stored.sweep_status is SweepStatus.PENDING:
-        return f"under way, {listed}" if stored.execution.is_open else f"broken off, {listed}: nothing is deleted"
+        return f"under way, {listed}" if stored.is_open else f"broken off, {listed}: nothing is deleted"
     if stored.sweep_status is SweepStatus.COMPLETE:
         return f"COMPLETE, {listed}"
     failed = sum(standing.failed for standing in ahead.standings if standing.task_type is TaskType.MINISHOP)
@@ -188,14 +188,14 @@ def cancel(execution_id: Id, as_json: Json = False) -> None:
 
 def _find(database: Database, given: str) -> ExecutionId:
     with database.reading() as connection:
-        return executions.find(connection, IdPrefix(given)).execution.id
+        return executions.find(connection, IdPrefix(given)).id
 
 
 def _say(stored: StoredExecution, as_json: bool) -> None:
     if as_json:
         print_json(_document(stored))
     else:
-        out.print(f"{stored.execution.id} is {stored.execution.status}.", highlight=False)
+        out.print(f"{stored.id} is {stored.status}.", highlight=False)
 
 
 def _document(stored: StoredExecution) -> dict[str, Any]:

@@ -74,18 +74,19 @@ def show_all(
     print_table(
         f"{len(found)} sellers",
         ["id", "name", "status", "interval", "products", "complete", "next crawl"],
-        [
-            (
-                entry.seller.seller_id,
-                entry.seller.name,
-                entry.seller.status,
-                entry.seller.interval,
-                entry.seller.total_product_count,
-                entry.complete_products,
-                local(entry.next_due_at),
-            )
-            for entry in found
-        ],
+        [_row(entry.seller, entry) for entry in found],
+    )
+
+
+def _row(seller: Seller, entry: SellerOverview) -> tuple[object, ...]:
+    return (
+        seller.seller_id,
+        seller.name,
+        seller.status,
+        seller.interval,
+        seller.total_product_count,
+        entry.complete_products,
+        local(entry.next_due_at),
     )
 
 

@@ -63,18 +63,18 @@ class Crawl:
         """Plan a refetch of known products without a sweep; an execution that has a plan keeps it."""
         endpoints = Endpoints.from_settings(self.settings)
         with self.database.transaction() as connection:
-            stored = executions.get(connection, self.stored.execution.id, lock=True)
-            if stored.is_planned or not stored.execution.is_open:
+            stored = executions.get(connection, self.stored.id, lock=True)
+            if stored.is_planned or not stored.is_open:
                 return 0
             added = 0
             # All or nothing, but never all of them at once: memory does not grow with the seller.
             for items in products.known_items(connection, stored.home.seller_id, limit=stored.product_limit):
                 planned = plan_products(endpoints, dict.fromkeys(items, 1), types)
                 added += tasks.add(connection, stored.home, planned)
-            if stored.execution.status is ExecutionStatus.PENDING:
+            if stored.status is ExecutionStatus.PENDING:
                 stored.execution.start(added, utc_now())
                 executions.save(connection, stored.execution)
-            executions.set_sweep(connection, stored.execution.id.value, SweepStatus.INCOMPLETE)
+            executions.set_sweep(connection, stored.id.value, SweepStatus.INCOMPLETE)
         return added
 
     def remaining(self, types: Sequence[TaskType]) -> int:
@@ -84,11 +84,11 @@ class Crawl:
 
     def end(self) -> StoredExecution:
         """Complete the execution where all of it has ended."""
-        return complete_if_done(self.database, self.stored.execution.id, utc_now())
+        return complete_if_done(self.database, self.stored.id, utc_now())
 
     def reload(self) -> StoredExecution:
         """The execution as it is now."""
-        return find(self.database, self.stored.execution.id)
+        return find(self.database, self.stored.id)
 
     async def _sweep(self, seconds: float, progress: Progress | None) -> WorkReport:
         loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class Crawl:
 
     async def _plan(self, client: MarketplaceClient, fetcher: Fetcher, calls: RequestCounter) -> None:
         """Ask how many products there are and plan the pages; without an answer, or another's plan, it fails."""
-        seller_id = self.stored.execution.seller_id
+        seller_id = self.stored.seller_id
         drift: list[Deviation] = []
         try:
             count = await self._count(client.endpoints.count(seller_id).value, fetcher, calls, drift)
@@ -156,18 +156,16 @@ class Crawl:
     def _start(self, calls: RequestCounter, count: int, pages: list[tasks.PlannedTask]) -> None:
         now = utc_now()
         with self.database.transaction() as connection:
-            seller, schedule = sellers.get(connection, self.stored.execution.seller_id, lock=True)
-            stored = executions.get(connection, self.stored.execution.id, lock=True)
-            executions.count_requests(
-                connection, stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
-            )
-            if stored.is_planned or not stored.execution.is_open:
+            seller, schedule = sellers.get(connection, self.stored.seller_id, lock=True)
+            stored = executions.get(connection, self.stored.id, lock=True)
+            executions.count_requests(connection, stored.id.value, requests=calls.requests, throttled=calls.throttled)
+            if stored.is_planned or not stored.is_open:
                 return
             added = tasks.add(connection, stored.home, pages)
-            if stored.execution.status is ExecutionStatus.PENDING:
+            if stored.status is ExecutionStatus.PENDING:
                 stored.execution.start(added, now)
                 executions.save(connection, stored.execution)
-            executions.raise_listed(connection, stored.execution.id.value, count)
+            executions.raise_listed(connection, stored.id.value, count)
             seller.count_products(count, now)
             schedule.plan_settled()
             sellers.save(connection, seller, schedule)
@@ -175,7 +173,7 @@ class Crawl:
     def _fail(self, error: FetchError, drift: Sequence[Deviation]) -> bool:
         return fail_plan(
             self.database,
-            self.stored.execution.id,
+            self.stored.id,
             error,
             utc_now(),
             base=self.settings.plan_backoff_seconds,
@@ -186,7 +184,7 @@ class Crawl:
     def _count_requests(self, calls: RequestCounter) -> None:
         with self.database.transaction() as connection:
             executions.count_requests(
-                connection, self.stored.execution.id.value, requests=calls.requests, throttled=calls.throttled
+                connection, self.stored.id.value, requests=calls.requests, throttled=calls.throttled
             )
 
     async def _work(self, types: Sequence[TaskType], seconds: float, progress: Progress | None) -> WorkReport:
@@ -204,7 +202,7 @@ class Crawl:
         queue = ExecutionQueue(self.database, self.settings, self.stored, types)
         store = ResultStore(self.database, self.settings, client.endpoints, utc_now)
         rules = reading_rules(self.database, self.settings)
-        seller_id = self.stored.execution.seller_id
+        seller_id = self.stored.seller_id
         absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules))
 
         def stored(report: WorkReport) -> None:
@@ -228,8 +226,8 @@ class Crawl:
     def _close_sweep(self) -> SweepJudgement | None:
         """Once every page has ended, say whether the whole listing was seen, and what its absences mean."""
         with self.database.transaction() as connection:
-            stored = executions.get(connection, self.stored.execution.id, lock=True)
-            if stored.is_swept or stored.execution.status is not ExecutionStatus.RUNNING:
+            stored = executions.get(connection, self.stored.id, lock=True)
+            if stored.is_swept or stored.status is not ExecutionStatus.RUNNING:
                 return None
             if stored.listed_count is None:
                 # One that failed before it had a plan was resumed, and has none yet: it has looked at nothing.
@@ -246,7 +244,7 @@ class Crawl:
                 log.warning(
                     "listing seen in part: it says nothing about what is gone",
                     seller_id=stored.home.seller_id,
-                    execution_id=str(stored.execution.id),
+                    execution_id=str(stored.id),
                     seen=seen,
                     listed=stored.listed_count,
                     failed_pages=pages.failed,

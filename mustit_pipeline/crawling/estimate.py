@@ -46,7 +46,7 @@ def estimate(database: Database, settings: Settings, seller_id: SellerId, *, lim
     with database.reading() as connection:
         pool = roster.pool_status(connection, settings, now)
         seconds = at_best(connection, settings, pool, requests, now)
-    return Estimate(None if joined is None else joined.execution.id, products, requests, pool.available, seconds)
+    return Estimate(None if joined is None else joined.id, products, requests, pool.available, seconds)
 
 
 def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:

@@ -96,11 +96,11 @@ def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution |
     if present is None:
         _refuse_inactive(seller)
         return None
-    if present.execution.status is ExecutionStatus.PAUSED:
+    if present.status is ExecutionStatus.PAUSED:
         raise Conflict(
             "CONFLICT_EXECUTION_PAUSED",
-            korean=f"일시정지된 실행입니다: {present.execution.id}",
-            english=f"The crawl is PAUSED: resume it with `mustit execution resume {present.execution.id}`",
+            korean=f"일시정지된 실행입니다: {present.id}",
+            english=f"The crawl is PAUSED: resume it with `mustit execution resume {present.id}`",
         )
     return present
 
@@ -118,15 +118,15 @@ def resume(database: Database, execution_id: ExecutionId) -> StoredExecution:
     """Go on with a paused or failed execution from what is stored."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id)
-        seller, _ = sellers.get(connection, stored.execution.seller_id, lock=True)
+        seller, _ = sellers.get(connection, stored.seller_id, lock=True)
         _refuse_inactive(seller)
         stored = executions.get(connection, execution_id, lock=True)
-        other = executions.find_open(connection, stored.execution.seller_id)
-        if other is not None and other.execution.id != execution_id:
+        other = executions.find_open(connection, stored.seller_id)
+        if other is not None and other.id != execution_id:
             raise Conflict(
                 "CONFLICT_EXECUTION_OPEN",
-                korean=f"이미 진행 중인 실행이 있습니다: {other.execution.id}",
-                english=f"Another crawl of this seller is open already: {other.execution.id}",
+                korean=f"이미 진행 중인 실행이 있습니다: {other.id}",
+                english=f"Another crawl of this seller is open already: {other.id}",
             )
         stored.execution.resume()
         executions.save(connection, stored.execution)
@@ -162,7 +162,7 @@ def give_up(database: Database, execution_id: ExecutionId, code: str, reason: st
     """Fail an execution that gets no further, with its reason; it can be resumed."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
-        if stored.execution.is_open:
+        if stored.is_open:
             stored.execution.fail(reason, now, code=code)
             executions.save(connection, stored.execution)
 
@@ -182,12 +182,12 @@ def fail_plan(
     The drift behind it is recorded. False where somebody else has made a plan meanwhile: that one goes on.
     """
     with database.transaction() as connection:
-        seller_id = executions.get(connection, execution_id).execution.seller_id
+        seller_id = executions.get(connection, execution_id).seller_id
         seller, schedule = sellers.get(connection, seller_id, lock=True)
         stored = executions.get(connection, execution_id, lock=True)
         if stored.is_planned:
             return False
-        if stored.execution.is_open:
+        if stored.is_open:
             stored.execution.fail(error.english, now, code=error.code)
             executions.save(connection, stored.execution)
             if error.transient:
@@ -207,10 +207,7 @@ def complete_if_done(database: Database, execution_id: ExecutionId, now: datetim
     """
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
-        ended = (
-            stored.execution.status is ExecutionStatus.RUNNING and stored.is_swept and not stored.execution.remaining
-        )
-        if ended and not raw.any_pending(connection, stored.home.seller_id):
+        if stored.has_ended_work and not raw.any_pending(connection, stored.home.seller_id):
             stored.execution.complete(now)
             executions.save(connection, stored.execution)
     return stored

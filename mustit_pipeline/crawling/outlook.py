@@ -110,7 +110,7 @@ def without_session(pool: PoolStatus) -> bool:
 
 
 def _doing(connection: Connection, view: _View) -> str:
-    status = view.stored.execution.status
+    status = view.stored.status
     obstacle = _obstacle(view.settings, view.pool, view.now)
     if status is ExecutionStatus.PENDING:
         return "waiting for a run that plans it" if obstacle is None else f"waiting: {obstacle}"

@@ -29,7 +29,7 @@ def wanted_products(count: int, limit: int | None) -> int:
 
 def expected_tasks(stored: StoredExecution, page_size: int) -> int:
     """All tasks that an execution comes to: while its pages are being read, their products are not planned yet."""
-    planned = stored.execution.total_tasks
+    planned = stored.planned_tasks
     if stored.is_swept or stored.listed_count is None:
         return planned
     return max(planned, tasks_for(wanted_products(stored.listed_count, stored.product_limit), page_size))

@@ -80,12 +80,12 @@ class ExecutionQueue(_PostgresQueue):
             )
 
     def rest(self) -> float | None:
-        execution_id = self._stored.execution.id
+        execution_id = self._stored.id
         recovery.release_expired(self._database, self._settings, utc_now(), execution_id=execution_id.value)
         with self._database.reading() as connection:
             current = executions.get(connection, execution_id)
             work = tasks.open_work(connection, self._stored.home, self._types)
-        if current.execution.status is not ExecutionStatus.RUNNING or not work.open:
+        if current.status is not ExecutionStatus.RUNNING or not work.open:
             return None
         return max(work.next_in, SOONEST_SECONDS)
 

@@ -162,8 +162,8 @@ class ResultBuffer:
         if storing.exception() is not None:
             self._unsure.append(batch)
         outcome = storing.result()
-        for task_type in {result.leased.task.task_type for result in batch.results}:
-            calls = [result.calls for result in batch.results if result.leased.task.task_type == task_type]
+        for task_type in {result.leased.task_type for result in batch.results}:
+            calls = [result.calls for result in batch.results if result.leased.task_type == task_type]
             done = Tally(
                 outcome.ended[task_type, TaskStatus.COMPLETED],
                 outcome.ended[task_type, TaskStatus.FAILED],

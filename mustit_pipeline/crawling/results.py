@@ -21,6 +21,7 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.foundation.database import Database, is_committed
@@ -109,17 +110,19 @@ class ResultStore:
             locked = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             leases.hand_back(connection, [result.leased for result in newest if result.handed_back])
             ours = leases.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
-            kept = [result for result in tried if result.leased.task.id.value in ours]
+            kept = [result for result in tried if result.leased.task_id in ours]
             raw.take_back(connection, [body for body in bodies if body.task_id not in ours])
             # Refused ones are few, and nobody waits to process them.
             raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
             # Their products in the order in which the relay locks them too.
-            for current in sorted(locked.stored, key=lambda one: one.home.seller_id):
+            by_seller = sorted(locked.stored, key=lambda one: one.home.seller_id)
+            _lock_products(connection, by_seller, kept)
+            for current in by_seller:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             record_drift(connection, [seen for result in kept for seen in _sightings(result)])
             receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(
-                ended=Counter((result.leased.task.task_type, result.leased.task.status) for result in kept),
+                ended=Counter((result.leased.task_type, result.leased.status) for result in kept),
                 lost=len(tried) - len(kept) + len(results) - len(newest),
             )
         return receipt.outcome
@@ -135,7 +138,7 @@ class ResultStore:
         return [
             _raw(result, result.body, self._fetched_at(result))
             for result in results
-            if result.body is not None and result.leased.task.status is status
+            if result.body is not None and result.leased.status is status
         ]
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
@@ -144,7 +147,7 @@ class ResultStore:
         deletion.delete_confirmed(
             connection,
             current.execution,
-            [result.leased.task.item_no.value for result in kept if result.gone and result.leased.task.item_no],
+            [result.leased.item_no for result in kept if result.gone and result.leased.item_no],
             sweeps=self._settings.deletion_sweeps,
             at=self._now(),
         )
@@ -156,9 +159,8 @@ class ResultStore:
             if result.page is not None
             for entry in result.page.entries
         }
-        foreign = [result.leased.task.item_no.value for result in kept if result.foreign and result.leased.task.item_no]
+        foreign = [result.leased.item_no for result in kept if result.foreign and result.leased.item_no]
         if foreign:
-            products.lock(connection, home.seller_id, [*foreign, *seen_at])
             products.set_foreign(connection, home.seller_id, foreign, self._now())
         left_out = self._plan_shown(connection, current, in_order, seen_at)
         if foreign or left_out:
@@ -184,7 +186,7 @@ class ResultStore:
         count = max(page.count for _, page in pages)
         if count > (current.listed_count or 0):
             executions.raise_listed(connection, home.execution_id, count)
-            tasks.add(connection, home, plan_pages(self._endpoints, current.execution.seller_id, count, limit))
+            tasks.add(connection, home, plan_pages(self._endpoints, current.seller_id, count, limit))
         sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
         entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
         changed = {
@@ -203,7 +205,23 @@ class ResultStore:
         return foreign - asked
 
     def _fetched_at(self, result: TaskResult) -> datetime:
-        return result.leased.task.completed_at or self._now()
+        return result.leased.completed_at or self._now()
+
+
+def _lock_products(connection: Connection, by_seller: Sequence[StoredExecution], kept: Sequence[TaskResult]) -> None:
+    """All that the batch writes, where pages are not all of it: a deletion's outbox row comes after every product."""
+    if not any(result.gone or result.foreign for result in kept):
+        return
+    items: dict[TaskHome, list[int]] = {}
+    for result in kept:
+        of_home = items.setdefault(result.leased.home, [])
+        if result.leased.item_no is not None and (result.gone or result.foreign):
+            of_home.append(result.leased.item_no)
+        if result.page is not None:
+            of_home.extend(entry.item_no for entry in result.page.entries)
+    for current in by_seller:
+        if items.get(current.home):
+            products.lock(connection, current.home.seller_id, items[current.home])
 
 
 def _differs(entry: ListingEntry, seen: Sighted) -> bool:
@@ -215,9 +233,9 @@ def _newest(results: Sequence[TaskResult]) -> list[TaskResult]:
     """A worker that lost a lease may hold the same task under its next one: only that can still be ours."""
     newest: dict[UUID, int] = {}
     for result in results:
-        task_id = result.leased.task.id.value
+        task_id = result.leased.task_id
         newest[task_id] = max(result.leased.lease_no, newest.get(task_id, 0))
-    return [result for result in results if result.leased.lease_no == newest[result.leased.task.id.value]]
+    return [result for result in results if result.leased.lease_no == newest[result.leased.task_id]]
 
 
 def _calls(results: Sequence[TaskResult]) -> dict[UUID, tuple[int, int]]:
@@ -231,9 +249,8 @@ def _calls(results: Sequence[TaskResult]) -> dict[UUID, tuple[int, int]]:
 
 
 def _sightings(result: TaskResult) -> list[Sighting]:
-    task, home = result.leased.task, result.leased.home
-    item_no = None if task.item_no is None else task.item_no.value
-    return [Sighting(home.seller_id, item_no, home.execution_id, deviation) for deviation in result.drift]
+    leased, home = result.leased, result.leased.home
+    return [Sighting(home.seller_id, leased.item_no, home.execution_id, deviation) for deviation in result.drift]
 
 
 def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
@@ -243,7 +260,7 @@ def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
         execution_id=task.execution_id.value,
         task_id=task.id.value,
         source=TaskType(task.task_type),
-        item_no=None if task.item_no is None else task.item_no.value,
+        item_no=result.leased.item_no,
         page_no=result.leased.page_no,
         body=body,
         fetched_at=fetched_at,

@@ -49,7 +49,7 @@ class Backlog:
             return None
         lane = min(lanes, key=lambda lane: self._waiting[lane][0][0].due_at)
         event, _ = self._waiting[lane].popleft()
-        self._under_way[event.outbox.id.value] = lane
+        self._under_way[event.row_id] = lane
         self._taken[lane] += 1
         return event
 
@@ -61,7 +61,7 @@ class Backlog:
 
     def ended(self, event: ClaimedEvent) -> None:
         """A row that was under way has its answer."""
-        self._taken[self._under_way.pop(event.outbox.id.value)] -= 1
+        self._taken[self._under_way.pop(event.row_id)] -= 1
 
     def be_wary(self) -> list[ClaimedEvent]:
         """From now on the oldest are suspected; those that wait here are given back, so that both ends share them."""

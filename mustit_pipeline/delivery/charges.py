@@ -24,7 +24,7 @@ class Ended(NamedTuple):
     @property
     def row_id(self) -> UUID:
         """The row's id."""
-        return self.event.outbox.id.value
+        return self.event.row_id
 
 
 class Charge(Enum):
@@ -73,10 +73,8 @@ def _charge(one: Ended, known: Breaker, *, followed: bool, failing: set[UUID], i
 def _others_are_served(one: Ended, known: Breaker) -> bool:
     if one.accompanied:
         return True
-    # A replay by hand starts the count again, and with it the time.
-    failing_since = one.event.failing_since if one.event.outbox.retry_count else None
-    began = [moment for moment in (failing_since, one.event.doubted_since) if moment is not None]
-    return bool(began) and known.answered_at is not None and known.answered_at > min(began)
+    began = one.event.troubled_since
+    return began is not None and known.answered_at is not None and known.answered_at > began
 
 
 def pause_seconds(attempt: int, base: float, longest: float, jitter: float) -> float:

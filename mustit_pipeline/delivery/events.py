@@ -41,7 +41,7 @@ def event_body(event: ClaimedEvent, kind: ProductEventType) -> bytes:
 def _changes(event: ClaimedEvent, kind: ProductEventType) -> Any:
     if kind is not ProductEventType.PRODUCT_UPDATED or event.delivered_data is None or event.product_data is None:
         return []
-    if event.delivered_version == event.outbox.version - 1:
+    if event.delivered_version == event.version - 1:
         return orjson.Fragment(event.changes)
     before, after = orjson.loads(event.delivered_data), orjson.loads(event.product_data)
     return [change.as_json() for change in diff(before, after)]

@@ -160,11 +160,11 @@ class _Relay:
         if time.monotonic() > self._ends_at:
             return [], 0
         with self._database.transaction() as connection:
+            # Whoever waited for somebody else's claim sees the trial that has begun with it.
+            outbox.lock_claims(connection)
             if time.monotonic() >= self._look_for_silent_at:
                 outbox.release_expired(connection)
                 self._look_for_silent_at = time.monotonic() + SILENT_SENDERS_SECONDS
-            # Whoever waited for somebody else's claim sees the trial that has begun with it.
-            outbox.lock_claims(connection)
             breaker = breakers.find(connection, BREAKER)
             trial_in = breaker.trial_in_with(self._credential)
             if trial_in is not None and trial_in > 0:
@@ -191,7 +191,7 @@ class _Relay:
         pause = self._cooldown if breaker.refused_credential is None else self._credential_seconds
         breakers.begin_trial(connection, BREAKER, cooldown=pause, credential=self._credential)
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
-        self._trial = asking.outbox.id.value
+        self._trial = asking.row_id
         given_back = [self._settlement(Ended(event, NOT_SENT), Charge.UNCHARGED) for event in waiting]
         settle(connection, given_back)
         return [event for event in claimed if event is asking or event_type(event) is None]
@@ -210,7 +210,7 @@ class _Relay:
             # A defect of ours on one row must not stop those beside it. Only where it happened is told: values, and
             # with them the server's token, stay out of the logs.
             where = "".join(traceback.format_tb(error.__traceback__))
-            kind, key = type(error).__name__, event.outbox.idempotency_key
+            kind, key = type(error).__name__, event.idempotency_key
             log.error("event cannot be sent", idempotency_key=key, error=kind, where=where)  # noqa: TRY400
             return Answer(Verdict.RETRY, None, f"{kind} while sending it", sent=False)
 
@@ -219,7 +219,7 @@ class _Relay:
         if kind is None:
             return NOTHING_TO_SAY
         event.outbox.goes_out_as(kind)
-        return await server.deliver(event.outbox.idempotency_key, event_body(event, kind))
+        return await server.deliver(event.idempotency_key, event_body(event, kind))
 
     def _settle(self, ended: list[Ended]) -> None:
         with self._database.transaction() as connection:

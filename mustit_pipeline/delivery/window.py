@@ -241,7 +241,7 @@ class Window:
             self._failures = 0
             self._refused.clear()
         elif answer.verdict is Verdict.UNAUTHORIZED:
-            self._refused.add(flight.event.outbox.id.value)
+            self._refused.add(flight.event.row_id)
         elif answer.is_doubtful:
             self._failures += 1
         # An outage may have answers too; that they go on is no reason to wait for its end.

@@ -2,12 +2,12 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from threading import Event, Thread
 
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from mustit_pipeline.foundation.advisory_locks import PerName
 from mustit_pipeline.foundation.database import Database
 
 LOOK_SECONDS = 1.0
@@ -28,7 +28,7 @@ def present(database: Database, name: str) -> Generator[None]:
 
 def absent(database: Database, names: Sequence[str]) -> set[str]:
     """Those that no process is seen alive as."""
-    named = {_key(name): name for name in names}
+    named = {PerName.ALIVE.of(name): name for name in names}
     query = text("SELECT key FROM unnest(CAST(:keys AS bigint[])) AS key WHERE pg_try_advisory_xact_lock(key)")
     with database.transaction() as connection:
         return {named[key] for key in connection.execute(query, {"keys": list(named)}).scalars()}
@@ -38,7 +38,7 @@ def _hold(database: Database, name: str) -> Connection:
     """A connection that holds the lock."""
     connection = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     try:
-        connection.execute(select(func.pg_advisory_lock_shared(_key(name))))
+        connection.execute(select(func.pg_advisory_lock_shared(PerName.ALIVE.of(name))))
     except BaseException:
         connection.close()
         raise
@@ -58,8 +58,4 @@ def _keep(database: Database, name: str, connection: Connection | None, over: Ev
             connection = None
     if connection is not None:
         with suppress(SQLAlchemyError), connection:
-            connection.execute(select(func.pg_advisory_unlock_shared(_key(name))))
-
-
-def _key(name: str) -> int:
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+            connection.execute(select(func.pg_advisory_unlock_shared(PerName.ALIVE.of(name))))

@@ -7,11 +7,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from mustit_pipeline.environment_failure import EnvironmentFailure
-
-UPGRADE_LOCK = 4_871_209_365
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 
 
 class SchemaMismatch(EnvironmentFailure):
@@ -58,7 +58,7 @@ def status(connection: Connection) -> SchemaStatus:
 
 def upgrade(connection: Connection) -> SchemaStatus:
     """Bring the schema up to date inside the caller's transaction; a second caller waits and finds nothing to do."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+    advisory_locks.lock(connection, Only.SCHEMA_UPGRADE)
     before = status(connection)
     _refuse_unknown(before)
     if not before.is_current:

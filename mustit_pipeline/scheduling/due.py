@@ -62,7 +62,7 @@ def next_slices(
 
 def _open(database: Database, seller_id: SellerId, now: datetime) -> UUID | None:
     try:
-        return open_or_join(database, seller_id, triggered_by="schedule", now=now).stored.execution.id.value
+        return open_or_join(database, seller_id, triggered_by="schedule", now=now).stored.id.value
     except Conflict:
         # Deactivated in the meantime.
         return None

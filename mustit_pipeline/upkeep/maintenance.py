@@ -14,6 +14,7 @@ from mustit_pipeline.catalog.sql import retention
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.sql import task_months
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged, tidy
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.sql import alerts, spot_checks
@@ -21,7 +22,6 @@ from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
 
-MAINTENANCE_LOCK = 4_871_209_367
 # So many removed bodies are worth a vacuum of our own; fewer are left to autovacuum.
 VACUUM_FROM = 1000
 
@@ -59,7 +59,7 @@ Tell = Callable[[Progress], None]
 def alone(database: Database) -> Generator[None]:
     """Be the only maintenance; a second one is refused at once."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": MAINTENANCE_LOCK}).scalar_one()
+        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": Only.MAINTENANCE}).scalar_one()
         if not taken:
             raise Conflict(
                 "CONFLICT_MAINTENANCE_RUNNING",
@@ -69,7 +69,7 @@ def alone(database: Database) -> Generator[None]:
         try:
             yield
         finally:
-            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MAINTENANCE_LOCK})
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": Only.MAINTENANCE})
 
 
 def maintain(

@@ -107,7 +107,7 @@ def recover(
 
 def _completed(database: Database, execution_id: UUID, clock: Callable[[], datetime]) -> bool:
     ended = complete_if_done(database, ExecutionId(execution_id), clock())
-    return ended.execution.status is ExecutionStatus.COMPLETED
+    return ended.status is ExecutionStatus.COMPLETED
 
 
 def _process_seller(database: Database, settings: Settings, clock: Callable[[], datetime], seller_id: str) -> None:

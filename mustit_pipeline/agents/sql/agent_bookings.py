@@ -8,12 +8,13 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.aging import Aged
 
 # Bookings that ended before every window that could ask for them.
 AGED = Aged("agent_bookings", "booking_id", ("ends_at",))
 
-COUNTER_LOCK = 4_871_209_366
 # Workers report twice a second; one that has been silent for so long is gone.
 SILENT_SECONDS = 6.0
 
@@ -70,8 +71,6 @@ class SeedAgent:
 _NOW = "coalesce(CAST(:now AS timestamptz), clock_timestamp())"
 _SPAN = "make_interval(secs => :{0})"
 
-# Whoever hands the counting over holds this lock alone; a statement of its own takes it before the counter is read.
-_SHARE_COUNTER = text("SELECT pg_advisory_xact_lock_shared(:lock)")
 _COUNTER = text("SELECT counter = 'postgres' AND epoch = :epoch FROM pool_state")
 
 _CHOOSE = text(f"""
@@ -165,7 +164,7 @@ def book(
     now: datetime | None = None,
 ) -> BookedAgent | float | None:
     """The best free agent, booked; or the seconds until one is free, None without any."""
-    connection.execute(_SHARE_COUNTER, {"lock": COUNTER_LOCK})
+    _share_counter(connection)
     if not connection.execute(_COUNTER, {"epoch": epoch}).scalar_one():
         raise CountedElsewhere
     row = connection.execute(_CHOOSE, {"now": now}).one_or_none()
@@ -195,7 +194,7 @@ def record(
     if not records:
         return
     ids = sorted({record.agent_id for record in records})
-    connection.execute(_SHARE_COUNTER, {"lock": COUNTER_LOCK})
+    _share_counter(connection)
     # While Redis counts nobody reads agent_limits, and whoever takes over works all of it out anew.
     counting = connection.execute(text("SELECT counter = 'postgres' FROM pool_state")).scalar_one()
     if counting:
@@ -310,6 +309,11 @@ def prune(connection: Connection, older_than: float) -> int:
         text("DELETE FROM agent_bookings WHERE ends_at < clock_timestamp() - make_interval(secs => :age)"),
         {"age": older_than},
     ).rowcount
+
+
+def _share_counter(connection: Connection) -> None:
+    """Whoever hands the counting over holds this lock alone; a statement of its own, before the counter is read."""
+    advisory_locks.lock_shared(connection, Only.REQUEST_COUNTER)
 
 
 def _refree(limits: AgentLimits, now: datetime | None) -> dict[str, object]:

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.agents.sql.agent_bookings import COUNTER_LOCK
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def good_answers(connection: Connection, since: datetime) -> int:
 
 def lock_counter(connection: Connection) -> PoolRow:
     """The shared row, for whoever hands the counting over: nobody books in PostgreSQL meanwhile."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": COUNTER_LOCK})
+    advisory_locks.lock(connection, Only.REQUEST_COUNTER)
     return read_pool(connection, lock=True)
 
 

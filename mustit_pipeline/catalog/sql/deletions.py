@@ -90,10 +90,11 @@ def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Abs
 
     What an admin has looked at may become less under its id, but never more: then that entry ends, and a new one opens.
     """
-    connection.execute(_UNSEE, {"seller_id": seller_id, "items": absent.absent})
     _close(connection, seller_id, absent.absent)
     values = {"seller_id": seller_id, "execution_id": execution_id, "live": absent.live, "items": absent.absent}
-    return connection.execute(_HOLD, values).scalar_one()
+    hold_id = connection.execute(_HOLD, values).scalar_one()
+    connection.execute(_UNSEE, {"seller_id": seller_id, "items": absent.absent})
+    return hold_id
 
 
 def close_hold(connection: Connection, seller_id: str) -> None:

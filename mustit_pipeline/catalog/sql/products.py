@@ -78,6 +78,10 @@ _FIND = text("""
     ORDER BY item_no
 """)
 _LOCK = text(f"{_FIND.text} FOR NO KEY UPDATE")
+_LOCK_ALL = text("""
+    SELECT count(*) FROM (
+        SELECT FROM products WHERE seller_id = :seller_id ORDER BY item_no FOR NO KEY UPDATE) AS locked
+""")
 
 _ABSORB = text("""
     UPDATE products p
@@ -163,6 +167,11 @@ def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dic
     return {item_no: known.product for item_no, known in lock_known(connection, seller_id, item_nos).items()}
 
 
+def lock_all(connection: Connection, seller_id: str) -> None:
+    """All products of a seller, held until the transaction ends."""
+    connection.execute(_LOCK_ALL, {"seller_id": seller_id})
+
+
 def lock_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
     """The products to absorb bodies into, held until the transaction ends."""
     return _known(connection, _LOCK, seller_id, item_nos)
@@ -197,11 +206,12 @@ def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
     """Store what the sources now say and the state merged from it."""
     if not absorbed:
         return
+    changed = [a.product for a in absorbed]
     values = {
-        "ids": [a.product.id.value for a in absorbed],
-        "minishop_hashes": [a.product.minishop_data_hash for a in absorbed],
-        "detail_hashes": [a.product.detail_data_hash for a in absorbed],
-        "option_hashes": [a.product.option_data_hash for a in absorbed],
+        "ids": [product.id.value for product in changed],
+        "minishop_hashes": [product.minishop_data_hash for product in changed],
+        "detail_hashes": [product.detail_data_hash for product in changed],
+        "option_hashes": [product.option_data_hash for product in changed],
         "listings": [a.listing for a in absorbed],
         "details": [a.detail if isinstance(a.detail, str) else None for a in absorbed],
         "options": [a.options if isinstance(a.options, str) else None for a in absorbed],

@@ -46,6 +46,14 @@ class SentAgain:
     repeats: int
     delivered: int
 
+    @property
+    def item_no(self) -> int:
+        return self.product.item_no.value
+
+    @property
+    def version(self) -> int:
+        return self.product.version
+
 
 # Of the execution e and the product p. By the call and by the item: whichever index is taken, it is one look.
 OPEN_TASK_OF_PRODUCT = """(
@@ -177,15 +185,16 @@ def publish(connection: Connection, seller_id: str, execution_id: UUID, versions
     """Write versions into the history and onto their products; their outbox rows belong to the same transaction."""
     if not versions:
         return
+    published = [v.product for v in versions]
     connection.execute(
         _VERSIONS,
         {
             "seller_id": seller_id,
             "execution_id": execution_id,
             "change_set_ids": time_ordered_uuids(len(versions)),
-            "ids": [v.product.id.value for v in versions],
-            "items": [v.product.item_no.value for v in versions],
-            "versions": [v.product.version for v in versions],
+            "ids": [product.id.value for product in published],
+            "items": [product.item_no.value for product in published],
+            "versions": [product.version for product in published],
             "life_cycles": [v.life_cycle.value for v in versions],
             "types": [orjson.dumps(v.change_types).decode() for v in versions],
             "changes": [orjson.dumps(v.changes).decode() for v in versions],
@@ -211,8 +220,8 @@ def store_states(connection: Connection, states: Sequence[tuple[Product, str | N
 
 def repeat(connection: Connection, seller_id: str, again: Sequence[SentAgain]) -> dict[int, LifeCycle]:
     """Write the state of older versions as new ones; says what each was, by item."""
-    items = [one.product.item_no.value for one in again]
-    versions = [one.product.version for one in again]
+    items = [one.item_no for one in again]
+    versions = [one.version for one in again]
     made = connection.execute(
         _REPEATED_VERSIONS,
         {

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.states import RAW, RawStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import PerName
 from mustit_pipeline.foundation.paging import Page, page
 
 # Bodies that one statement compares with what is known.
@@ -260,8 +262,7 @@ def take_back(connection: Connection, late: Sequence[NewRaw]) -> None:
 
 def lock_catalog(connection: Connection, seller_id: str) -> None:
     """Two processors of one seller wait for each other, so that the order of bodies holds; other sellers go on."""
-    query = text("SELECT pg_advisory_xact_lock(hashtextextended('catalog ' || :seller, 0))")
-    connection.execute(query, {"seller": seller_id})
+    advisory_locks.lock(connection, PerName.CATALOG.of(seller_id))
 
 
 def any_pending(connection: Connection, seller_id: str) -> bool:

@@ -44,6 +44,37 @@ class StoredExecution:
     drift: tuple[str, ...]
 
     @property
+    def id(self) -> ExecutionId:
+        return self.execution.id
+
+    @property
+    def seller_id(self) -> SellerId:
+        return self.execution.seller_id
+
+    @property
+    def status(self) -> ExecutionStatus:
+        return self.execution.status
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still do something."""
+        return self.execution.is_open
+
+    @property
+    def planned_tasks(self) -> int:
+        """All tasks that it has so far, ended ones included."""
+        return self.execution.total_tasks
+
+    @property
+    def failed_tasks(self) -> int:
+        return self.execution.failed_tasks
+
+    @property
+    def has_ended_work(self) -> bool:
+        """Whether it is RUNNING although its sweep and all of its tasks have ended."""
+        return self.status is ExecutionStatus.RUNNING and self.is_swept and not self.execution.remaining
+
+    @property
     def is_planned(self) -> bool:
         """Whether it is known what there is to fetch; one that failed before that is planned when it is resumed."""
         return self.listed_count is not None or self.is_swept
@@ -181,7 +212,7 @@ def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[
         WHERE task_month = :task_month AND execution_id = :execution_id AND status = 'FAILED'
         GROUP BY error_code ORDER BY count(*) DESC
     """)
-    values = {"task_month": stored.task_month, "execution_id": stored.execution.id.value}
+    values = {"task_month": stored.task_month, "execution_id": stored.id.value}
     return [dict(row) for row in connection.execute(query, values).mappings()]
 
 
@@ -289,6 +320,8 @@ def warn_of_drift(connection: Connection, sightings: Collection[Sighting]) -> No
 
 def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID, int]:
     """Begin another slice of each: numbers that no earlier slice of theirs has had."""
+    # A worker that stores results of several of them locks them in one order, and so does this.
+    lock_all(connection, execution_ids)
     rows = connection.execute(
         update(executions)
         .where(executions.c.execution_id.in_(execution_ids))

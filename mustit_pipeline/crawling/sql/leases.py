@@ -1,6 +1,7 @@
 """Leases of crawl tasks: taken for a time, kept alive, and written back only by whoever still holds them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import zip_longest
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,27 @@ class LeasedTask(Struct, frozen=True):
     lease_no: int
     # What the catalog's newest content from this call hashes to: the same again has nothing to tell.
     known_hash: str | None = None
+
+    @property
+    def task_id(self) -> UUID:
+        return self.task.id.value
+
+    @property
+    def task_type(self) -> TaskType:
+        return self.task.task_type
+
+    @property
+    def status(self) -> TaskStatus:
+        return self.task.status
+
+    @property
+    def item_no(self) -> int | None:
+        """The product that it asks for; None for a listing page."""
+        return None if self.task.item_no is None else self.task.item_no.value
+
+    @property
+    def completed_at(self) -> datetime | None:
+        return self.task.completed_at
 
 
 _KNOWN_HASH = """(
@@ -220,12 +242,13 @@ def save(
     if not executions:
         return set()
     made = [(calls or {}).get(execution_id, (0, 0)) for execution_id in executions]
+    moved = [lease.task for lease, _ in outcomes]
     values = _fences([lease for lease, _ in outcomes]) | {
-        "statuses": [lease.task.status.value for lease, _ in outcomes],
-        "retry_counts": [lease.task.retry_count for lease, _ in outcomes],
-        "release_counts": [lease.task.release_count for lease, _ in outcomes],
-        "codes": [lease.task.error_code for lease, _ in outcomes],
-        "errors": [lease.task.error_text for lease, _ in outcomes],
+        "statuses": [task.status.value for task in moved],
+        "retry_counts": [task.retry_count for task in moved],
+        "release_counts": [task.release_count for task in moved],
+        "codes": [task.error_code for task in moved],
+        "errors": [task.error_text for task in moved],
         "delays": [delay for _, delay in outcomes],
         "executions": executions,
         "requests": [requests for requests, _ in made],
@@ -269,7 +292,7 @@ def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
     return {
         "months": [lease.home.task_month for lease in leases],
         "all_months": sorted({lease.home.task_month for lease in leases}),
-        "ids": [lease.task.id.value for lease in leases],
+        "ids": [lease.task_id for lease in leases],
         "lease_nos": [lease.lease_no for lease in leases],
     }
 

@@ -7,6 +7,8 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import EXECUTION
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 
 # Partitions come and go under locks that workers wait behind: better not tonight than everybody waiting for one long
 # transaction.
@@ -31,8 +33,13 @@ _OPEN_EXECUTIONS = text(f"""
 
 # Locks those that somebody could still resume; their open tasks end with the partition.
 _END_LEFTOVERS = text(f"""
-    UPDATE crawling_schedule_executions SET failed_tasks = total_tasks - completed_tasks, updated_at = now()
-    WHERE status IN ({_RESUMABLE}) AND task_month = :month AND completed_tasks + failed_tasks < total_tasks
+    WITH left_open AS (
+        SELECT execution_id FROM crawling_schedule_executions
+        WHERE status IN ({_RESUMABLE}) AND task_month = :month AND completed_tasks + failed_tasks < total_tasks
+        ORDER BY execution_id FOR NO KEY UPDATE
+    )
+    UPDATE crawling_schedule_executions e SET failed_tasks = e.total_tasks - e.completed_tasks, updated_at = now()
+    FROM left_open o WHERE e.execution_id = o.execution_id
 """)
 
 
@@ -55,7 +62,7 @@ def ensure_month(connection: Connection, month: date) -> bool:
     name = _name(month)
     if connection.execute(text("SELECT to_regclass(:name)"), {"name": name}).scalar_one() is not None:
         return False
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
+    advisory_locks.lock(connection, Only.TASK_PARTITIONS)
     connection.exec_driver_sql(
         f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF crawler_tasks"
         f" FOR VALUES FROM ('{month}') TO ('{following(month)}') WITH ({SETTINGS})"
@@ -102,7 +109,7 @@ def move_from_default(connection: Connection, month: date) -> int:
     """Give rows that wait in the default partition the month of their own; returns how many they were."""
     name = _name(month)
     be_brief(connection)
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('crawler_tasks partitions'))"))
+    advisory_locks.lock(connection, Only.TASK_PARTITIONS)
     connection.exec_driver_sql("LOCK TABLE crawler_tasks IN ACCESS EXCLUSIVE MODE")
     connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE crawler_tasks INCLUDING ALL) WITH ({SETTINGS})")
     moved = connection.execute(

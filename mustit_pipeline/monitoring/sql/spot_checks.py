@@ -174,10 +174,11 @@ def known(connection: Connection, products: Sequence[Drawn]) -> dict[Drawn, Know
 
 def add(connection: Connection, samples: Sequence[Sample], at: datetime) -> None:
     """Remember how products compared."""
+    drawn = [one.product for one in samples]
     values = {
         "at": at,
-        "sellers": [one.product.seller_id for one in samples],
-        "items": [one.product.item_no for one in samples],
+        "sellers": [product.seller_id for product in drawn],
+        "items": [product.item_no for product in drawn],
         "verdicts": [one.verdict.value for one in samples],
         "said": [one.said_hash for one in samples],
         "differences": [one.difference for one in samples],

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.tables import BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import (
     IN_LOCK_ORDER,
@@ -49,6 +51,25 @@ class ClaimedEvent:
     # How often this version has been sent, this time included; and whether an earlier time may have arrived.
     attempts: int
     sent_before: bool
+
+    @property
+    def row_id(self) -> UUID:
+        return self.outbox.id.value
+
+    @property
+    def version(self) -> int:
+        return self.outbox.version
+
+    @property
+    def idempotency_key(self) -> str:
+        return self.outbox.idempotency_key
+
+    @property
+    def troubled_since(self) -> datetime | None:
+        """Since when it fails, whoever is charged with that; None where it does not."""
+        # A replay by hand starts the count again, and with it the time.
+        failing_since = self.failing_since if self.outbox.retry_count else None
+        return min((moment for moment in (failing_since, self.doubted_since) if moment is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +115,6 @@ _SUPERSEDE = text(f"""
     FROM replaced r WHERE o.outbox_id = r.outbox_id
     RETURNING o.outbox_id
 """)
-
-# One claim at a time: two could each take another version of one product, which its index then refuses.
-_CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('product_outbox claim', 0))")
 
 _FREE = f"""(SELECT f.outbox_id FROM product_outbox f
               WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}) LIMIT 1) IS NULL"""
@@ -210,8 +228,8 @@ def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
 
 
 def lock_claims(connection: Connection) -> None:
-    """Let nobody else claim until this transaction ends."""
-    connection.execute(_CLAIM_LOCK)
+    """One claim at a time: two could each take another version of one product, which its index then refuses."""
+    advisory_locks.lock(connection, Only.PRODUCT_OUTBOX_CLAIM)
 
 
 def claim(

@@ -58,7 +58,7 @@ def values_of(settlements: Sequence[Settlement]) -> dict[str, object]:
         "statuses": [row.status.value for row in rows],
         "retry_counts": [row.retry_count for row in rows],
         "http_statuses": [s.http_status for s in settlements],
-        "errors": [s.doubt or s.event.outbox.last_error for s in settlements],
+        "errors": [s.doubt or row.last_error for s, row in zip(settlements, rows, strict=True)],
         "types": [row.event_type.value for row in rows],
         "delays": [s.delay for s in settlements],
         "sent": [s.sent for s in settlements],

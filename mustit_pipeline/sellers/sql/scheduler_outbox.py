@@ -8,6 +8,8 @@ from sqlalchemy import Connection, insert, text
 from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.states import SCHEDULE, SCHEDULER_OUTBOX, OutboxStatus, ScheduleEventType
 from mustit_pipeline.domain.values import OutboxId, ScheduleId
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.tables import listed
 from mustit_pipeline.sellers.sql.tables import scheduler_outbox
@@ -46,9 +48,6 @@ _SUPERSEDE = text(f"""
       AND newest.schedule_id = older.schedule_id AND newest.seq > older.seq
       AND NOT EXISTS (SELECT FROM scheduler_outbox n WHERE n.schedule_id = older.schedule_id AND n.seq > newest.seq)
 """)
-
-# One claim at a time: two could each take another change of one schedule, which its index then refuses.
-_CLAIM_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('scheduler_outbox claim', 0))")
 
 _CLAIM = text(f"""
     UPDATE scheduler_outbox
@@ -130,7 +129,8 @@ def supersede(connection: Connection) -> None:
 
 def claim(connection: Connection, *, owner: str, lease_seconds: float, max_retries: int) -> ClaimedChange | None:
     """Take the change that has waited longest; nobody else has it, or another of its schedule, until the lease ends."""
-    connection.execute(_CLAIM_LOCK)
+    # One claim at a time: two could each take another change of one schedule, which its index then refuses.
+    advisory_locks.lock(connection, Only.SCHEDULER_OUTBOX_CLAIM)
     row = connection.execute(_CLAIM, {"owner": owner, "lease_seconds": lease_seconds}).one_or_none()
     if row is None:
         return None

@@ -25,6 +25,14 @@ class SellerOverview:
     last_triggered_at: datetime | None
     complete_products: int
 
+    @property
+    def seller_id(self) -> str:
+        return self.seller.seller_id.value
+
+    @property
+    def is_active(self) -> bool:
+        return self.seller.is_active
+
 
 # The interval of a row of `sellers s`.
 INTERVAL = """CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
@@ -130,11 +138,12 @@ def all_ids(connection: Connection) -> list[str]:
 
 
 def _seller_values(seller: Seller) -> dict[str, object]:
+    interval = seller.interval
     return {
         "name": seller.name,
         "status": seller.status.value,
-        "interval_amount": seller.interval.amount,
-        "interval_unit": seller.interval.unit.value,
+        "interval_amount": interval.amount,
+        "interval_unit": interval.unit.value,
         "total_product_count": seller.total_product_count,
         "created_at": seller.created_at,
         "updated_at": seller.updated_at,

@@ -292,6 +292,7 @@ STATEMENTS: dict[str, Statement] = {
     "known products": Statement(lambda c, s: list(products.known_items(c, READY, limit=None)), SELLER),
     "foreign products": Statement(lambda c, s: products.set_foreign(c, READY, s.items, s.now), BATCH),
     "locked products": Statement(lambda c, s: products.lock(c, READY, s.items), BATCH),
+    "all products of a seller locked": Statement(lambda c, s: products.lock_all(c, READY), SELLER),
     "products as they are": Statement(lambda c, s: products.find_known(c, READY, s.items), BATCH),
     "contents": Statement(lambda c, s: products.contents(c, READY, s.items), BATCH),
     "absorbed products": Statement(_absorb, BATCH),
