@@ -25,7 +25,7 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint(
             "outcome IN ('WORKED_THROUGH', 'HALTED', 'STOPPED', 'NEVER_STARTED', 'CRASHED', 'FAILED_FOR_GOOD')",
-            name="ck_crawling_slices_outcome_known",
+            name="outcome_known",
         ),
     )
     op.create_index("ix_crawling_slices_execution_id_ended_at", "crawling_slices", ["execution_id", "ended_at"])
