@@ -21,17 +21,21 @@ from mustit_pipeline.foundation.event_loop import heard_signals
 from mustit_pipeline.foundation.schema import SchemaMismatch
 from mustit_pipeline.settings import SettingsError
 
-# Beside a failure for a reason that is still there when the run is started again: the error's name.
+# By this metadata a failure says that the next run would end the same way; its run may have no database to say it in.
 FAILED_FOR_GOOD = "failed_for_good"
 # For steps that can be done again from the start. Crawls have the sensor, which goes on where they stopped.
 RETRY_TRANSIENT = dg.RetryPolicy(max_retries=3, delay=2.0, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 
 
 class PermanentFailure(dg.Failure):
-    """What repeating cannot heal: somebody has to do what the text says."""
+    """What repeating cannot heal: an operator has to do what the text says.
 
-    def __init__(self, description: str, **metadata: str) -> None:
-        super().__init__(description, metadata=metadata, allow_retries=False)
+    `for_good` names the error where the next run would end the same way.
+    """
+
+    def __init__(self, description: str, *, for_good: str | None = None, **metadata: str) -> None:
+        told = metadata if for_good is None else {**metadata, FAILED_FOR_GOOD: for_good}
+        super().__init__(description, metadata=told, allow_retries=False)
 
 
 class TransientFailure(dg.Failure):
@@ -74,18 +78,18 @@ def failure_of(error: Exception) -> dg.Failure:
         # A refusal because of a state says nothing any more once the state has changed.
         return PermanentFailure(error.english, code=error.code, korean=error.korean)
     if isinstance(error, DomainError):
-        return PermanentFailure(error.english, code=error.code, korean=error.korean, failed_for_good=error.code)
+        return PermanentFailure(error.english, code=error.code, korean=error.korean, for_good=error.code)
     cause, name = getattr(error, "orig", error), type(error).__name__
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):
         return PermanentFailure(
-            f"PostgreSQL does not allow it ({_last_line(cause)}): grant it to the user of the URL", failed_for_good=name
+            f"PostgreSQL does not allow it ({_last_line(cause)}): grant it to the user of the URL", for_good=name
         )
     if is_outage(error):
         return TransientFailure(
             f"PostgreSQL went away ({_last_line(cause)}); what was stored stays, and the next try goes on from there"
         )
     if isinstance(error, DatabaseRefused | SettingsError | SchemaMismatch):
-        return PermanentFailure(str(error), failed_for_good=name)
+        return PermanentFailure(str(error), for_good=name)
     if isinstance(error, DatabaseUnreachable | EmbeddedError | NoConnectionFree):
         return TransientFailure(str(error))
     return UnknownFailure(error)

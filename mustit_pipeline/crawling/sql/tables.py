@@ -73,7 +73,7 @@ crawling_schedule_executions = Table(
 crawling_slices = Table(
     "crawling_slices",
     metadata,
-    # A run works on one slice of one execution, and so does one that nobody gave a number.
+    # A run works on one slice of one execution; runs of `mustit crawl` and of the UI have no slice number.
     Column("run_id", Text, primary_key=True),
     Column("execution_id", Uuid, ForeignKey("crawling_schedule_executions.execution_id"), nullable=False),
     Column("outcome", Text, nullable=False),
