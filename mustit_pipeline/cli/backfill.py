@@ -135,7 +135,7 @@ def _ensure_partitions(instance: "dg.DagsterInstance", seller_ids: list[str]) ->
 
 def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, watch: bool) -> None:
     """A backfill in the running Dagster; followed to its end where asked."""
-    from mustit_pipeline.defs.jobs import CRAWL_ASSETS
+    from mustit_pipeline.defs.crawl.due import CRAWL_ASSETS
 
     # What was fetched is all that a replay needs: the assets that call out are not even in it.
     assets = CRAWL_ASSETS if outcome.mode is Mode.REFETCH else CRAWL_ASSETS[-1:]

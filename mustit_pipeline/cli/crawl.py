@@ -171,7 +171,7 @@ def _step(ground: Runtime, stored: StoredExecution) -> Step:
 
 def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str | None:
     """One run of the job; says why it could not work its slice through, which another run would not change."""
-    from mustit_pipeline.defs.slices import EXECUTION_TAG
+    from mustit_pipeline.defs.run_tags import EXECUTION_TAG
 
     result = run_quietly(
         instance,

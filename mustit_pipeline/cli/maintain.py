@@ -18,6 +18,7 @@ KINDS = {
     "samples": "compared products older than MUSTIT_TRUTH_RETENTION_DAYS",
     "triggers": "messages of the trigger queue older than MUSTIT_TRIGGER_RETENTION_DAYS",
     "scheduleChanges": "schedule changes that were told or replaced before MUSTIT_SCHEDULE_RETENTION_DAYS",
+    "slices": "what slices of crawls came to before MUSTIT_RUN_LOG_RETENTION_DAYS",
     "runs": "old Dagster runs that tell of no asset",
     "logLines": "log lines of older Dagster runs, whose materializations stay",
     "tickLogs": "files that ticks of sensors and schedules have written to",
@@ -33,7 +34,7 @@ def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
     Example: `mustit maintain --dry-run`
     """
     with runtime() as ground, dagster_instance(ground.settings) as instance:
-        from mustit_pipeline.defs.maintenance import keep_house
+        from mustit_pipeline.defs.upkeep.maintenance import keep_house
 
         with err.status("looking for what can go", spinner="dots") as shown:
             done, pruned = keep_house(
@@ -52,6 +53,7 @@ def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
         "samples": done.samples,
         "triggers": done.triggers,
         "scheduleChanges": done.schedule_changes,
+        "slices": done.slices,
         "runs": pruned.runs,
         "logLines": pruned.lines,
         "tickLogs": pruned.tick_logs,

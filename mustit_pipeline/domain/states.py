@@ -46,6 +46,22 @@ class ChangeHoldStatus(StrEnum):
     CLOSED = "CLOSED"
 
 
+class SliceOutcome(StrEnum):
+    """What a slice of a crawl came to."""
+
+    # Its change sets are written, even if failed tasks then turn its run red.
+    WORKED_THROUGH = "WORKED_THROUGH"
+    # An operator has paused or cancelled the crawl under it.
+    HALTED = "HALTED"
+    # An operator has stopped its run.
+    STOPPED = "STOPPED"
+    # No process took its run: that says nothing about the crawl.
+    NEVER_STARTED = "NEVER_STARTED"
+    CRASHED = "CRASHED"
+    # For a reason that is still there when the next one starts.
+    FAILED_FOR_GOOD = "FAILED_FOR_GOOD"
+
+
 class TruthVerdict(StrEnum):
     EQUAL = "EQUAL"
     OPEN = "OPEN"

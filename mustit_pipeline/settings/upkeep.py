@@ -29,7 +29,11 @@ class UpkeepSettings(BaseSettings):
     )
     retention_batch: int = Field(5000, ge=1, le=100_000, description="Rows that one transaction of maintenance removes")
     run_log_retention_days: float = Field(
-        30, ge=1, le=3650, description="How long Dagster's log lines are kept; materializations and checks stay"
+        30,
+        ge=1,
+        le=3650,
+        description="How long Dagster's log lines are kept, and what each slice of a crawl came to; "
+        "materializations and checks stay",
     )
     full_refresh_days: float = Field(
         7,

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.catalog.sql import retention
 from mustit_pipeline.catalog.sql.retention import Night
-from mustit_pipeline.crawling.sql import task_months
+from mustit_pipeline.crawling.sql import slices, task_months
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged, tidy
@@ -41,6 +41,7 @@ class Maintained:
     samples: int
     triggers: int
     schedule_changes: int
+    slices: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ def maintain(
             (spot_checks.AGED, now - timedelta(days=settings.truth_retention_days)),
             (triggers.AGED, now - timedelta(days=settings.trigger_retention_days)),
             (scheduler_outbox.AGED, now - timedelta(days=settings.schedule_retention_days)),
+            (slices.AGED, now - timedelta(days=settings.run_log_retention_days)),
         )
-        bookings, old_alerts, samples, old_triggers, changes = (
+        bookings, old_alerts, samples, old_triggers, changes, old_slices = (
             _aged(database, settings, *age, dry_run=dry_run) for age in ages
         )
         # Of all else autovacuum knows. It never analyzes the task table as a whole, and that is not needed: statements
@@ -109,6 +111,7 @@ def maintain(
         samples,
         old_triggers,
         changes,
+        old_slices,
     )
 
 

@@ -10,10 +10,11 @@ import dagster as dg
 import pytest
 from pyarrow import parquet
 
-from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql import executions, slices
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.resources import RESOURCES
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import load_settings
@@ -119,7 +120,7 @@ def tick(instance: dg.DagsterInstance, set_environment: SetEnvironment) -> Tick:
     """Evaluate a sensor once, as the daemon does."""
 
     def evaluate(sensor: dg.SensorDefinition) -> TickOutcome:
-        with dg.build_sensor_context(instance=instance, resources={"pipeline": Pipeline()}) as context:
+        with dg.build_sensor_context(instance=instance, resources=RESOURCES) as context:
             answer = sensor(context)
         if isinstance(answer, dg.SkipReason):
             return TickOutcome([], answer.skip_message or "")
@@ -173,6 +174,13 @@ def latest(database: Database, seller_id: str) -> StoredExecution:
         found = executions.find_latest(connection, SellerId(seller_id))
     assert found is not None
     return found
+
+
+def ended_slices(database: Database, seller_id: str) -> list[EndedSlice]:
+    """What the slices of a seller's newest execution came to, newest first."""
+    execution_id = latest(database, seller_id).execution.id.value
+    with database.reading() as connection:
+        return slices.newest(connection, [execution_id], 100)[execution_id]
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:

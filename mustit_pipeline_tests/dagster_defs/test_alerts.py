@@ -10,13 +10,14 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.alerts import ended_runs, run_failures
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.monitoring.alerts import ended_runs, run_failures
+from mustit_pipeline.defs.resources import RESOURCES
+from mustit_pipeline.domain.states import SliceOutcome
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, run_job
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, ended_slices, run_job
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.monitoring.inbox import Inbox, opened_inbox
 
@@ -44,9 +45,7 @@ def look(instance: dg.DagsterInstance, set_environment: SetEnvironment, inbox: I
     cursors: list[str | None] = [None]
 
     def evaluate() -> str:
-        with dg.build_sensor_context(
-            instance=instance, cursor=cursors[-1], resources={"pipeline": Pipeline()}
-        ) as context:
+        with dg.build_sensor_context(instance=instance, cursor=cursors[-1], resources=RESOURCES) as context:
             skipped = run_failures(context)
             cursors.append(context.cursor)
         assert isinstance(skipped, dg.SkipReason)
@@ -110,7 +109,7 @@ def test_a_daemon_that_forgot_how_far_it_came_tells_nothing_twice(
     look()
     told = len(inbox.messages)
 
-    with dg.build_sensor_context(instance=instance, resources={"pipeline": Pipeline()}) as context:
+    with dg.build_sensor_context(instance=instance, resources=RESOURCES) as context:
         forgetful = run_failures(context)
 
     assert isinstance(forgetful, dg.SkipReason)
@@ -128,12 +127,14 @@ def test_an_error_whose_text_is_not_ours_stays_in_the_run(
     assert inbox.messages[0]["message"].startswith("work: RuntimeError. Run ")
 
 
-def test_a_look_begins_where_the_last_one_ended_and_a_little_before(instance: dg.DagsterInstance) -> None:
+def test_a_look_begins_where_the_last_one_ended_and_a_little_before(
+    database: Database, instance: dg.DagsterInstance
+) -> None:
     now = datetime.now(UTC)
     run(instance, fails=True)
-    first = ended_runs(instance, None, now)
-    again = ended_runs(instance, first.until.isoformat(), now)
-    later = ended_runs(instance, (now + timedelta(hours=1)).isoformat(), now)
+    first = ended_runs(instance, database, None, now)
+    again = ended_runs(instance, database, first.until.isoformat(), now)
+    later = ended_runs(instance, database, (now + timedelta(hours=1)).isoformat(), now)
 
     assert [one.failure is not None for one in first.outcomes] == [True]
     assert len(again.outcomes) == 1
@@ -154,13 +155,18 @@ def test_a_look_begins_where_the_last_one_ended_and_a_little_before(instance: dg
     ],
 )
 def test_runs_of_a_seller_or_a_day_are_one_subject_whatever_started_them(
-    instance: dg.DagsterInstance, job: str, partition: str | None, assets: list[str] | None, subject: str
+    database: Database,
+    instance: dg.DagsterInstance,
+    job: str,
+    partition: str | None,
+    assets: list[str] | None,
+    subject: str,
 ) -> None:
     tags = {} if partition is None else {"dagster/partition": partition}
     selection = None if assets is None else frozenset(dg.AssetKey(key) for key in assets)
     instance.add_run(dg.DagsterRun(job_name=job, status=Ended.FAILURE, tags=tags, asset_selection=selection))
 
-    [outcome] = ended_runs(instance, None, datetime.now(UTC)).outcomes
+    [outcome] = ended_runs(instance, database, None, datetime.now(UTC)).outcomes
 
     assert outcome.subject == subject
 
@@ -294,9 +300,7 @@ def test_unbelievable_changes_turn_the_run_red_and_are_told(
     assert not result.success
     [failed] = [one for one in result.get_asset_check_evaluations() if not one.passed]
     assert (failed.check_name, failed.blocking, failed.metadata["held"].value) == ("believable_changes", True, 4)
-    stored_run = instance.get_run_by_id(result.run_id)
-    assert stored_run is not None
-    assert stored_run.tags["mustit/worked_through"] == "true"
+    assert [one.outcome for one in ended_slices(database, SELLER)] == [SliceOutcome.WORKED_THROUGH]
     with database.reading() as connection:
         assert connection.execute(text("SELECT max(version) FROM products")).scalar_one() == 1
     look()

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.sensors import due_crawls
-from mustit_pipeline.defs.slices import Mode
+from mustit_pipeline.defs.crawl.due import due_crawls
+from mustit_pipeline.defs.crawl.slices import Mode
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

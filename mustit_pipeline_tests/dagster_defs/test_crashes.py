@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import dagster as dg
 import pytest
@@ -9,14 +10,19 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import find
-from mustit_pipeline.defs.sensors import due_crawls
-from mustit_pipeline.defs.slices import EXECUTION_TAG, WORKED_THROUGH_TAG
-from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.crawling.sql import slices
+from mustit_pipeline.crawling.sql.slices import EndedSlice
+from mustit_pipeline.defs.crawl.crashes import slice_outcome
+from mustit_pipeline.defs.crawl.due import due_crawls
+from mustit_pipeline.defs.failures import StepFailure
+from mustit_pipeline.defs.run_tags import EXECUTION_TAG
+from mustit_pipeline.domain.states import ExecutionStatus, SliceOutcome
 from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
-from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, keys, run_job
+from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Tick, ended_slices, keys, run_job
 from mustit_pipeline_tests.integration.crawls import register
 
 Crash = Callable[..., None]
@@ -33,19 +39,26 @@ def begun(database: Database, tick: Tick) -> ExecutionId:
 
 
 @pytest.fixture
-def crash(instance: dg.DagsterInstance, begun: ExecutionId) -> Crash:
-    """A run of that execution which failed so many seconds ago, after it had started or before."""
+def crash(database: Database, instance: dg.DagsterInstance, begun: ExecutionId) -> Crash:
+    """A run of that execution which failed so many seconds ago, after it had started or before.
 
-    def add(seconds_ago: float, *, started: bool = True, **tags: str) -> None:
+    It has said what it came to, or has not.
+    """
+
+    def add(seconds_ago: float, *, started: bool = True, said: SliceOutcome | None = None) -> None:
         run = dg.DagsterRun(
             job_name="crawl_seller",
             status=dg.DagsterRunStatus.STARTING,
-            tags={"dagster/partition": "dmont", EXECUTION_TAG: str(begun), **tags},
+            tags={"dagster/partition": "dmont", EXECUTION_TAG: str(begun)},
         )
         instance.add_run(run)
         for event in ("PIPELINE_START", "PIPELINE_FAILURE") if started else ("PIPELINE_FAILURE",):
             reported = dg.DagsterEvent(event_type_value=event, job_name="crawl_seller")
             instance.report_dagster_event(reported, run_id=run.run_id, timestamp=time.time() - seconds_ago)
+        if said is not None:
+            ended = EndedSlice(run.run_id, begun.value, said, utc_now() - timedelta(seconds=seconds_ago))
+            with database.transaction() as connection:
+                slices.record(connection, [ended])
 
     return add
 
@@ -119,8 +132,41 @@ def test_a_crawl_that_gets_further_before_each_crash_goes_on(database: Database,
 
 def test_a_red_run_whose_slice_came_to_its_end_is_no_crash(tick: Tick, crash: Crash) -> None:
     for _ in range(9):
-        crash(1, **{WORKED_THROUGH_TAG: "true"})
+        crash(1, said=SliceOutcome.WORKED_THROUGH)
     assert keys(tick(due_crawls).run_requests) == ["dmont"]
+
+
+@pytest.mark.parametrize(
+    ("status", "started", "for_good", "outcome"),
+    [
+        (dg.DagsterRunStatus.SUCCESS, True, None, SliceOutcome.WORKED_THROUGH),
+        (dg.DagsterRunStatus.CANCELED, True, None, SliceOutcome.STOPPED),
+        (dg.DagsterRunStatus.CANCELED, False, None, SliceOutcome.STOPPED),
+        (dg.DagsterRunStatus.FAILURE, False, None, SliceOutcome.NEVER_STARTED),
+        (dg.DagsterRunStatus.FAILURE, True, None, SliceOutcome.CRASHED),
+        (dg.DagsterRunStatus.FAILURE, True, "SettingsError", SliceOutcome.FAILED_FOR_GOOD),
+    ],
+)
+def test_a_run_that_said_nothing_of_its_slice_is_judged_by_how_it_ended(
+    status: dg.DagsterRunStatus, started: bool, for_good: str | None, outcome: SliceOutcome
+) -> None:
+    failure = StepFailure("minishop_listings", "said", "Failure", for_good)
+
+    assert slice_outcome(status, failure, started=started) is outcome
+    if for_good is None:
+        assert slice_outcome(status, None, started=started) is outcome, "a killed process leaves no failure"
+
+
+def test_what_a_run_said_of_its_slice_stays_whatever_the_sensor_finds(
+    database: Database, tick: Tick, crash: Crash
+) -> None:
+    crash(1, said=SliceOutcome.HALTED)
+    crash(1)
+
+    tick(due_crawls)
+
+    found = {one.outcome for one in ended_slices(database, "dmont")}
+    assert found == {SliceOutcome.HALTED, SliceOutcome.CRASHED}
 
 
 def test_a_real_run_says_whether_it_crashed_or_only_had_failed_tasks(
@@ -151,7 +197,10 @@ def test_a_real_run_says_whether_it_crashed_or_only_had_failed_tasks(
     red = slice_run()
 
     assert [run.status for run in (broken, red)] == [dg.DagsterRunStatus.FAILURE] * 2
-    assert [WORKED_THROUGH_TAG in run.tags for run in (broken, red)] == [False, True]
+    assert [(one.run_id, one.outcome) for one in ended_slices(database, "dmont")] == [
+        (red.run_id, SliceOutcome.WORKED_THROUGH),
+        (broken.run_id, SliceOutcome.CRASHED),
+    ]
 
 
 def test_the_reason_names_the_last_error_and_its_run_but_not_the_errors_text(

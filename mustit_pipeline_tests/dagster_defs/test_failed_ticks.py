@@ -14,7 +14,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from mustit_pipeline.defs.alerts import failed_ticks
+from mustit_pipeline.defs.monitoring.alerts import failed_ticks
 
 def look(context):
     location = context.code_location_origin.location_name

@@ -10,21 +10,24 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.crawling.executions import find
+from mustit_pipeline.crawling.sql import slices
+from mustit_pipeline.crawling.sql.slices import EndedSlice
+from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.failures import (
-    FAILED_FOR_GOOD_TAG,
     RETRY_TRANSIENT,
     PermanentFailure,
     TransientFailure,
     failure_of,
     readable_failures,
+    step_failure,
 )
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.sensors import due_crawls
-from mustit_pipeline.defs.slices import EXECUTION_TAG
+from mustit_pipeline.defs.resources import RESOURCES, BusinessDatabase
+from mustit_pipeline.defs.run_tags import EXECUTION_TAG
 from mustit_pipeline.domain.errors import Conflict, DomainError, InvariantViolated, NotFound
-from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.states import ExecutionStatus, SliceOutcome
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.embedded import EmbeddedError
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, DatabaseRefused, DatabaseUnreachable
 from mustit_pipeline.foundation.failures import MalformedBody, NotFoundAnswer
 from mustit_pipeline.foundation.schema import SchemaMismatch
@@ -261,8 +264,11 @@ def sliced(database: Database, instance: dg.DagsterInstance, tick: Tick) -> dg.D
 def test_the_sensor_asks_for_no_further_slice_after_one_that_failed_for_good(
     database: Database, instance: dg.DagsterInstance, tick: Tick, sliced: dg.DagsterRun
 ) -> None:
-    instance.add_run_tags(sliced.run_id, {FAILED_FOR_GOOD_TAG: BROKEN_RULE.code})
     instance.report_run_failed(sliced)
+    execution_id = ExecutionId(sliced.tags[EXECUTION_TAG]).value
+    ended = EndedSlice(sliced.run_id, execution_id, SliceOutcome.FAILED_FOR_GOOD, utc_now(), BROKEN_RULE.code)
+    with database.transaction() as connection:
+        slices.record(connection, [ended])
     register(database, "other")
 
     outcome = tick(due_crawls)
@@ -285,26 +291,26 @@ def test_the_sensor_asks_for_another_slice_after_one_that_failed_for_a_while(
 
 
 @pytest.mark.parametrize(
-    ("error", "tag"),
+    ("error", "for_good"),
     [
         (BROKEN_RULE, "INVARIANT_TEST"),
         (Conflict("CONFLICT_TEST", korean="충돌", english="conflict"), None),
         (DatabaseUnreachable("nobody listens"), None),
     ],
 )
-def test_a_crawls_run_is_marked_where_the_next_one_would_end_the_same_way(
-    instance: dg.DagsterInstance, error: DomainError | DatabaseUnreachable, tag: str | None
+def test_a_failure_says_where_the_next_run_would_end_the_same_way(
+    instance: dg.DagsterInstance, error: DomainError | DatabaseUnreachable, for_good: str | None
 ) -> None:
     @dg.asset
-    def doomed(context: dg.AssetExecutionContext) -> None:
-        with readable_failures(context):
+    def doomed() -> None:
+        with readable_failures():
             raise error
 
     result = dg.materialize([doomed], instance=instance, raise_on_error=False)
 
-    run = instance.get_run_by_id(result.run_id)
-    assert run is not None
-    assert run.tags.get(FAILED_FOR_GOOD_TAG) == tag
+    found = step_failure(instance, result.run_id)
+    assert found is not None
+    assert (found.step, found.for_good) == ("doomed", for_good)
 
 
 Break = Callable[[str], None]
@@ -352,9 +358,9 @@ def test_a_run_whose_environment_is_broken_says_so_in_its_first_step(
     assert step == "minishop_listings"
     assert said in reason
     assert "hunter2" not in reason
-    run = instance.get_run_by_id(result.run_id)
-    assert run is not None
-    assert run.tags.get(FAILED_FOR_GOOD_TAG) == for_good
+    found = step_failure(instance, result.run_id)
+    assert found is not None
+    assert found.for_good == for_good
 
 
 def test_a_crawl_is_given_up_at_once_where_its_workers_environment_is_broken(
@@ -384,11 +390,11 @@ def test_a_step_without_its_environment_is_repeated_only_where_that_may_heal_it(
     instance: dg.DagsterInstance, broken: Break, what: str, repeated: int
 ) -> None:
     @dg.op(retry_policy=dg.RetryPolicy(max_retries=1))
-    def work(pipeline: Pipeline) -> None:
+    def work(database: BusinessDatabase) -> None:
         with readable_failures():
-            pipeline.database.close()
+            database.open().close()
 
-    @dg.job(resource_defs={"pipeline": Pipeline()})
+    @dg.job(resource_defs=RESOURCES)
     def working() -> None:
         work()
 

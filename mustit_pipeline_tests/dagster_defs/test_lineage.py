@@ -9,7 +9,9 @@ import dagster as dg
 import pytest
 
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.assets import change_sets, external, listings, metrics, products
+from mustit_pipeline.defs.crawl import change_sets, listings, products
+from mustit_pipeline.defs.delivery import product_relay
+from mustit_pipeline.defs.metrics import daily
 from mustit_pipeline_tests.dagster_defs.snapshot import SNAPSHOT, snapshot_of
 
 UNSTEADY = {
@@ -58,8 +60,8 @@ def test_column_lineage_leads_from_columns_that_are_there_to_columns_that_are_th
         "product_details": products.column_lineage("product_details"),
         "product_options": products.column_lineage("product_options"),
         "product_change_sets": change_sets.LINEAGE,
-        "product_server": external.DELIVERED,
-        "daily_crawl_metrics": metrics.LINEAGE,
+        "product_server": product_relay.DELIVERED,
+        "daily_crawl_metrics": daily.LINEAGE,
     }
     assert said.keys() == specs.keys() - {"mustit_marketplace"}
     for key, metadata in said.items():

@@ -14,8 +14,8 @@ from pyarrow import parquet
 from sqlalchemy import text
 
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.assets.metrics import METRIC_COLUMNS, as_row, preview_of
-from mustit_pipeline.defs.lake import lake_of
+from mustit_pipeline.defs.metrics.daily import METRIC_COLUMNS, as_row, preview_of
+from mustit_pipeline.defs.metrics.lake import lake_of
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.metrics import CrawlMetrics, metrics_of
 from mustit_pipeline.monitoring.sql.metrics import SellerDay

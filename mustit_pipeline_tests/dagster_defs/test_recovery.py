@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.schedules import recover_every_minute
+from mustit_pipeline.defs.resources import RESOURCES
+from mustit_pipeline.defs.upkeep.recovery import recover_every_minute
 from mustit_pipeline.domain.states import OutboxStatus, TaskStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -35,7 +35,7 @@ def minute(instance: dg.DagsterInstance, set_environment: SetEnvironment) -> Min
     """Evaluate the schedule once, as the daemon does."""
 
     def evaluate() -> dg.RunRequest | dg.SkipReason:
-        with dg.build_schedule_context(instance=instance, resources={"pipeline": Pipeline()}) as context:
+        with dg.build_schedule_context(instance=instance, resources=RESOURCES) as context:
             answer = recover_every_minute(context)
         assert isinstance(answer, dg.RunRequest | dg.SkipReason)
         return answer

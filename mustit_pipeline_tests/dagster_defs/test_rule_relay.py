@@ -9,9 +9,10 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.sensors import due_crawls, waiting_outbox
-from mustit_pipeline.defs.triggers import sqs_triggers
+from mustit_pipeline.defs.crawl.due import due_crawls
+from mustit_pipeline.defs.crawl.triggers import sqs_triggers
+from mustit_pipeline.defs.delivery.waiting import waiting_outbox
+from mustit_pipeline.defs.resources import RESOURCES
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -135,9 +136,7 @@ def test_the_sensor_asks_for_both_relays_and_for_neither_twice(
 
     def asked() -> list[str | None]:
         repository = defs.get_repository_def()
-        with dg.build_sensor_context(
-            instance=instance, resources={"pipeline": Pipeline()}, repository_def=repository
-        ) as context:
+        with dg.build_sensor_context(instance=instance, resources=RESOURCES, repository_def=repository) as context:
             data = repository.get_sensor_def("waiting_outbox").evaluate_tick(context)
         return [request.job_name for request in data.run_requests or []]
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.cli.runtime import dagster_instance
-from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
+from mustit_pipeline.defs.upkeep.run_logs import PrunedRuns, prune_runs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.upkeep.sql import run_logs

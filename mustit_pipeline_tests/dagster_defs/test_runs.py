@@ -10,8 +10,8 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.sql import executions
-from mustit_pipeline.defs.alerts import run_failures
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.monitoring.alerts import run_failures
+from mustit_pipeline.defs.resources import RESOURCES, BusinessDatabase
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -174,10 +174,10 @@ def test_a_run_is_seen_alive_for_as_long_as_it_works(database: Database, instanc
     seen: list[set[str]] = []
 
     @dg.op
-    def look(context: dg.OpExecutionContext, pipeline: Pipeline) -> None:
-        seen.append(absent(pipeline.database, [context.run_id]))
+    def look(context: dg.OpExecutionContext, database: BusinessDatabase) -> None:
+        seen.append(absent(database.open(), [context.run_id]))
 
-    @dg.job(resource_defs={"pipeline": Pipeline()})
+    @dg.job(resource_defs=RESOURCES)
     def looking() -> None:
         look()
 
@@ -272,9 +272,11 @@ def test_a_crawl_that_somebody_halts_under_its_run_is_no_alert(
     assert f"is {status}" in reason
     assert tick(run_failures).skip_message.startswith("0 alerts opened")
 
-    tags = {"dagster/partition": SELLER, "mustit/halted": halted.run_id}
+    tags = {**halted.dagster_run.tags, "dagster/partition": SELLER}
     instance.add_run(dg.DagsterRun(job_name="crawl_seller", status=dg.DagsterRunStatus.FAILURE, tags=tags))
-    assert tick(run_failures).skip_message.startswith("1 alerts opened"), "a re-execution inherits its parent's tags"
+    assert tick(run_failures).skip_message.startswith("1 alerts opened"), (
+        "that another run was halted says nothing of this one"
+    )
 
 
 @pytest.mark.parametrize("limit", [0, -1])

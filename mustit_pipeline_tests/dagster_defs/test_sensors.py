@@ -9,20 +9,18 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
-from mustit_pipeline.defs.checks import first_check
-from mustit_pipeline.defs.sensors import (
-    PartitionChanges,
-    due_crawls,
-    partition_changes,
-    seller_partitions,
-    waiting_outbox,
-)
+from mustit_pipeline.defs.crawl.due import due_crawls
+from mustit_pipeline.defs.crawl.registry import PartitionChanges, partition_changes, seller_partitions
+from mustit_pipeline.defs.delivery.waiting import waiting_outbox
+from mustit_pipeline.defs.monitoring.checks import first_check
+from mustit_pipeline.defs.resources import SettingsResource, resources_with
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.liveness import absent, present
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
@@ -222,6 +220,37 @@ def test_a_run_that_has_just_started_is_not_taken_for_dead(
 
     assert not tick(due_crawls).run_requests
     assert _status(instance, run) is Status.STARTED
+
+
+def test_asking_for_unfinished_runs_changes_none(
+    database: Database, instance: dg.DagsterInstance, tick: Tick, add_run: AddRun
+) -> None:
+    """Only due_crawls and the recovery fail runs without a process; the others pass them over."""
+    killed = add_run("killed", Status.STARTED, started_at=time.time() - GRACE_SECONDS - 1)
+
+    tick(seller_partitions)
+
+    assert _status(instance, killed) is Status.STARTED
+    tick(due_crawls)
+    assert _status(instance, killed) is Status.FAILURE
+
+
+def test_a_sensor_takes_the_settings_that_it_is_given_whatever_the_environment_says(
+    database: Database, instance: dg.DagsterInstance, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OneSlot(SettingsResource):
+        def read(self) -> Settings:
+            return make_settings(crawls_at_once=1)
+
+    monkeypatch.setenv("MUSTIT_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/nowhere")
+    monkeypatch.setenv("MUSTIT_CRAWLS_AT_ONCE", "4")
+    register(database, "a", "b")
+
+    with dg.build_sensor_context(instance=instance, resources=resources_with(OneSlot())) as context:
+        asked = due_crawls(context)
+
+    assert isinstance(asked, dg.SensorResult)
+    assert len(asked.run_requests or []) == 1
 
 
 @pytest.fixture

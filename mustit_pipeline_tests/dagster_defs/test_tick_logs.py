@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from mustit_pipeline.definitions import defs
-from mustit_pipeline.defs.tick_logs import REPOSITORY, prune_tick_logs
+from mustit_pipeline.defs.upkeep.tick_logs import REPOSITORY, prune_tick_logs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.dagster_defs.daemon import running_daemon, until

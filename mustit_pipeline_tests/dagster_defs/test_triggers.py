@@ -5,9 +5,9 @@ import pytest
 
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.defs.crawl.due import due_crawls
+from mustit_pipeline.defs.crawl.triggers import sqs_triggers
 from mustit_pipeline.defs.failures import PermanentFailure, TransientFailure
-from mustit_pipeline.defs.sensors import due_crawls
-from mustit_pipeline.defs.triggers import sqs_triggers
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from mustit_pipeline.crawling.sql import executions, task_months
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.liveness import busy_sellers
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.resources import RESOURCES
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.database import Database
@@ -40,7 +40,7 @@ def evaluate(instance: dg.DagsterInstance, set_environment: SetEnvironment) -> E
         with dg.build_schedule_context(
             instance=instance,
             scheduled_execution_time=TICK,
-            resources={"pipeline": Pipeline()},
+            resources=RESOURCES,
             repository_def=repository,
         ) as context:
             data = repository.get_schedule_def(name).evaluate_tick(context)

@@ -24,6 +24,7 @@ COUNTS = {
     "samples": 0,
     "triggers": 0,
     "scheduleChanges": 0,
+    "slices": 0,
     "runs": 0,
     "logLines": 0,
     "tickLogs": 0,

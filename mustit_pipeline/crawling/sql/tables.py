@@ -1,4 +1,4 @@
-"""Executions and their tasks."""
+"""Executions, their slices and their tasks."""
 
 from sqlalchemy import (
     BigInteger,
@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskStatus, TaskType
+from mustit_pipeline.domain.states import ExecutionStatus, SliceOutcome, SweepStatus, TaskStatus, TaskType
 from mustit_pipeline.foundation.tables import metadata, one_of, timestamp
 
 OPEN_EXECUTION = "status IN ('PENDING', 'RUNNING', 'PAUSED')"
@@ -68,6 +68,20 @@ crawling_schedule_executions = Table(
     Index("uq_executions_one_open_per_seller", "seller_id", unique=True, postgresql_where=text(OPEN_EXECUTION)),
     Index(None, "seller_id", "started_at"),
     Index("ix_executions_created", "created_at", postgresql_where=text(BY_CREATION)),
+)
+
+crawling_slices = Table(
+    "crawling_slices",
+    metadata,
+    # A run works on one slice of one execution; runs of `mustit crawl` and of the UI have no slice number.
+    Column("run_id", Text, primary_key=True),
+    Column("execution_id", Uuid, ForeignKey("crawling_schedule_executions.execution_id"), nullable=False),
+    Column("outcome", Text, nullable=False),
+    timestamp("ended_at"),
+    Column("error", Text),
+    one_of("outcome", SliceOutcome),
+    Index(None, "execution_id", "ended_at"),
+    Index(None, "ended_at"),
 )
 
 task_sequence = Sequence("crawler_task_seq", metadata=metadata)

@@ -10,16 +10,13 @@ from mustit_pipeline.catalog.sql.publication import NEWEST_VERSION, ready_of
 from mustit_pipeline.catalog.sql.tables import UNPUBLISHED_PRODUCT
 from mustit_pipeline.crawling.sql.tables import OPEN_EXECUTION
 from mustit_pipeline.crawling.sql.tasks import HAS_LEASE
-from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.states import (
     AGENT,
     EXECUTION,
     PRODUCT_OUTBOX,
     SCHEDULER_OUTBOX,
     ChangeHoldStatus,
-    ExecutionStatus,
 )
-from mustit_pipeline.foundation.tables import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class StuckCounts:
 
 @dataclass(frozen=True, slots=True)
 class OpenExecution:
-    """An execution that a run could work on, and when anything of it moved last."""
+    """An execution that has not ended, and when anything of it moved last."""
 
     execution_id: UUID
     seller_id: str
@@ -96,12 +93,6 @@ _UNPROCESSED = text(f"""
     ORDER BY i.seller_id
 """)
 
-_BEGUN = text(f"""
-    SELECT execution_id, seller_id, updated_at AS moved_at FROM crawling_schedule_executions
-    WHERE status IN ({listed(OPEN_STATES - {ExecutionStatus.PAUSED})}) AND slice_no > 0
-    ORDER BY created_at
-""")
-
 
 def counts(connection: Connection, now: datetime) -> StuckCounts:
     """How much has lost its owner, or waits for nothing any more."""
@@ -116,8 +107,3 @@ def unended(connection: Connection, idle_seconds: float) -> list[OpenExecution]:
 def unprocessed(connection: Connection, idle_seconds: float) -> list[str]:
     """Sellers without an open execution, of which none has moved for so long, whose fetched changes still wait."""
     return list(connection.execute(_UNPROCESSED, {"idle_seconds": idle_seconds}).scalars())
-
-
-def begun(connection: Connection) -> list[OpenExecution]:
-    """Executions that have had a slice and could have another."""
-    return [OpenExecution(*row) for row in connection.execute(_BEGUN)]

@@ -22,6 +22,7 @@ BIG = (
     "product_outbox",
     "product_raw_data",
     "agent_bookings",
+    "crawling_slices",
     "truth_samples",
     "alerts",
     "trigger_messages",

@@ -71,6 +71,11 @@ _HISTORY = (
        FROM generate_series(1, 20000) n""",
     """INSERT INTO trigger_messages (queue, message_id, received_at)
        SELECT 'queue', n, now() - n * interval '1 minute' FROM generate_series(1, 20000) n""",
+    """INSERT INTO crawling_slices (run_id, execution_id, outcome, ended_at)
+       SELECT 'run ' || n, e.execution_id, 'WORKED_THROUGH', now() - n * interval '1 minute'
+       FROM (SELECT execution_id, row_number() OVER () AS position FROM crawling_schedule_executions) e,
+            generate_series(1, 20000) n
+       WHERE e.position = 1 + n % 1000""",
     """INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
        SELECT 'field ' || n, 'NEW', 'text', 'nothing', 'x', 1, 'seller 7' FROM generate_series(1, 100) n""",
 )
@@ -131,6 +136,9 @@ _NEWCOMERS = (
        SELECT 'open ' || n, 'RUN_FAILED', 't', 'd', now(), now(), now() FROM generate_series(1, 20) n""",
     """INSERT INTO trigger_messages (queue, message_id, reason, body, received_at)
        SELECT 'queue', 'parked ' || n, 'NOT_JSON', 'x', now() FROM generate_series(1, 20) n""",
+    """INSERT INTO crawling_slices (run_id, execution_id, outcome, ended_at)
+       SELECT seller || n, md5(seller)::uuid, 'CRASHED', now() - n * interval '1 second'
+       FROM unnest(CAST(:busy AS text[])) seller, generate_series(1, 100) n""",
     f"""INSERT INTO deletion_holds (seller_id, execution_id, status, live_count, item_nos)
         SELECT '{WAITING}', md5('{WAITING}')::uuid, 'OPEN', 100, array_agg(item_no)
         FROM (SELECT item_no FROM products WHERE seller_id = '{WAITING}' LIMIT 20) p""",

@@ -22,8 +22,9 @@ from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, leases, task_months, tasks
+from mustit_pipeline.crawling.sql import executions, leases, slices, task_months, tasks
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.delivery.reconcile import resend
 from mustit_pipeline.delivery.sql import deliveries, reconciliation
@@ -37,6 +38,7 @@ from mustit_pipeline.domain.states import (
     LifeCycle,
     OutboxStatus,
     RawStatus,
+    SliceOutcome,
     SweepStatus,
     TaskType,
     TruthVerdict,
@@ -131,6 +133,11 @@ class Scene:
             )
             for item in items
         ]
+
+    @property
+    def ended(self) -> list[EndedSlice]:
+        home = self.home
+        return [EndedSlice(f"run {n}", home.execution_id, SliceOutcome.CRASHED, self.now) for n in range(BATCH)]
 
     @property
     def planned(self) -> list[PlannedTask]:
@@ -378,6 +385,10 @@ STATEMENTS: dict[str, Statement] = {
     "foreign items": Statement(lambda c, s: executions.count_foreign(c, s.home), 5),
     "sweep": Statement(lambda c, s: executions.set_sweep(c, s.home.execution_id, SweepStatus.COMPLETE), 5),
     "slices": Statement(lambda c, s: executions.next_slices(c, [s.home.execution_id]), 5),
+    "slices recorded": Statement(lambda c, s: slices.record(c, s.ended), BATCH),
+    "newest slices": Statement(lambda c, s: slices.newest(c, [s.home.execution_id, uuid4()], 5), 10),
+    "slices that are known": Statement(lambda c, s: slices.recorded(c, [one.run_id for one in s.ended]), BATCH),
+    "slices that were halted": Statement(lambda c, s: slices.halted(c, [one.run_id for one in s.ended]), BATCH),
     "drift of a crawl": Statement(_drift, BATCH),
     # Events.
     "events": Statement(_enqueue, 2 * BATCH),
@@ -426,7 +437,7 @@ STATEMENTS: dict[str, Statement] = {
     "stuck": Statement(lambda c, s: stuck.counts(c, s.now), BATCH),
     "unended": Statement(lambda c, s: stuck.unended(c, 60), BATCH),
     "unprocessed": Statement(lambda c, s: stuck.unprocessed(c, 60), 2 * BATCH),
-    "begun": Statement(lambda c, s: stuck.begun(c), BATCH),
+    "begun": Statement(lambda c, s: slices.begun(c), BATCH),
     "stale sellers": Statement(
         lambda c, s: refreshes.stale(c, s.now, 7 * DAY, everything=False, busy=["x"]), OF_EACH * DAYS
     ),
@@ -461,6 +472,7 @@ STATEMENTS: dict[str, Statement] = {
     **_aged(alerts.AGED, 13.85),
     **_aged(spot_checks.AGED, 832),
     **_aged(triggers.AGED, 13.85),
+    **_aged(slices.AGED, 13.85),
     # What watches.
     "truth drawn": Statement(_draw, 4 * BATCH),
     "truth judged": Statement(_judge, 2 * BATCH),

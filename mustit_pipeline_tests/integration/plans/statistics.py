@@ -21,7 +21,7 @@ _EMPTY_COLUMNS = (
     ("alerts", "ended_at"),
 )
 _OF_SELLERS = ("products", "product_change_sets", "product_outbox", "product_raw_data", _TASKS)
-_OF_EXECUTIONS = ("product_change_sets", "product_raw_data", _TASKS)
+_OF_EXECUTIONS = ("product_change_sets", "product_raw_data", "crawling_slices", _TASKS)
 
 
 def queues_empty(connection: Connection) -> None:

@@ -11,9 +11,12 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.sql import retention
-from mustit_pipeline.crawling.sql import task_months
+from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.sql import slices, task_months
+from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, TaskStatus
+from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, SliceOutcome, TaskStatus
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.upkeep.maintenance import Progress, alone, maintain, oldest_kept
@@ -370,6 +373,25 @@ def test_messages_are_known_for_longer_than_sqs_can_deliver_them_again(
 
     assert dry.triggers == done.triggers == 3
     assert scalars(database, "SELECT message_id FROM trigger_messages ORDER BY received_at") == ["29", "14", "1"]
+
+
+def test_what_slices_came_to_goes_with_the_log_lines_of_their_runs(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    register(database, "s")
+    execution_id = open_or_join(database, SellerId("s"), triggered_by="test", now=NOW).stored.execution.id.value
+    ages = (1, 14, 29, 31, 40, 50)
+    with database.transaction() as connection:
+        slices.record(
+            connection,
+            [EndedSlice(str(days), execution_id, SliceOutcome.CRASHED, NOW - days * DAY) for days in ages],
+        )
+    settings = make_settings(retention_batch=2, run_log_retention_days=30)
+
+    dry, done = (maintain(database, settings, NOW, dry_run=dry) for dry in (True, False))
+
+    assert dry.slices == done.slices == 3
+    assert scalars(database, "SELECT run_id FROM crawling_slices ORDER BY ended_at") == ["29", "14", "1"]
 
 
 def test_schedule_changes_go_once_they_are_over_and_those_that_wait_stay(

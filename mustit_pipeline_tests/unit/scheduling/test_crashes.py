@@ -1,18 +1,22 @@
 """When a crawl whose slices crash gets its next slice."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
-from mustit_pipeline.scheduling.crashes import CrashRules, CrashVerdict, EndedSlice, judge_crashes
+from mustit_pipeline.crawling.sql.slices import BegunCrawl, EndedSlice
+from mustit_pipeline.domain.states import SliceOutcome
+from mustit_pipeline.scheduling.crashes import CrashRules, CrashVerdict, judge_crashes, resting_crawls
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=1)
+CRAWL = BegunCrawl(uuid4(), "dmont", LONG_AGO)
 BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 40.0, 500.0
 
 
-def ended(seconds_ago: float, *, crashed: bool = True) -> EndedSlice:
-    return EndedSlice("run", crashed, NOW - timedelta(seconds=seconds_ago))
+def ended(seconds_ago: float, outcome: SliceOutcome = SliceOutcome.CRASHED, error: str | None = None) -> EndedSlice:
+    return EndedSlice("run", CRAWL.execution_id, outcome, NOW - timedelta(seconds=seconds_ago), error)
 
 
 def judge(*newest_first: EndedSlice, moved_at: datetime = LONG_AGO, most: int = 5) -> CrashVerdict:
@@ -22,7 +26,7 @@ def judge(*newest_first: EndedSlice, moved_at: datetime = LONG_AGO, most: int = 
 
 def test_a_crawl_without_a_crash_goes_on_at_once_and_so_does_one_after_its_first() -> None:
     assert judge() == CrashVerdict(0)
-    assert judge(ended(0, crashed=False), ended(5)) == CrashVerdict(0)
+    assert judge(ended(0, SliceOutcome.WORKED_THROUGH), ended(5)) == CrashVerdict(0)
     assert judge(ended(0)) == CrashVerdict(1)
 
 
@@ -44,7 +48,7 @@ def test_too_many_crashes_in_a_row_give_the_crawl_up() -> None:
 
 
 def test_crashes_before_a_slice_that_came_to_its_end_do_not_count() -> None:
-    assert judge(ended(0), ended(1, crashed=False), *[ended(2)] * 9) == CrashVerdict(1)
+    assert judge(ended(0), ended(1, SliceOutcome.WORKED_THROUGH), *[ended(2)] * 9) == CrashVerdict(1)
 
 
 def test_crashes_before_anything_moved_do_not_count() -> None:
@@ -56,7 +60,24 @@ def test_crashes_before_anything_moved_do_not_count() -> None:
 
 def test_runs_that_never_started_rest_the_crawl_but_never_give_it_up() -> None:
     """With every run worker away for an hour, no crawl may be failed for it."""
-    unstarted = EndedSlice("run", True, NOW, started=False)
+    unstarted = ended(0, SliceOutcome.NEVER_STARTED)
     assert judge(*[unstarted] * 50) == CrashVerdict(50, wait_seconds=LONGEST_BACKOFF_SECONDS)
     assert not judge(*[unstarted] * 9, *[ended(0)] * 4).give_up
     assert judge(unstarted, *[ended(0)] * 5).give_up
+
+
+@pytest.mark.parametrize("outcome", [SliceOutcome.HALTED, SliceOutcome.STOPPED])
+def test_a_slice_that_an_operator_ended_is_no_crash(outcome: SliceOutcome) -> None:
+    assert judge(*[ended(0, outcome)] * 9) == CrashVerdict(0)
+
+
+def test_a_crawl_that_failed_for_good_is_given_up_with_the_name_of_its_error() -> None:
+    rules = CrashRules(5, BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS)
+    other = BegunCrawl(uuid4(), "other", LONG_AGO)
+    slices = {CRAWL.execution_id: [ended(0, SliceOutcome.FAILED_FOR_GOOD, "SettingsError")], other.execution_id: []}
+
+    [resting] = resting_crawls([CRAWL, other], slices, rules, NOW)
+
+    assert (resting.crawl, resting.verdict.give_up) == (CRAWL, True)
+    assert resting.why == "given up, its last run failed for good with SettingsError"
+    assert "look at the run run, mend the cause" in resting.reason

@@ -5,8 +5,8 @@ from pydantic import Field
 
 from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, PermanentFailure, readable_failures
-from mustit_pipeline.defs.jobs import FIRST
-from mustit_pipeline.defs.resources import RESOURCES, Pipeline
+from mustit_pipeline.defs.resources import RESOURCES, BusinessDatabase, SettingsResource
+from mustit_pipeline.defs.run_tags import FIRST
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.sellers.sql import scheduler_outbox
@@ -21,20 +21,22 @@ class RuleRelayConfig(dg.Config):
 
 
 @dg.op(description="Make EventBridge's rules what the schedules say.", retry_policy=RETRY_TRANSIENT)
-def relay_schedule_changes(context: dg.OpExecutionContext, config: RuleRelayConfig, pipeline: Pipeline) -> None:
+def relay_schedule_changes(
+    context: dg.OpExecutionContext, config: RuleRelayConfig, settings: SettingsResource, database: BusinessDatabase
+) -> None:
     with readable_failures():
         if config.everything:
-            registry.tell_again(pipeline.database, utc_now())
-        if pipeline.settings.trigger != "eventbridge":
-            with pipeline.database.reading() as connection:
+            registry.tell_again(database.open(), utc_now())
+        if settings.read().trigger != "eventbridge":
+            with database.open().reading() as connection:
                 waiting = scheduler_outbox.counts(connection).waiting
             context.log.info(
-                f"nothing to relay: MUSTIT_TRIGGER is {pipeline.settings.trigger}. The newest change of {waiting} "
+                f"nothing to relay: MUSTIT_TRIGGER is {settings.read().trigger}. The newest change of {waiting} "
                 "schedules is kept for EventBridge"
             )
             context.add_output_metadata({"applied": 0, "waiting": waiting})
             return
-        relayed = relay_rules(pipeline.database, pipeline.settings, utc_now)
+        relayed = relay_rules(database.open(), settings.read(), utc_now)
     (context.log.warning if relayed.last_error else context.log.info)(str(relayed))
     if relayed.failed:
         raise PermanentFailure(f"{relayed}. Mend that, then run relay_scheduler_outbox with `everything: true`")

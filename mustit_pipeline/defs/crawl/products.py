@@ -7,6 +7,7 @@ import dagster as dg
 
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.result_buffer import WorkReport
+from mustit_pipeline.defs.crawl.slices import CrawlConfig, find_crawl, replays, seconds_left, sweeps
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import (
     OWNERS,
@@ -18,9 +19,9 @@ from mustit_pipeline.defs.metadata import (
     work_metadata,
 )
 from mustit_pipeline.defs.partitions import sellers
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left, sweeps
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.settings import Settings
 
 SOURCES = {"product_details": TaskType.PRODUCT_DETAIL, "product_options": TaskType.PRODUCT_OPTION}
 RAW_COLUMNS = columns(
@@ -57,17 +58,20 @@ def _spec(key: str, description: str) -> dg.AssetSpec:
     can_subset=True,
 )
 def products(
-    context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline
+    context: dg.AssetExecutionContext,
+    config: CrawlConfig,
+    settings: SettingsResource,
+    database: BusinessDatabase,
 ) -> Iterator[dg.MaterializeResult]:
     """Fetch details and options product by product; one of them alone refetches just that, for known products."""
     watch = Stopwatch()
     selected = sorted(key.to_user_string() for key in context.selected_asset_keys)
     types = [SOURCES[key] for key in selected]
-    with readable_failures(context):
-        crawl = find_crawl(context, config, pipeline)
-        report = WorkReport() if replays(context) else _fetch(context, pipeline, crawl, types)
+    with readable_failures():
+        crawl = find_crawl(context, config, database.open(), settings.read())
+        report = WorkReport() if replays(context) else _fetch(context, settings.read(), crawl, types)
     stored = crawl.reload()
-    content = content_of(pipeline.database, context.partition_key)
+    content = content_of(database.open(), context.partition_key)
     held = {
         "product_details": (content.details, content.detail_rows),
         "product_options": (content.options, content.option_rows),
@@ -90,11 +94,11 @@ def products(
 
 
 def _fetch(
-    context: dg.AssetExecutionContext, pipeline: Pipeline, crawl: Crawl, types: Sequence[TaskType]
+    context: dg.AssetExecutionContext, settings: Settings, crawl: Crawl, types: Sequence[TaskType]
 ) -> WorkReport:
     if not sweeps(context):
         crawl.plan_known_products(types)
-    return crawl.fetch_products(types, seconds_left(context, pipeline))
+    return crawl.fetch_products(types, seconds_left(context, settings))
 
 
 def column_lineage(key: str) -> Mapping[str, Any]:

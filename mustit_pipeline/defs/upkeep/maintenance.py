@@ -9,12 +9,14 @@ import dagster as dg
 from pydantic import Field
 
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
-from mustit_pipeline.defs.jobs import HOUSEKEEPING
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.run_logs import PrunedRuns, prune_runs
-from mustit_pipeline.defs.tick_logs import prune_tick_logs
+from mustit_pipeline.defs.liveness import is_under_way
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
+from mustit_pipeline.defs.run_tags import HOUSEKEEPING
+from mustit_pipeline.defs.upkeep.run_logs import PrunedRuns, prune_runs
+from mustit_pipeline.defs.upkeep.tick_logs import prune_tick_logs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.metrics import SEOUL
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.upkeep.maintenance import Maintained, Progress, maintain
 
@@ -63,6 +65,7 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "samples": done.samples,
         "triggers": done.triggers,
         "schedule_changes": done.schedule_changes,
+        "slices": done.slices,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
         "tick_logs": pruned.tick_logs,
@@ -73,7 +76,12 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
     description="Make month partitions ahead, remove what is kept no longer, and prune Dagster's own history.",
     retry_policy=RETRY_TRANSIENT,
 )
-def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfig, pipeline: Pipeline) -> None:
+def keep_what_is_needed(
+    context: dg.OpExecutionContext,
+    config: MaintenanceConfig,
+    settings: SettingsResource,
+    database: BusinessDatabase,
+) -> None:
     spoken = time.monotonic()
 
     def say(line: str) -> None:
@@ -84,7 +92,7 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 
     with readable_failures():
         done, pruned = keep_house(
-            context.instance, pipeline.database, pipeline.settings, utc_now(), dry_run=config.dry_run, tell=say
+            context.instance, database.open(), settings.read(), utc_now(), dry_run=config.dry_run, tell=say
         )
     context.add_output_metadata(told(done, pruned))
 
@@ -97,3 +105,20 @@ def keep_what_is_needed(context: dg.OpExecutionContext, config: MaintenanceConfi
 )
 def maintain_storage() -> None:
     keep_what_is_needed()
+
+
+# After a pause the daemon makes up for the last missed tick only, and the next one may come while that one's run still
+# waits: one maintenance answers both.
+@dg.schedule(
+    job=maintain_storage,
+    cron_schedule="30 3 * * *",
+    execution_timezone=SEOUL,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Months ahead, retention, and Dagster's own history, while Seoul sleeps.",
+)
+def nightly_maintenance(
+    context: dg.ScheduleEvaluationContext, settings: SettingsResource, database: BusinessDatabase
+) -> dg.RunRequest | dg.SkipReason:
+    if is_under_way(context, database.open(), settings.read(), maintain_storage.name):
+        return dg.SkipReason("a maintenance is running already")
+    return dg.RunRequest()

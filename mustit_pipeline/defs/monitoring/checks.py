@@ -6,9 +6,9 @@ import dagster as dg
 
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.jobs import HOUSEKEEPING
 from mustit_pipeline.defs.liveness import is_under_way
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
+from mustit_pipeline.defs.run_tags import HOUSEKEEPING
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.alerting import CHECK_FAILED, record
 from mustit_pipeline.monitoring.criteria import CRITERIA, Criterion, Judgement
@@ -26,18 +26,20 @@ BY_NAME = {criterion.name: criterion for criterion in CRITERIA}
     can_subset=True,
     name="criteria",
 )
-def criteria(context: dg.AssetCheckExecutionContext, pipeline: Pipeline) -> Iterator[dg.AssetCheckResult]:
+def criteria(
+    context: dg.AssetCheckExecutionContext, settings: SettingsResource, database: BusinessDatabase
+) -> Iterator[dg.AssetCheckResult]:
     """Judge what was asked for, each by its own rule; what fails becomes an alert, what passes ends it."""
     wanted = sorted((key.name for key in context.selected_asset_check_keys), key=list(BY_NAME).index)
     extra: dict[str, int] = {}
     with readable_failures():
         if TRUTH in wanted:
-            sampled = spot_check(pipeline.database, pipeline.settings)
+            sampled = spot_check(database.open(), settings.read())
             extra = {"compared_now": sampled.compared, "unanswered": sampled.unanswered, "requests": sampled.requests}
         now = utc_now()
-        with pipeline.database.reading() as connection:
-            found = [(BY_NAME[name], BY_NAME[name].judge(connection, pipeline.settings, now)) for name in wanted]
-        record(pipeline.database, [outcome(one, judged) for one, judged in found if one.error], utc_now())
+        with database.open().reading() as connection:
+            found = [(BY_NAME[name], BY_NAME[name].judge(connection, settings.read(), now)) for name in wanted]
+        record(database.open(), [outcome(one, judged) for one, judged in found if one.error], utc_now())
     for one, judged in found:
         yield dg.AssetCheckResult(
             check_name=one.name,
@@ -75,8 +77,10 @@ check_criteria = dg.define_asset_job(
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Judges the success criteria and the quality of the data.",
 )
-def check_every_hour(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
-    if is_under_way(context, pipeline, CHECKING_JOB):
+def check_every_hour(
+    context: dg.ScheduleEvaluationContext, settings: SettingsResource, database: BusinessDatabase
+) -> dg.RunRequest | dg.SkipReason:
+    if is_under_way(context, database.open(), settings.read(), CHECKING_JOB):
         return dg.SkipReason("a check is running already")
     return dg.RunRequest()
 
@@ -88,10 +92,10 @@ def check_every_hour(context: dg.ScheduleEvaluationContext, pipeline: Pipeline) 
     description="Has the success criteria judged once after the first crawl, so that a new installation shows them "
     "before the hour is over.",
 )
-def first_check(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+def first_check(context: dg.SensorEvaluationContext, database: BusinessDatabase) -> dg.RunRequest | dg.SkipReason:
     if context.instance.get_run_records(dg.RunsFilter(job_name=CHECKING_JOB), limit=1):
         return dg.SkipReason("the criteria are judged every hour")
-    with pipeline.database.reading() as connection:
+    with database.open().reading() as connection:
         crawled = executions.has_any_completed(connection)
     if not crawled:
         return dg.SkipReason("no crawl has ended yet")

@@ -1,4 +1,4 @@
-"""How a run finds the crawl that it works on, and how much of its slice is left."""
+"""How a run finds the crawl that it works on, how much of its slice is left, and what that came to."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,29 +10,26 @@ from pydantic import Field
 
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import find, open_or_join
-from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql import executions, slices
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.defs.partitions import SELLERS
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.run_tags import (
+    BACKFILL_TAG,
+    BOUND_TAG,
+    EXECUTION_TAG,
+    PRIORITY_TAG,
+    SLICE_PRIORITY,
+    SLICE_TAG,
+)
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.states import ExecutionStatus, SliceOutcome
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import DueSlice
+from mustit_pipeline.settings import Settings
 
-EXECUTION_TAG = "mustit/execution"
-BOUND_TAG = "mustit/bound_by"
-# On a red run whose slice nevertheless came to its end.
-WORKED_THROUGH_TAG = "mustit/worked_through"
-# On a red run whose crawl somebody has paused or cancelled: that is what they wanted, and nobody else is told. It names
-# the run, because a re-execution inherits it.
-HALTED_TAG = "mustit/halted"
-
-
-# Dagster's own tags: a backfill's runs carry its id, and of waiting runs the one with the highest number comes first.
-BACKFILL_TAG = "dagster/backfill"
-PRIORITY_TAG = "dagster/priority"
-SLICE_PRIORITY = "5"
 NOT_BEGUN = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED)
 
 
@@ -79,14 +76,14 @@ def sweeps(context: dg.AssetExecutionContext) -> bool:
     return not selection or dg.AssetKey("minishop_listings") in selection
 
 
-def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline) -> Crawl:
+def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, database: Database, settings: Settings) -> Crawl:
     """The crawl that this run works on: the one it was started for, or the seller's open one, or a new one."""
     if replays(context):
-        return Crawl(pipeline.database, pipeline.settings, last_crawl(context, pipeline))
-    stored = bound_execution(context, pipeline)
+        return Crawl(database, settings, last_crawl(context, database))
+    stored = bound_execution(context, database)
     if stored is None:
         opened = open_or_join(
-            pipeline.database,
+            database,
             SellerId(context.partition_key),
             triggered_by=config.triggered_by,
             now=utc_now(),
@@ -100,13 +97,13 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, pipeline:
             context.run.run_id, {EXECUTION_TAG: str(stored.execution.id), BOUND_TAG: context.run.run_id}
         )
         context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.execution.id}")
-    _refuse_halted(context, stored)
-    return Crawl(pipeline.database, pipeline.settings, stored)
+    _refuse_halted(context, database, stored)
+    return Crawl(database, settings, stored)
 
 
-def last_crawl(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredExecution:
+def last_crawl(context: dg.AssetExecutionContext, database: Database) -> StoredExecution:
     """The seller's newest execution, ended or not: what a run without one of its own belongs to."""
-    with pipeline.database.reading() as connection:
+    with database.reading() as connection:
         stored = executions.find_latest(connection, SellerId(context.partition_key))
     if stored is None:
         raise Conflict(
@@ -117,20 +114,29 @@ def last_crawl(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredE
     return stored
 
 
-def bound_execution(context: dg.AssetExecutionContext, pipeline: Pipeline) -> StoredExecution | None:
+def bound_execution(context: dg.AssetExecutionContext, database: Database) -> StoredExecution | None:
     """The execution that this run belongs to; a re-execution inherits its parent's tags but makes its own choice."""
     run = context.instance.get_run_by_id(context.run.run_id) or context.run
     inherited = run.parent_run_id is not None and run.tags.get(BOUND_TAG) != run.run_id
     if inherited or EXECUTION_TAG not in run.tags:
         return None
-    return find(pipeline.database, ExecutionId(run.tags[EXECUTION_TAG]))
+    return find(database, ExecutionId(run.tags[EXECUTION_TAG]))
 
 
-def _refuse_halted(context: dg.AssetExecutionContext, stored: StoredExecution) -> None:
-    """Stop where somebody stopped the crawl; one that another run has completed leaves nothing to do, and no harm."""
+def record_outcome(
+    context: dg.AssetExecutionContext, database: Database, stored: StoredExecution, outcome: SliceOutcome
+) -> None:
+    """Store what this run's slice came to, where the run's own status does not say it."""
+    ended = EndedSlice(context.run.run_id, stored.execution.id.value, outcome, utc_now())
+    with database.transaction() as connection:
+        slices.record(connection, [ended])
+
+
+def _refuse_halted(context: dg.AssetExecutionContext, database: Database, stored: StoredExecution) -> None:
+    """Stop where an operator stopped the crawl; one that another run has completed leaves nothing to do."""
     execution = stored.execution
     if execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.CANCELLED):
-        context.instance.add_run_tags(context.run.run_id, {HALTED_TAG: context.run.run_id})
+        record_outcome(context, database, stored, SliceOutcome.HALTED)
     if execution.status is ExecutionStatus.PAUSED:
         raise Conflict(
             "CONFLICT_EXECUTION_PAUSED",
@@ -145,11 +151,11 @@ def _refuse_halted(context: dg.AssetExecutionContext, stored: StoredExecution) -
         )
 
 
-def seconds_left(context: dg.AssetExecutionContext, pipeline: Pipeline) -> float:
+def seconds_left(context: dg.AssetExecutionContext, settings: Settings) -> float:
     """What is left of this run's slice."""
     record = context.instance.get_run_record_by_id(context.run.run_id)
     started = record.start_time if record is not None and record.start_time is not None else time.time()
-    return max(0.0, pipeline.settings.crawl_slice_seconds - (time.time() - started))
+    return max(0.0, settings.crawl_slice_seconds - (time.time() - started))
 
 
 def without_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterRun]:
@@ -162,10 +168,10 @@ def without_waiting_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterR
     return [run for run in runs if BACKFILL_TAG not in run.tags or run.status not in NOT_BEGUN]
 
 
-def slice_requests(instance: dg.DagsterInstance, slices: Sequence[DueSlice]) -> list[dg.RunRequest]:
+def slice_requests(instance: dg.DagsterInstance, due: Sequence[DueSlice]) -> list[dg.RunRequest]:
     """A run for each slice, after its seller has become a partition."""
     known = set(instance.get_dynamic_partitions(SELLERS))
-    missing = [entry.seller_id for entry in slices if entry.seller_id not in known]
+    missing = [entry.seller_id for entry in due if entry.seller_id not in known]
     if missing:
         instance.add_dynamic_partitions(SELLERS, missing)
     return [
@@ -174,9 +180,9 @@ def slice_requests(instance: dg.DagsterInstance, slices: Sequence[DueSlice]) -> 
             partition_key=entry.seller_id,
             tags={
                 EXECUTION_TAG: str(entry.execution_id),
-                "mustit/slice": str(entry.slice_no),
+                SLICE_TAG: str(entry.slice_no),
                 PRIORITY_TAG: SLICE_PRIORITY,
             },
         )
-        for entry in slices
+        for entry in due
     ]

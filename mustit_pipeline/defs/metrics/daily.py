@@ -5,15 +5,17 @@ from dataclasses import asdict
 from datetime import date
 from hashlib import md5
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
-from mustit_pipeline.defs.lake import library
 from mustit_pipeline.defs.metadata import OWNERS, columns, lineage
-from mustit_pipeline.defs.partitions import days
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.monitoring.metrics import CHANGE_KINDS, CrawlMetrics, metrics_of, sums
+from mustit_pipeline.defs.metrics.lake import library
+from mustit_pipeline.defs.partitions import DAY_METRICS, FIRST_DAY, MEASURING_JOB, days
+from mustit_pipeline.defs.resources import BusinessDatabase
+from mustit_pipeline.defs.run_tags import HOUSEKEEPING
+from mustit_pipeline.monitoring.metrics import CHANGE_KINDS, SEOUL, CrawlMetrics, days_to_compute, metrics_of, sums
 
 SHOWN_ROWS = 20
 
@@ -113,12 +115,12 @@ def _hours(value: float | None) -> str:
     retry_policy=RETRY_TRANSIENT,
     metadata=METRIC_COLUMNS,
 )
-def daily_crawl_metrics(context: dg.AssetExecutionContext, pipeline: Pipeline) -> dg.MaterializeResult[Any]:
+def daily_crawl_metrics(context: dg.AssetExecutionContext, database: BusinessDatabase) -> dg.MaterializeResult[Any]:
     """What each seller's day (00:00-24:00 in Seoul) came to: success, progress, tasks by state, requests and 429s,
     changes by type, and how long changes took to the product server. Any past day can be computed again."""
     day = date.fromisoformat(context.partition_key)
     with readable_failures():
-        rows = metrics_of(pipeline.database, day)
+        rows = metrics_of(database.open(), day)
         frame = frame_of(rows)
     totals = {name: value for name, value in asdict(sums(rows)).items() if value is not None}
     content = repr([as_row(one) for one in rows]).encode()
@@ -132,3 +134,28 @@ def daily_crawl_metrics(context: dg.AssetExecutionContext, pipeline: Pipeline) -
         },
         data_version=dg.DataVersion(md5(content, usedforsecurity=False).hexdigest()),
     )
+
+
+measure_days = dg.define_asset_job(
+    MEASURING_JOB,
+    selection=dg.AssetSelection.assets(daily_crawl_metrics),
+    description="The numbers of one day in Seoul, of every seller.",
+    tags=HOUSEKEEPING,
+    executor_def=dg.in_process_executor,
+)
+
+
+@dg.schedule(
+    job=measure_days,
+    cron_schedule="10 0 * * *",
+    execution_timezone=SEOUL,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Computes yesterday's metrics, those of days that an outage left out, and again those of earlier days "
+    "whose crawls have gone on since.",
+)
+def daily_metrics(context: dg.ScheduleEvaluationContext, database: BusinessDatabase) -> list[dg.RunRequest]:
+    # The daemon tells the time in the schedule's own zone, a tick from the UI in whichever it likes.
+    tick = context.scheduled_execution_time.astimezone(ZoneInfo(SEOUL))
+    measured = {date.fromisoformat(key) for key in context.instance.get_materialized_partitions(DAY_METRICS)}
+    computed = [day.isoformat() for day in days_to_compute(database.open(), tick, measured)]
+    return [dg.RunRequest(run_key=f"{day}:{tick:%Y-%m-%d}", partition_key=day) for day in computed if day >= FIRST_DAY]

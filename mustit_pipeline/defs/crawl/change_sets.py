@@ -12,12 +12,12 @@ from mustit_pipeline.catalog.sql.history import largest_changes
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.defs.crawl.slices import ModeConfig, bound_execution, last_crawl, record_outcome, replays
 from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, changes_table, columns, content_of, lineage
 from mustit_pipeline.defs.partitions import sellers
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import WORKED_THROUGH_TAG, ModeConfig, bound_execution, last_crawl, replays
-from mustit_pipeline.domain.states import ChangeType, LifeCycle
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
+from mustit_pipeline.domain.states import ChangeType, LifeCycle, SliceOutcome
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 
@@ -74,34 +74,39 @@ KNOWN_SHAPE = dg.AssetCheckSpec(
     ),
 )
 def product_change_sets(
-    context: dg.AssetExecutionContext, config: ModeConfig, pipeline: Pipeline
+    context: dg.AssetExecutionContext,
+    config: ModeConfig,
+    settings: SettingsResource,
+    database: BusinessDatabase,
 ) -> Iterator[dg.MaterializeResult]:
     """Typed, field-by-field changes of a seller's products, each with its version and its outbox row."""
     watch = Stopwatch()
     seller_id = SellerId(context.partition_key)
     replayed = replays(context)
-    with readable_failures(context):
-        stored = bound_execution(context, pipeline) or last_crawl(context, pipeline)
-        rules, readable = belief_rules(pipeline.settings), reading_rules(pipeline.database, pipeline.settings)
+    with readable_failures():
+        bound = bound_execution(context, database.open())
+        stored = bound or last_crawl(context, database.open())
+        rules, readable = belief_rules(settings.read()), reading_rules(database.open(), settings.read())
         if replayed:
-            report = replay_stored(pipeline.database, seller_id, now=utc_now, rules=rules, reading_rules=readable)
+            report = replay_stored(database.open(), seller_id, now=utc_now, rules=rules, reading_rules=readable)
         else:
             report = process(
-                pipeline.database,
+                database.open(),
                 seller_id,
                 now=utc_now,
-                raw_attempts=pipeline.settings.raw_max_attempts,
+                raw_attempts=settings.read().raw_max_attempts,
                 rules=rules,
                 reading_rules=readable,
             )
-        stored = Crawl(pipeline.database, pipeline.settings, stored).end()
+        stored = Crawl(database.open(), settings.read(), stored).end()
     execution = stored.execution
-    content = content_of(pipeline.database, seller_id.value)
-    with pipeline.database.reading() as connection:
+    content = content_of(database.open(), seller_id.value)
+    with database.open().reading() as connection:
         largest = largest_changes(connection, execution.id.value, LARGEST)
         ended = executions.changes_by_type(connection, execution.id.value)
-    if execution.failed_tasks or report.held is not None:
-        context.instance.add_run_tags(context.run.run_id, {WORKED_THROUGH_TAG: "true"})
+    if bound is not None and (execution.failed_tasks or report.held is not None):
+        # The checks turn the run red.
+        record_outcome(context, database.open(), stored, SliceOutcome.WORKED_THROUGH)
     yield dg.MaterializeResult(
         metadata={
             "execution_id": str(execution.id),

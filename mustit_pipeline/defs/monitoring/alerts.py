@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from mustit_pipeline.defs.checks import CHECKING_JOB
-from mustit_pipeline.defs.liveness import PARTITION_TAG, measures_a_day
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import HALTED_TAG
+from mustit_pipeline.crawling.sql import slices
+from mustit_pipeline.defs.failures import step_failure
+from mustit_pipeline.defs.monitoring.checks import CHECKING_JOB
+from mustit_pipeline.defs.partitions import measures_a_day
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
+from mustit_pipeline.defs.run_tags import PARTITION_TAG
 from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import RUN_FAILED, RUN_OF_SELLER, TICK_FAILED, let_go, observe, record
 from mustit_pipeline.monitoring.notifications import tell
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
@@ -31,10 +34,10 @@ class EndedRuns:
     until: datetime
 
 
-def ended_runs(instance: dg.DagsterInstance, cursor: str | None, now: datetime) -> EndedRuns:
+def ended_runs(instance: dg.DagsterInstance, database: Database, cursor: str | None, now: datetime) -> EndedRuns:
     """Runs that ended since the last look, oldest first; those that are left over come next time.
 
-    A run whose crawl somebody has paused or cancelled is red, but no failure.
+    A run whose crawl an operator has paused or cancelled is red, but no failure.
     """
     since = now - FIRST_LOOK if cursor is None else datetime.fromisoformat(cursor)
     records = instance.get_run_records(
@@ -48,8 +51,10 @@ def ended_runs(instance: dg.DagsterInstance, cursor: str | None, now: datetime) 
     # Runs become visible a little out of order, so the last ones are looked at again.
     behind = timedelta(microseconds=1) if len(records) == RUNS_AT_ONCE else OVERLAP
     newest = _in_utc(records[-1].update_timestamp)
-    told = [record for record in records if record.dagster_run.tags.get(HALTED_TAG) != record.dagster_run.run_id]
-    return EndedRuns([_outcome(instance, record) for record in told], max(since, newest - behind))
+    with database.reading() as connection:
+        halted = slices.halted(connection, [record.dagster_run.run_id for record in records])
+    outcomes = [_outcome(instance, record) for record in records if record.dagster_run.run_id not in halted]
+    return EndedRuns(outcomes, max(since, newest - behind))
 
 
 def _outcome(instance: dg.DagsterInstance, record: dg.RunRecord) -> Outcome:
@@ -88,17 +93,12 @@ def _in_utc(moment: datetime) -> datetime:
 
 def _reason(instance: dg.DagsterInstance, run_id: str) -> str:
     """What our own code said; the text of any other error stays in the run, because nobody knows what it holds."""
-    failures = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE, limit=1).records
-    event = failures[0].event_log_entry.dagster_event if failures else None
-    if event is None:
+    failure = step_failure(instance, run_id)
+    if failure is None:
         return "It ended outside of a step."
-    data = event.step_failure_data
-    said = data.user_failure_data.description if data.user_failure_data is not None else None
-    if said:
-        return f"{event.step_key}: {said[:LONGEST_REASON]}."
-    error = data.error
-    name = "an error" if error is None else (error.cause or error).cls_name
-    return f"{event.step_key}: {name}."
+    if failure.said:
+        return f"{failure.step}: {failure.said[:LONGEST_REASON]}."
+    return f"{failure.step}: {failure.error or 'an error'}."
 
 
 def failed_ticks(context: dg.SensorEvaluationContext) -> Iterable[Condition]:
@@ -132,15 +132,17 @@ def failed_ticks(context: dg.SensorEvaluationContext) -> Iterable[Condition]:
     description="Keeps alerts of failed runs and ticks, failing checks, holds, incomplete sweeps, breakers and FAILED "
     "events, and tells MUSTIT_ALERT_URLS once of each, again while it goes on, and when it is over.",
 )
-def run_failures(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SkipReason:
+def run_failures(
+    context: dg.SensorEvaluationContext, settings: SettingsResource, database: BusinessDatabase
+) -> dg.SkipReason:
     now = utc_now()
-    runs = ended_runs(context.instance, context.cursor, now)
-    ran = record(pipeline.database, runs.outcomes, now)
-    seen = observe(pipeline.database, pipeline.settings, now, others=list(failed_ticks(context)))
-    gone = let_go(pipeline.database, now)
+    runs = ended_runs(context.instance, database.open(), context.cursor, now)
+    ran = record(database.open(), runs.outcomes, now)
+    seen = observe(database.open(), settings.read(), now, others=list(failed_ticks(context)))
+    gone = let_go(database.open(), now)
     # The alerts are stored by now: whatever becomes of the messages, this look is done.
     context.update_cursor(runs.until.isoformat())
-    told = tell(pipeline.database, pipeline.settings, now)
+    told = tell(database.open(), settings.read(), now)
     return dg.SkipReason(
         f"{ran.opened + seen.opened} alerts opened, {ran.ended + seen.ended + gone.ended} ended; {told.told} told, "
         f"{told.untold} still to be told"

@@ -1,4 +1,4 @@
-"""The sweep of a seller's listing."""
+"""The marketplace, and the sweep of a seller's listing."""
 
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.catalog.sql.products import Sightings, sightings
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.defs.crawl.slices import CrawlConfig, find_crawl, replays, seconds_left
 from mustit_pipeline.defs.failures import readable_failures
 from mustit_pipeline.defs.metadata import (
     OWNERS,
@@ -19,9 +20,25 @@ from mustit_pipeline.defs.metadata import (
     work_metadata,
 )
 from mustit_pipeline.defs.partitions import sellers
-from mustit_pipeline.defs.resources import Pipeline
-from mustit_pipeline.defs.slices import CrawlConfig, find_crawl, replays, seconds_left
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.domain.states import HoldStatus, SweepStatus, TaskType
+from mustit_pipeline.foundation.database import Database
+
+mustit_marketplace = dg.AssetSpec(
+    "mustit_marketplace",
+    description="The Mustit marketplace (머스트잇): its sellers' minishop listings, product details and options. "
+    "Its checks say each hour how well all sellers together are followed.",
+    group_name="marketplace",
+    owners=OWNERS,
+    kinds={"http"},
+    partitions_def=sellers,
+    metadata=columns(
+        sellerId=("string", "The seller's id"),
+        listing=("json", "The pages of its minishop listing"),
+        detail=("json", "The detail page of a product"),
+        options=("json", "The options of a product"),
+    ),
+)
 
 LINEAGE = lineage(
     seller_id="mustit_marketplace.sellerId",
@@ -58,18 +75,21 @@ NO_HELD_DELETIONS = dg.AssetCheckSpec(
     ),
 )
 def minishop_listings(
-    context: dg.AssetExecutionContext, config: CrawlConfig, pipeline: Pipeline
+    context: dg.AssetExecutionContext,
+    config: CrawlConfig,
+    settings: SettingsResource,
+    database: BusinessDatabase,
 ) -> dg.MaterializeResult:
     """Every product that a seller's minishop listing shows, swept page by page; products seen for the first time are
     planned for fetching, products that vanished are counted as absent."""
     watch = Stopwatch()
-    with readable_failures(context):
-        crawl = find_crawl(context, config, pipeline)
-        report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, pipeline))
+    with readable_failures():
+        crawl = find_crawl(context, config, database.open(), settings.read())
+        report = WorkReport() if replays(context) else crawl.sweep(seconds_left(context, settings.read()))
     stored = crawl.reload()
-    content = content_of(pipeline.database, context.partition_key)
+    content = content_of(database.open(), context.partition_key)
     listed = stored.listed_count or 0
-    seen = _seen(pipeline, stored)
+    seen = _seen(database.open(), stored)
     return dg.MaterializeResult(
         metadata={
             **work_metadata(report.of(TaskType.MINISHOP), report.remaining, stored),
@@ -85,21 +105,21 @@ def minishop_listings(
             "duration_seconds": watch.seconds,
         },
         data_version=dg.DataVersion(content.listing),
-        check_results=_checks(pipeline, stored),
+        check_results=_checks(database.open(), stored),
     )
 
 
-def _seen(pipeline: Pipeline, stored: StoredExecution) -> Sightings:
+def _seen(database: Database, stored: StoredExecution) -> Sightings:
     """What the sweep saw for the first time, and what it missed; one that is not complete says nothing of that."""
     execution = stored.execution
-    with pipeline.database.reading() as connection:
+    with database.reading() as connection:
         found = sightings(connection, execution.seller_id.value, execution.id.value, execution.created_at)
     return found if stored.sweep_status is SweepStatus.COMPLETE else replace(found, absent=0)
 
 
-def _checks(pipeline: Pipeline, stored: StoredExecution) -> list[dg.AssetCheckResult]:
+def _checks(database: Database, stored: StoredExecution) -> list[dg.AssetCheckResult]:
     """What an operator should look at: warnings, because nothing wrong goes out by any of it."""
-    with pipeline.database.reading() as connection:
+    with database.reading() as connection:
         seller_id = stored.execution.seller_id
         held = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=seller_id, limit=1).rows
     # A crawl of a part, and one that goes on in the next slice, promise no whole listing.

@@ -4,7 +4,7 @@ import dagster as dg
 
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
 from mustit_pipeline.defs.failures import readable_failures
-from mustit_pipeline.defs.resources import Pipeline
+from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.scheduling.triggers import take_triggers
 
@@ -15,12 +15,14 @@ from mustit_pipeline.scheduling.triggers import take_triggers
     description="Turns messages of MUSTIT_TRIGGER_QUEUE_URL into open crawls, once each, which due_crawls then starts; "
     "parks those that nobody can follow.",
 )
-def sqs_triggers(context: dg.SensorEvaluationContext, pipeline: Pipeline) -> dg.SkipReason:
-    url = pipeline.settings.trigger_queue_url
+def sqs_triggers(
+    context: dg.SensorEvaluationContext, settings: SettingsResource, database: BusinessDatabase
+) -> dg.SkipReason:
+    url = settings.read().trigger_queue_url
     if url is None:
         return dg.SkipReason("off: MUSTIT_TRIGGER_QUEUE_URL is not set")
     with readable_failures():
-        taken = take_triggers(pipeline.database, pipeline.settings, TriggerQueue(pipeline.settings, url), utc_now)
+        taken = take_triggers(database.open(), settings.read(), TriggerQueue(settings.read(), url), utc_now)
     if taken.parked:
         context.log.warning(f"{taken}: see `mustit triggers list`")
     return dg.SkipReason(str(taken))

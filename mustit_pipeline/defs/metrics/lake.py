@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import dagster as dg
 
 from mustit_pipeline.defs.failures import PermanentFailure, TransientFailure, readable_failures
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.defs.resources import SettingsResource
+from mustit_pipeline.settings import Settings, SettingsError
 
 # What the column schema of an asset says, in Arrow's words: a column without a single value keeps its type.
 ARROW_TYPES = {"text": "string", "bigint": "int64", "double precision": "float64", "date": "date32"}
@@ -77,9 +78,11 @@ def lake_of(settings: Settings) -> Place:
 class ParquetLake(dg.ConfigurableIOManager):
     """One file per asset and partition; writing it again replaces it as a whole."""
 
+    settings: SettingsResource
+
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         with readable_failures():
-            place, name = lake_of(load_settings()), _name(context)
+            place, name = lake_of(self.settings.read()), _name(context)
             arrow = library("pyarrow")
             frame = arrow.Table.from_pandas(obj, schema=_schema(arrow, context), preserve_index=False)
             # Made whole before it is sent: a file that cannot be finished is not begun.
@@ -92,7 +95,7 @@ class ParquetLake(dg.ConfigurableIOManager):
 
     def load_input(self, context: dg.InputContext) -> Any:
         with readable_failures():
-            place, name = lake_of(load_settings()), _name(context)
+            place, name = lake_of(self.settings.read()), _name(context)
             with _said(place.shown(name)):
                 read = library("pyarrow.parquet").read_table
                 return read(f"{place.root}/{name}", filesystem=place.filesystem).to_pandas()
