@@ -1,4 +1,4 @@
-"""How much of each room the tests reach: `python -m mustit_pipeline_tests.coverage_by_room build/coverage/coverage.json`."""
+"""How much of each room the tests reach, from a JSON report of coverage, as `make coverage` prints it."""
 
 import json
 import sys

@@ -245,11 +245,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
             )
         return self.base_url
 
-    @property
-    def listing_segment(self) -> str:
-        """The last part of the listing path, which every listing URL contains."""
-        return "/" + self.listing_path.rsplit("/", 1)[-1]
-
     def token_keys(self) -> TokenKey:
         """The keys for tokens at rest, made once under HOME on the embedded default."""
         if self.token_key is not None:

@@ -282,7 +282,7 @@ def test_the_documented_defaults_hold_and_an_empty_variable_counts_as_unset(
     assert (found.storm_pause_seconds, found.longest_retry_after_seconds, found.relay_batch) == (2, 86_400, 100)
     assert (found.database_connections, found.database_max_connections) == (10, 50)
     assert found.base_url is None
-    assert found.listing_segment == "/searchmini-shop-search"
+    assert found.listing_path == "/mustit-api/facade-api/v1/searchmini-shop-search"
     assert found.embedded
     assert found.embedded_redis
 
