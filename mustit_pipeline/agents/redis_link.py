@@ -52,8 +52,10 @@ class RedisLink:
     @classmethod
     async def open(cls, url: str) -> Self:
         """Connect, learn which server this is, and give it the scripts."""
-        pool = ConnectionPool.from_url(url, protocol=2, socket_timeout=None, socket_connect_timeout=CONNECT_SECONDS)
-        connection = cast(AbstractConnection, pool.make_connection())
+        pool = ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
+            url, protocol=2, socket_timeout=None, socket_connect_timeout=CONNECT_SECONDS
+        )
+        connection = pool.make_connection()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.connect()
@@ -113,7 +115,7 @@ class RedisLink:
         try:
             while True:
                 try:
-                    reply = await self._connection.read_response(timeout=math.inf)
+                    reply = cast(Any, await self._connection.read_response(timeout=math.inf))
                     failure = None
                 except RedisError as error:
                     if not self._connection.is_connected:

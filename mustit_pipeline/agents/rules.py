@@ -8,15 +8,8 @@ from mustit_pipeline.settings import Settings
 def agent_rules(settings: Settings) -> AgentRules:
     """What answers mean for one agent."""
     return AgentRules(
-        gain_success=settings.health_gain_success,
-        cost_throttled=settings.health_cost_throttled,
-        cost_server_error=settings.health_cost_server_error,
-        cost_failure=settings.health_cost_failure,
-        floor=settings.health_floor,
-        recovered=settings.health_recovered,
         suspend_seconds=settings.suspend_seconds,
         longest_retry_after_seconds=settings.longest_retry_after_seconds,
-        issue_failures=settings.token_issue_failures,
     )
 
 
@@ -28,6 +21,4 @@ def storm_rules(settings: Settings) -> StormRules:
         share=settings.storm_share,
         window_seconds=settings.storm_window_seconds,
         pause_seconds=settings.storm_pause_seconds,
-        longest_pause_seconds=settings.storm_longest_pause_seconds,
-        calm_seconds=settings.storm_calm_seconds,
     )

@@ -74,7 +74,6 @@ def replay_stored(
     now: Callable[[], datetime],
     rules: BeliefRules = USUAL_RULES,
     reading_rules: ReadingRules = USUAL_READING,
-    progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
     """Read the newest stored bodies of a seller anew, processed ones too: what the rules make of them now.
 
@@ -86,4 +85,4 @@ def replay_stored(
         raw.lock_catalog(connection, seller_id.value)
         remerge(connection, seller_id.value)
         raw.reopen_newest(connection, seller_id.value)
-    return process(database, seller_id, now=now, rules=rules, reading_rules=reading_rules, progress=progress)
+    return process(database, seller_id, now=now, rules=rules, reading_rules=reading_rules)

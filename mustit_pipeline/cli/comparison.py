@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from typing import cast
 
 from rich.console import Console
 from rich.padding import Padding
@@ -119,4 +120,4 @@ def _entries(old: list[str], new: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _strings(value: object) -> list[str]:
-    return [value_text(entry) for entry in value] if isinstance(value, list) else []
+    return [value_text(entry) for entry in cast("list[object]", value)] if isinstance(value, list) else []

@@ -63,7 +63,7 @@ def show(hold_id: Id, as_json: Json = False) -> None:
     if as_json:
         print_json(document)
         return
-    fields = {
+    fields: dict[str, object] = {
         "id": hold.id,
         "seller": hold.seller_id,
         "status": hold.status,
@@ -113,7 +113,7 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
     with runtime() as ground:
         decision = deletion.reject(ground.database, IdPrefix(hold_id), utc_now())
     if as_json:
-        print_json(_document(decision.hold) | {"deleted": []})
+        print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
     out.print(
         f"Rejected: {decision.kept} products of {decision.seller_id} stay.",

@@ -217,8 +217,10 @@ def _redis(settings: Settings) -> Finding:
     if url is None:
         return Finding("Redis", Health.OK, "off: PostgreSQL counts the limits alone")
     try:
-        with redis.Redis.from_url(url, socket_timeout=TIMEOUT_SECONDS) as client:
-            client.ping()
+        with redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            url, socket_timeout=TIMEOUT_SECONDS
+        ) as client:
+            client.ping()  # pyright: ignore[reportUnknownMemberType]
     except redis.RedisError as error:
         return Finding(
             "Redis", Health.WARNING, f"does not answer: {error}", "Start it; until then PostgreSQL counts the limits."

@@ -60,7 +60,8 @@ def _content(data: Mapping[str, Any]) -> Iterator[tuple[str, str | Text]]:
     yield "name", value_text(data["name"])
     brand = " ".join(part for part in (data["brandName"], data["brandNameKr"]) if part)
     yield "brand", brand + (f" ({data['brandCode']})" if data["brandCode"] is not None else "")
-    levels = [(data["category"] or {}).get(level) for level in LEVELS]
+    category: Mapping[str, Any] = data["category"] or {}
+    levels = [category.get(level) for level in LEVELS]
     yield "category", " › ".join(str(level["name"]) for level in levels if level) or value_text(None)
     yield "normal price", value_text(data["normalPrice"], ChangeType.PRICE)
     yield "selling price", value_text(data["sellingPrice"], ChangeType.PRICE)

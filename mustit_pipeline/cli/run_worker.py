@@ -45,7 +45,7 @@ def run_worker(
 
 def _celery_app(settings: Settings) -> Any:
     """The app that dagster.yaml describes, for the side that works; nothing is open any more when it forks."""
-    from dagster_celery.tasks import create_execute_job_task
+    from dagster_celery.tasks import create_execute_job_task  # pyright: ignore[reportUnknownVariableType]
 
     from mustit_pipeline.defs.celery_runs import CeleryRuns
 
@@ -56,6 +56,7 @@ def _celery_app(settings: Settings) -> Any:
             f"the dagster.yaml in DAGSTER_HOME launches runs with {type(launcher).__name__}: "
             "unset DAGSTER_HOME, or add deploy/celery/run_launcher.yaml to it"
         )
-    create_execute_job_task(launcher.celery)
-    launcher.celery.conf.worker_soft_shutdown_timeout = settings.grace_seconds
-    return launcher.celery
+    app: Any = launcher.celery
+    create_execute_job_task(app)
+    app.conf.worker_soft_shutdown_timeout = settings.grace_seconds
+    return app

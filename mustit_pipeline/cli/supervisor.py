@@ -13,6 +13,7 @@ PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 20.0
 LONGEST_PAUSE_SECONDS = 30.0
 STEADY_SECONDS = 60.0
+LAST_LINES = 5
 
 
 def _die_with_parent() -> None:
@@ -51,10 +52,10 @@ class Child:
             )
         self.started_at = time.monotonic()
 
-    def last_words(self, lines: int = 5) -> str:
+    def last_words(self) -> str:
         """The end of its log."""
         try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
         except OSError:
             return ""
 

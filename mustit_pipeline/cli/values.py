@@ -1,7 +1,7 @@
 """Values of products and their changes, in words for people."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from rich.text import Text
 
@@ -23,9 +23,9 @@ def value_text(value: object, kind: str = "") -> str:
     if isinstance(value, int | float):
         return f"{value:,}" if kind == ChangeType.PRICE else str(value)
     if isinstance(value, list):
-        return ", ".join(value_text(entry) for entry in value) if value else "(none)"
+        return ", ".join(value_text(entry) for entry in cast("list[object]", value)) if value else "(none)"
     if isinstance(value, dict):
-        return _object_text(value)
+        return _object_text(cast("dict[str, Any]", value))
     return str(value) or "(empty)"
 
 
@@ -41,13 +41,17 @@ def _object_text(value: Mapping[str, Any]) -> str:
 def change_text(change: Mapping[str, Any]) -> str:
     """One change in one line; long values only say that they changed."""
     kind, field, old, new = change["type"], change["field"], change["old"], change["new"]
-    if isinstance(old, list) or isinstance(new, list):
-        before, after = (len(value) if isinstance(value, list) else 0 for value in (old, new))
+    if list in (type(old), type(new)):
+        before, after = _length(old), _length(new)
         return f"{field} changed, {after} entries" if before == after else f"{field} {before} → {after} entries"
     before, after = value_text(old, kind), value_text(new, kind)
     if max(len(before), len(after)) > LONG_TEXT:
         return f"{field} {len(str(old or '')):,} → {len(str(new or '')):,} characters"
     return f"{field} {before} → {after}"
+
+
+def _length(value: object) -> int:
+    return len(cast("list[object]", value)) if isinstance(value, list) else 0
 
 
 def change_set_text(found: ChangeSet) -> str:

@@ -21,6 +21,9 @@ from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, FetchError, Malfo
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 
+# The longest pause before a task is tried again.
+LONGEST_BACKOFF_SECONDS = 60.0
+
 
 class Attempts:
     """Makes attempts for one worker; never raises for what the marketplace does."""
@@ -31,14 +34,12 @@ class Attempts:
         endpoints: Endpoints,
         *,
         retry_base_seconds: float,
-        longest_backoff_seconds: float,
         rules: ReadingRules,
     ) -> None:
         self._fetcher = fetcher
         self._endpoints = endpoints
         self._retry_base = retry_base_seconds
         self._rules = rules
-        self._longest_backoff = longest_backoff_seconds
 
     async def make(self, leased: LeasedTask, booking: Booking, calls: RequestCounter) -> TaskResult:
         """Fetch one task's body and move the task to where that leaves it; `calls` counts what that took."""
@@ -105,7 +106,7 @@ class Attempts:
             # JSON, so it is text that PostgreSQL can hold.
             return TaskResult(leased, calls, body=None if refused is None else refused.decode())
         task.retry()
-        delay = backoff_seconds(task.retry_count, self._retry_base, self._longest_backoff, random.random())
+        delay = backoff_seconds(task.retry_count, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
         return TaskResult(leased, calls, delay=delay)
 
 

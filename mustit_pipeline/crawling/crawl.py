@@ -16,6 +16,7 @@ from mustit_pipeline.catalog.processing import absorb_waiting
 from mustit_pipeline.catalog.reading_rules import reading_rules
 from mustit_pipeline.catalog.sql import products
 from mustit_pipeline.crawling.absorption import Absorption
+from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
@@ -105,7 +106,6 @@ class Crawl:
                     retry_base_seconds=self.settings.retry_base_seconds,
                     network_tries=self.settings.network_tries,
                     throttled_tries=self.settings.throttled_tries,
-                    longest_backoff_seconds=self.settings.network_longest_backoff_seconds,
                     token_patience=self.settings.session_patience_seconds,
                 )
                 with suppress(NoAgentFree):
@@ -150,8 +150,8 @@ class Crawl:
                 hopeless = not error.transient or isinstance(error, SessionRefused)
                 if hopeless or not tries.can_retry():
                     raise
-            base, longest = self.settings.retry_base_seconds, self.settings.task_longest_backoff_seconds
-            await asyncio.sleep(backoff_seconds(tries.failures, base, longest, random.random()))
+            base = self.settings.retry_base_seconds
+            await asyncio.sleep(backoff_seconds(tries.failures, base, LONGEST_BACKOFF_SECONDS, random.random()))
 
     def _start(self, calls: RequestCounter, count: int, pages: list[tasks.PlannedTask]) -> None:
         now = utc_now()

@@ -72,7 +72,6 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
             throttled_tries=settings.throttled_tries,
-            longest_backoff_seconds=settings.network_longest_backoff_seconds,
         )
         try:
             fetched = await fetcher.fetch(

@@ -18,6 +18,8 @@ from mustit_pipeline.agents.judgement import Throttling
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 
+# So many different agents in a row pay for failed calls of a kind to one seller; then the seller is at fault.
+CHARGED_AGENTS = 5
 MOST_SUBJECTS = 1000
 MOST_URLS = 1000
 FORGOTTEN_AFTER = timedelta(hours=1)

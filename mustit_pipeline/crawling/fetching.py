@@ -33,6 +33,8 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.parsing import parse_count
 
 T = TypeVar("T")
+# The longest pause between two tries inside one fetch.
+LONGEST_BACKOFF_SECONDS = 10.0
 
 
 class NoAgentFree(Exception):
@@ -73,7 +75,7 @@ class Fetcher:
         retry_base_seconds: float,
         network_tries: int,
         throttled_tries: int,
-        longest_backoff_seconds: float,
+        longest_backoff_seconds: float = LONGEST_BACKOFF_SECONDS,
         charged_agents: int | None = None,
         patience: float = math.inf,
         token_patience: float = math.inf,

@@ -13,6 +13,7 @@ import structlog
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.catalog.reading_rules import ReadingRules
 from mustit_pipeline.crawling.attempts import Attempts
+from mustit_pipeline.crawling.fault_attribution import CHARGED_AGENTS
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.crawling.free_agents import FreeAgents
 from mustit_pipeline.crawling.queue import TaskQueue
@@ -80,15 +81,13 @@ class Worker:
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
             throttled_tries=settings.throttled_tries,
-            longest_backoff_seconds=settings.network_longest_backoff_seconds,
-            charged_agents=settings.charged_agents,
+            charged_agents=CHARGED_AGENTS,
             patience=settings.lease_seconds / 3,
         )
         self._attempts = Attempts(
             fetcher,
             client.endpoints,
             retry_base_seconds=settings.retry_base_seconds,
-            longest_backoff_seconds=settings.task_longest_backoff_seconds,
             rules=reading_rules,
         )
         self.report = WorkReport()

@@ -23,6 +23,8 @@ TRIED_AGAIN = frozenset({408, 422, 425})
 OF_THE_SERVER = frozenset({429, 502, 503, 504})
 OF_THE_CREDENTIAL = frozenset({401, 403})
 EVENTS_PATH = "/api/v1/product-events"
+# No Retry-After makes a row wait for longer.
+LONGEST_RETRY_AFTER_SECONDS = 3600.0
 
 
 class Verdict(StrEnum):
@@ -119,7 +121,6 @@ class ProductServer:
         self._read_seconds = settings.product_server_read_seconds
         self._connect_seconds = settings.product_server_connect_seconds
         self._whole_call_seconds = settings.product_server_call_seconds
-        self._longest_retry_after = settings.outbox_longest_retry_after_seconds
         self._connections = connections
         self._headers = {"Content-Type": "application/json"}
         token = settings.product_server_token
@@ -153,7 +154,7 @@ class ProductServer:
             return Answer(verdict, reply.status, None)
         wait = 0.0
         if verdict is Verdict.OVERLOADED:
-            wait = min(parse_retry_after(reply.retry_after, datetime.now(UTC)) or 0.0, self._longest_retry_after)
+            wait = min(parse_retry_after(reply.retry_after, datetime.now(UTC)) or 0.0, LONGEST_RETRY_AFTER_SECONDS)
         return Answer(verdict, reply.status, self._excerpt(reply), retry_after=wait)
 
     async def look(self, path: str) -> Reply | Answer:

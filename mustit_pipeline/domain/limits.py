@@ -1,4 +1,4 @@
-"""The specified numbers, each the default of a setting, and the ends of the agent health scale."""
+"""The specified numbers; those that a setting can change are its default."""
 
 TASK_MAX_RETRIES = 2
 TASK_MAX_RELEASES = 5

@@ -138,7 +138,12 @@ class MarketplaceClient:
         return b"".join(parts)
 
 
-def _unzipped(unzip: "zlib._Decompress", chunk: bytes, at_most: int, path: str) -> bytes:
+def _unzipped(
+    unzip: "zlib._Decompress",  # pyright: ignore[reportPrivateUsage]
+    chunk: bytes,
+    at_most: int,
+    path: str,
+) -> bytes:
     try:
         part = unzip.decompress(chunk, at_most)
     except zlib.error:

@@ -2,7 +2,7 @@
 
 import re
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -42,6 +42,7 @@ def _shown(value: Any, depth: int) -> str:
         return "…"
     more = ["…"] if len(value) > ENTRIES_SHOWN else []
     if type(value) is list:
-        return f"[{', '.join([_shown(entry, depth - 1) for entry in value[:ENTRIES_SHOWN]] + more)}]"
+        listed = cast("list[Any]", value)[:ENTRIES_SHOWN]
+        return f"[{', '.join([_shown(entry, depth - 1) for entry in listed] + more)}]"
     entries = [f'"{key[:64]}": {_shown(entry, depth - 1)}' for key, entry in islice(value.items(), ENTRIES_SHOWN)]
     return f"{{{', '.join(entries + more)}}}"

@@ -1,7 +1,7 @@
 """The shape that the marketplace's bodies have had so far; what the parser leaves alone is known here all the same."""
 
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.marketplace.fields import amount, code, filled, flag, identity, number, rate, text, texts
@@ -155,7 +155,8 @@ def examine(source: str, document: Any, *, closely: bool = False, replaced: bool
     """
     found = Examination(closely=closely, replaced=replaced)
     if source == "options":
-        for option in document if type(document) is list else ():
+        options = cast("list[Any]", document) if type(document) is list else []
+        for option in options:
             # One that was read has what it needs in common.
             if not closely or _akin(OPTION, option):
                 found.look(OPTION, option, source)
@@ -165,14 +166,14 @@ def examine(source: str, document: Any, *, closely: bool = False, replaced: bool
         found.look(DETAIL, document, source)
         modules = document.get("moduleList")
         if type(modules) is list:
-            _examine_modules(found, modules)
+            _examine_modules(found, cast("list[Any]", modules))
     if replaced and not found.named_replaced:
         found.note("", Flaw(source, DriftKind.RETYPED, "text", LONE_SURROGATE))
     return found.deviations
 
 
 def _akin(shape: Shape, found: Any) -> bool:
-    return type(found) is dict and not shape.fields.keys().isdisjoint(found)
+    return type(found) is dict and not shape.fields.keys().isdisjoint(cast("dict[str, Any]", found))
 
 
 def _examine_modules(found: Examination, modules: list[Any]) -> None:
@@ -182,10 +183,11 @@ def _examine_modules(found: Examination, modules: list[Any]) -> None:
         telling = [module for module in modules if module["type"] not in OTHER_MODULES]
     except (TypeError, KeyError):
         telling = modules
-    for module in telling:
-        kind = module.get("type") if type(module) is dict else None
+    for entry in telling:
+        module = cast("dict[str, Any]", entry) if type(entry) is dict else {}
+        kind = module.get("type")
         if type(kind) is not str:
-            found.look(_MODULE, module, "detail.moduleList")
+            found.look(_MODULE, entry, "detail.moduleList")
         elif kind in missing:
             path = missing.pop(kind)
             if len(module) != 2:

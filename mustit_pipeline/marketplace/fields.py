@@ -1,7 +1,7 @@
 """Single values out of untrusted JSON objects: each is what it should be, absent, or a WrongValue."""
 
 import re
-from typing import Any
+from typing import Any, cast
 from unicodedata import normalize
 
 # Whole numbers as people write them: 1,083,000 · 49% · 12.0; ASCII digits, and few enough for 64 bits.
@@ -9,6 +9,14 @@ _NUMBER = re.compile(r"([+-]?(?:[0-9]{1,19}|[0-9]{1,3}(?:,[0-9]{3}){1,6}))(?:\.0
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 # Beyond this a float no longer knows its last digit.
 _EXACT = 2**53
+_KINDS: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
 
 
 class WrongValue(Exception):
@@ -120,13 +128,13 @@ def items(data: dict[str, Any], name: str) -> list[Any]:
         return []
     if type(value) is not list:
         raise WrongValue(f"{name} takes a list, not {_kind(value)}")
-    return value
+    return cast("list[Any]", value)
 
 
 def mapping(value: Any, name: str) -> dict[str, Any]:
     if type(value) is not dict:
         raise WrongValue(f"{name} takes an object, not {_kind(value)}")
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _is_filled(value: Any, name: str) -> bool:
@@ -135,6 +143,5 @@ def _is_filled(value: Any, name: str) -> bool:
     return bool(value) and not value.isspace()
 
 
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "null")

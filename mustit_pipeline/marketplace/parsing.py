@@ -232,7 +232,7 @@ def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if type(listed) is not list:
         raise WrongValue("moduleList takes a list")
     found: dict[str, dict[str, Any]] = {}
-    for entry in listed:
+    for entry in cast("list[Any]", listed):
         module = mapping(entry, "moduleList")
         kind = module.get("type")
         if type(kind) is not str or kind not in _KNOWN_MODULES or kind in found:
@@ -273,7 +273,7 @@ def _options(document: Any, item_no: int | None) -> tuple[ProductOption, ...]:
     if type(document) is not list:
         raise WrongValue("the body takes a list")
     options: dict[int, ProductOption] = {}
-    for entry in document:
+    for entry in cast("list[Any]", document):
         option = _option(mapping(entry, "an option"))
         if item_no is None:
             item_no = option.item_no

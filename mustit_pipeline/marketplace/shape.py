@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.marketplace.excerpt import safe_sample
@@ -106,15 +106,16 @@ class Examination:
     def deviations(self) -> tuple[Deviation, ...]:
         return tuple(self._noted.values())
 
-    def look(self, shape: Shape, found: Any, path: str) -> None:
+    def look(self, shape: Shape, value: Any, path: str) -> None:
         """Compare an object with its shape, and whatever is inside it with theirs."""
         self._left -= 1
         if self._left < 0:
             return
-        if type(found) is not dict:
+        if type(value) is not dict:
             above, _, name = path.rpartition(".")
-            self.note(above, Flaw(name, DriftKind.RETYPED, "object", type_name(found)), found)
+            self.note(above, Flaw(name, DriftKind.RETYPED, "object", type_name(value)), value)
             return
+        found = cast("dict[str, Any]", value)
         look = (*found, *map(type, found.values()))
         flaws = shape.judged.get(look)
         for flaw in shape.judge(found, look) if flaws is None else flaws:
@@ -124,14 +125,14 @@ class Examination:
         if self._replaced:
             self._name_replaced(shape, found, path)
         for name, field, inside in shape.inside:
-            value = found.get(name)
-            if type(value) is dict:
-                self.look(inside, value, f"{path}.{name}")
-            elif type(value) is list:
-                below = f"{path}.{name}"
-                if field.first_only and not value:
+            inner, below = found.get(name), f"{path}.{name}"
+            if type(inner) is dict:
+                self.look(inside, inner, below)
+            elif type(inner) is list:
+                entries = cast("list[Any]", inner[:1] if field.first_only else inner)
+                if field.first_only and not entries:
                     self.note(path, Flaw(name, DriftKind.MISSING, "an entry", ""))
-                for entry in value[:1] if field.first_only else value:
+                for entry in entries:
                     self.look(inside, entry, below)
 
     def note(self, above: str, flaw: Flaw, value: Any = None) -> None:
@@ -147,7 +148,7 @@ class Examination:
     def _name_replaced(self, shape: Shape, found: dict[str, Any], path: str) -> None:
         for name, field in shape.fields.items():
             value = found.get(name)
-            texts = value if type(value) is list else (value,)
+            texts = cast("list[Any]", value) if type(value) is list else [value]
             if any(type(one) is str and REPLACED in one for one in texts):
                 self.named_replaced = True
                 self.note(path, Flaw(name, DriftKind.RETYPED, field.expected, LONE_SURROGATE), value)

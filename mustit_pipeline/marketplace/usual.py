@@ -20,6 +20,13 @@ class _Unread(msgspec.Struct, gc=False):
     """An object of which nothing is read."""
 
 
+def _union(kinds: list[Any]) -> Any:
+    union = kinds[0]
+    for kind in kinds[1:]:
+        union |= kind
+    return union
+
+
 def _annotation(name: str, field: Field) -> Any:
     kinds: list[Any] = []
     for kind in field.types:
@@ -31,10 +38,7 @@ def _annotation(name: str, field: Field) -> Any:
             kinds.append(list[str] if field.read is texts else list[msgspec.Raw])
         else:
             kinds.append(None if kind is NoneType else kind)
-    annotation = kinds[0]
-    for kind in kinds[1:]:
-        annotation |= kind
-    return annotation
+    return _union(kinds)
 
 
 def _struct(name: str, shape: Shape, **changed: Any) -> Any:
@@ -50,9 +54,7 @@ def _module(kind: str, data: Any) -> Any:
 
 
 _KNOWN = {_module(kind, _struct(kind, shape)): kind for kind, shape in MODULES.items()}
-_ANY_MODULE = next(iter(_KNOWN))
-for _other in (*list(_KNOWN)[1:], *(_module(kind, msgspec.Raw) for kind in OTHER_MODULES)):
-    _ANY_MODULE |= _other
+_ANY_MODULE = _union([*_KNOWN, *(_module(kind, msgspec.Raw) for kind in OTHER_MODULES)])
 _DETAIL = msgspec.json.Decoder(_struct("Detail", DETAIL, moduleList=list[_ANY_MODULE]))
 _OPTIONS = msgspec.json.Decoder(list[_struct("Option", OPTION)])
 

@@ -20,6 +20,8 @@ AT_ONCE = 1000
 LINES = 20
 # A sensor's tick has a minute; whom it did not come to, the next one tells.
 LONGEST_SECONDS = 30.0
+# How long a notice stays with a silent sender: several times as long as one that works may take.
+LEASE_SECONDS = 120.0
 # An address that fails is tried again so soon, and only that one: the others hear of it again in their own time.
 TRY_AGAIN = timedelta(minutes=1)
 SEOUL = ZoneInfo("Asia/Seoul")
@@ -43,9 +45,7 @@ def tell(database: Database, settings: Settings, now: datetime, *, longest_secon
             alerts.forget_ended(connection)
         return Telling()
     with database.transaction() as connection:
-        notices = alerts.claim(
-            connection, owner=str(uuid4()), limit=AT_ONCE, lease_seconds=settings.alert_lease_seconds, now=now
-        )
+        notices = alerts.claim(connection, owner=str(uuid4()), limit=AT_ONCE, lease_seconds=LEASE_SECONDS, now=now)
     if not notices:
         return Telling()
     due = _Due(now, timedelta(hours=settings.alert_repeat_hours))

@@ -182,7 +182,6 @@ async def _ask(
             retry_base_seconds=settings.retry_base_seconds,
             network_tries=settings.network_tries,
             throttled_tries=settings.throttled_tries,
-            longest_backoff_seconds=settings.network_longest_backoff_seconds,
             token_patience=settings.session_patience_seconds,
         )
         turns = asyncio.Semaphore(AT_ONCE)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import DueSlice
 from mustit_pipeline.scheduling.sql import refreshes
@@ -30,7 +31,7 @@ def next_refreshes(
     age = timedelta(days=settings.full_refresh_days)
     with database.reading() as connection:
         stale = refreshes.stale(connection, now, age, everything=settings.recrawl == "everything", busy=busy)
-    opened = []
+    opened: list[CrawlingScheduleExecution] = []
     for one in stale[: max(0, free)]:
         try:
             found = open_or_join(database, one.seller_id, triggered_by=TRIGGERED_BY, now=now, full_refetch=True)

@@ -36,7 +36,7 @@ def _redis_server(value: str, form: str) -> str:
     if not value.startswith(REDIS_SCHEMES):
         raise ValueError(form)
     # Most have no Redis but ours, and importing it takes a while.
-    from redis.connection import parse_url
+    from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableType]
 
     try:
         parse_url(value)
@@ -57,7 +57,7 @@ def _redis_url(value: str) -> str:
     from redis import ConnectionPool, RedisError
 
     try:
-        ConnectionPool.from_url(address).make_connection()
+        ConnectionPool.from_url(address).make_connection()  # pyright: ignore[reportUnknownMemberType]
     except (RedisError, TypeError):
         raise ValueError("takes after its ? only options that Redis knows, like db=1") from None
     return value

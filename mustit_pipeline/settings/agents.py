@@ -17,31 +17,17 @@ class AgentSettings(BaseSettings):
         le=30 * 86400,
         description="The most of a Retry-After that is honoured",
     )
-    health_gain_success: int = Field(5, ge=0, le=100, description="Health (0-100) that a good answer gives an agent")
-    health_cost_throttled: int = Field(20, ge=0, le=100, description="Health that a 429 costs")
-    health_cost_server_error: int = Field(10, ge=0, le=100, description="Health that a 5xx answer costs")
-    health_cost_failure: int = Field(5, ge=0, le=100, description="Health that any other failure costs")
-    health_floor: int = Field(30, ge=0, le=100, description="Below this health an agent rests")
-    health_recovered: int = Field(
-        70, ge=0, le=100, description="Health of an agent that is back; at least HEALTH_FLOOR"
-    )
-    charged_agents: int = Field(
-        5, ge=1, le=10_000, description="Different agents in a row that pay for failed calls of a kind to one seller"
-    )
     undecided_share: float = Field(
         0.1, ge=0, le=1, description="Most of the pool that rests for 429s that may be their URLs' own; at least one"
     )
-    token_issue_failures: int = Field(3, ge=1, le=100, description="Failed token issues in a row that block an agent")
     storm_agents: int = Field(5, ge=1, le=10_000, description="So many throttled agents at once mean the host itself")
     storm_urls: int = Field(
         5, ge=1, le=10_000, description="If they were throttled at so many different products or pages"
     )
     storm_share: float = Field(0.5, gt=0, le=1, description="And if they are at least this share of the last answers")
     storm_window_seconds: float = Field(5, gt=0, le=600, description="How far back those answers are counted")
-    storm_pause_seconds: float = Field(2, gt=0, description="First pause of all calls; doubled from storm to storm")
-    storm_longest_pause_seconds: float = Field(
-        600, gt=0, description="Longest such pause, unless Retry-After asks for more"
+    storm_pause_seconds: float = Field(
+        2, gt=0, le=600, description="First pause of all calls; doubled from storm to storm, up to ten minutes"
     )
-    storm_calm_seconds: float = Field(60, ge=0, description="So long after a pause the next one starts small again")
     breaker_min_available: float = Field(0.2, ge=0, le=1, description="Below this share of AVAILABLE agents calls stop")
     breaker_cooldown_seconds: float = Field(600, gt=0, description="Until an open breaker tries one request")

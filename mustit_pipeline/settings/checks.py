@@ -47,7 +47,6 @@ class CheckSettings(BaseSettings):
     alert_calm_seconds: float = Field(
         300, ge=0, le=86400, description="What has not been seen for so long is over; a flickering alert is told once"
     )
-    alert_lease_seconds: float = Field(120, gt=0, le=3600, description="How long a notice stays with a silent sender")
 
     @field_validator("alert_urls")
     @classmethod

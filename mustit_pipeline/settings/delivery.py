@@ -49,9 +49,6 @@ class DeliverySettings(BaseSettings):
     outbox_retry_base_seconds: float = Field(
         10, gt=0, description="First pause before a row is sent again; three times as long after each further failure"
     )
-    outbox_longest_retry_after_seconds: float = Field(
-        3600, ge=0, le=86400, description="Longest Retry-After of the product server that is honoured"
-    )
 
     @property
     def product_server_call_seconds(self) -> float:

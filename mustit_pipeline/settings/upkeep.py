@@ -7,7 +7,6 @@ from pydantic_settings import BaseSettings
 class UpkeepSettings(BaseSettings):
     """The part of the settings that nightly maintenance and the full refresh live by."""
 
-    task_months_ahead: int = Field(2, ge=1, le=24, description="Month partitions of crawl tasks made in advance")
     task_retention_months: int = Field(
         3, ge=1, le=120, description="Whole months of crawl tasks that are kept besides the running one"
     )
@@ -27,7 +26,6 @@ class UpkeepSettings(BaseSettings):
     trigger_retention_days: float = Field(
         30, ge=15, le=3650, description="How long it is known which messages came; SQS keeps them for up to 14 days"
     )
-    retention_batch: int = Field(5000, ge=1, le=100_000, description="Rows that one transaction of maintenance removes")
     run_log_retention_days: float = Field(
         30,
         ge=1,

@@ -37,8 +37,6 @@ LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
 # Pairs of settings of which the second cannot be the smaller one.
 ORDERED = (
     ("database_connections", "database_max_connections"),
-    ("health_floor", "health_recovered"),
-    ("storm_pause_seconds", "storm_longest_pause_seconds"),
     ("raw_unchanged_days", "raw_retention_days"),
     ("truth_window_days", "truth_retention_days"),
 )
@@ -109,7 +107,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
 
     max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
     network_tries: int = Field(3, ge=1, le=10, description="Tries of one request inside a task when the network breaks")
-    network_longest_backoff_seconds: float = Field(10, gt=0, description="Longest pause between two such tries")
     throttled_tries: int = Field(
         3, ge=2, le=10, description="Agents throttled by one request before it is at fault, if the host answers others"
     )
@@ -117,7 +114,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         30, gt=0, description="How long a new crawl waits for a session token before it fails"
     )
     task_max_retries: int = Field(2, ge=0, le=10, description="Retries of a crawl task after its first attempt")
-    task_longest_backoff_seconds: float = Field(60, gt=0, description="Longest pause before such a retry")
     task_max_releases: int = Field(
         5, ge=1, le=100, description="Workers in a row that a task may lose; the last fails it"
     )
@@ -248,11 +244,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
                 "`mustit up` 또는 `mustit demo`를 실행하세요",
             )
         return self.base_url
-
-    @property
-    def listing_segment(self) -> str:
-        """The last part of the listing path, which every listing URL contains."""
-        return "/" + self.listing_path.rsplit("/", 1)[-1]
 
     def token_keys(self) -> TokenKey:
         """The keys for tokens at rest, made once under HOME on the embedded default."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -98,7 +99,7 @@ class _Control:
         content = None if body is None else orjson.dumps(body)
         response = self._client.request(method, path, content=content)
         answer = orjson.loads(response.content)
-        if response.status_code != httpx.codes.OK:
+        if response.status_code != HTTPStatus.OK:
             raise ControlError(f"{method} {path}: {response.status_code} {answer.get('error')}")
         return answer
 

@@ -1,7 +1,7 @@
 """Reading what a control call sends: a wrong value is answered with a sentence, never guessed at."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
 import orjson
@@ -90,9 +90,10 @@ class Fields:
         value = self.any(name)
         if value is None:
             return None
-        if not isinstance(value, list) or not value or not all(accepts(entry) for entry in value):
+        entries = cast("list[Any]", value) if isinstance(value, list) else []
+        if not entries or not all(accepts(entry) for entry in entries):
             raise BadInputError(f"{name} must be a list of {what} that is not empty")
-        return value
+        return entries
 
     def done(self) -> None:
         """Refuse members that nobody asked for: most likely they are misspelt."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from mustit_pipeline.simulator.control_input import BadInputError, Fields
 
@@ -188,9 +188,10 @@ class FaultSwitch:
 def _agents(fields: Fields) -> float | frozenset[str] | None:
     value = fields.any("agents")
     if isinstance(value, list):
-        if not all(isinstance(agent, str) for agent in value):
+        agents = cast("list[Any]", value)
+        if not all(isinstance(agent, str) for agent in agents):
             raise BadInputError("agents must be a list of User-Agent texts, or a share from 0 to 1")
-        return frozenset(value)
+        return frozenset(agents)
     return None if value is None else fields.number("agents", minimum=0, maximum=1, default=1)
 
 
@@ -198,9 +199,10 @@ def _items(fields: Fields) -> float | frozenset[int] | None:
     """Products whose own URLs are hit, detail and options alike."""
     value = fields.any("items")
     if isinstance(value, list):
-        if not all(type(item) is int for item in value):
+        items = cast("list[Any]", value)
+        if not all(type(item) is int for item in items):
             raise BadInputError("items must be a list of item numbers, or a share from 0 to 1")
-        return frozenset(value)
+        return frozenset(items)
     return None if value is None else fields.number("items", minimum=0, maximum=1, default=1)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mustit_pipeline.simulator.audit import Audit
 from mustit_pipeline.simulator.control_input import (
@@ -126,7 +126,7 @@ def _change(marketplace: Marketplace, fields: Fields) -> Payload:
     if "kind" in fields or not isinstance(new, dict) or not new:
         raise BadInputError("give either kind, or fields as an object of productData fields and their new values")
     fields.done()
-    changes = marketplace.world.change(seller_id, number, new)
+    changes = marketplace.world.change(seller_id, number, cast("dict[str, Any]", new))
     return {"sellerId": seller_id, "itemNo": number, "kind": None, "changes": changes}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from mustit_pipeline.simulator.catalogue import Brand, CategoryPath, Level
 from mustit_pipeline.simulator.product import Option, Product, Shipping
@@ -36,7 +36,7 @@ def _flag(value: Any) -> bool:
 
 
 def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in cast("list[Any]", value))
 
 
 def _object(parts: dict[str, Check]) -> Check:
@@ -59,10 +59,14 @@ def _level_or_null(value: Any) -> bool:
 
 
 def _options(value: Any) -> bool:
-    if not isinstance(value, list) or not all(_OPTION(option) for option in value):
+    if not _is_list_of_options(value):
         return False
     numbers = [option["optionNo"] for option in value]
     return numbers == sorted(set(numbers))
+
+
+def _is_list_of_options(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and all(map(_OPTION, cast("list[Any]", value)))
 
 
 _FIELDS: dict[str, Check] = {
@@ -96,13 +100,14 @@ def check_product_data(data: Any) -> None:
     """Raise unless it is exactly what the contract describes: no field more, none less, each of its type."""
     if not isinstance(data, dict):
         raise ProductDataError("productData must be an object")
-    if missing := _FIELDS.keys() - data.keys():
+    given = cast("dict[str, Any]", data)
+    if missing := _FIELDS.keys() - given.keys():
         raise ProductDataError(f"productData lacks {', '.join(sorted(missing))}")
-    if unknown := data.keys() - _FIELDS.keys():
+    if unknown := given.keys() - _FIELDS.keys():
         raise ProductDataError(f"productData has unknown {', '.join(sorted(unknown))}")
     for name, check in _FIELDS.items():
-        if not check(data[name]):
-            raise ProductDataError(f"productData.{name} is not of the contract's shape: {data[name]!r:.200}")
+        if not check(given[name]):
+            raise ProductDataError(f"productData.{name} is not of the contract's shape: {given[name]!r:.200}")
 
 
 def with_fields(product: Product, fields: dict[str, Any]) -> Product:
@@ -115,8 +120,8 @@ def with_fields(product: Product, fields: dict[str, Any]) -> Product:
             data[name] = {**data[name], **value}
         else:
             data[name] = value
-    if isinstance(data["options"], list) and all(_OPTION(option) for option in data["options"]):
-        data["options"] = sorted(data["options"], key=lambda option: option["optionNo"])
+    if _is_list_of_options(options := data["options"]):
+        data["options"] = sorted(options, key=lambda option: option["optionNo"])
     check_product_data(data)
     _check_amounts(data)
     return _from_data(product, data, fields)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
 
@@ -42,11 +42,12 @@ def read_event(headers: Mapping[str, str], body: bytes) -> ProductEvent:
     if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
         raise MalformedEventError("Content-Type must be application/json")
     try:
-        event = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedEventError(f"the body is not JSON: {error}") from error
-    if not isinstance(event, dict):
+    if not isinstance(document, dict):
         raise MalformedEventError("the body must be an object")
+    event = cast("dict[str, Any]", document)
     if missing := [name for name in _MEMBERS if name not in event]:
         raise MalformedEventError(f"the body lacks {', '.join(missing)}")
     _check_identity(event)
@@ -84,9 +85,10 @@ def _check_changes(event_type: str, changes: Any) -> None:
         raise MalformedEventError("changes must be a list")
     if event_type == "PRODUCT_CREATED" and changes:
         raise MalformedEventError("changes of PRODUCT_CREATED must be empty")
-    for change in changes:
-        if not isinstance(change, dict) or not {"type", "field", "old", "new"} <= change.keys():
-            raise MalformedEventError(f"a change must have type, field, old and new: {change!r:.200}")
+    for entry in cast("list[Any]", changes):
+        change = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        if not {"type", "field", "old", "new"} <= change.keys():
+            raise MalformedEventError(f"a change must have type, field, old and new: {entry!r:.200}")
         if change["type"] not in CHANGE_TYPES or not isinstance(change["field"], str):
             raise MalformedEventError(f"a change must have a known type and a field name: {change!r:.200}")
 

@@ -22,6 +22,10 @@ from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
 
+# Months of crawl tasks whose partitions are there in advance.
+MONTHS_AHEAD = 2
+# Rows that one transaction removes.
+BATCH = 5000
 # So many removed bodies are worth a vacuum of our own; fewer are left to autovacuum.
 VACUUM_FROM = 1000
 
@@ -74,14 +78,20 @@ def alone(database: Database) -> Generator[None]:
 
 
 def maintain(
-    database: Database, settings: Settings, now: datetime, *, dry_run: bool = False, tell: Tell | None = None
+    database: Database,
+    settings: Settings,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    tell: Tell | None = None,
+    batch: int = BATCH,
 ) -> Maintained:
-    """Do everything that is due; a dry run only says what that would be."""
+    """Do everything that is due, so many rows in a transaction; a dry run only says what that would be."""
     with alone(database):
         months = _Months()
-        _months_ahead(database, settings, now, months, dry_run=dry_run)
+        _months_ahead(database, now, months, dry_run=dry_run)
         _drop_months(database, settings, now, months, dry_run=dry_run)
-        aged, unchanged = _bodies(database, settings, now, dry_run=dry_run, tell=tell)
+        aged, unchanged = _bodies(database, settings, now, batch, dry_run=dry_run, tell=tell)
         # The pool itself prunes its bookings while it works; twice its window is far beyond anything that it counts.
         unreached = now - timedelta(seconds=2 * settings.window_seconds + 3600)
         ages = (
@@ -93,7 +103,7 @@ def maintain(
             (slices.AGED, now - timedelta(days=settings.run_log_retention_days)),
         )
         bookings, old_alerts, samples, old_triggers, changes, old_slices = (
-            _aged(database, settings, *age, dry_run=dry_run) for age in ages
+            _aged(database, *age, batch, dry_run=dry_run) for age in ages
         )
         # Of all else autovacuum knows. It never analyzes the task table as a whole, and that is not needed: statements
         # name the month, and have no worse plan to choose while nothing is known.
@@ -139,9 +149,9 @@ class _Months:
             self.left[month] = "somebody worked on the task table for too long; the next night tries again"
 
 
-def _months_ahead(database: Database, settings: Settings, now: datetime, months: _Months, *, dry_run: bool) -> None:
+def _months_ahead(database: Database, now: datetime, months: _Months, *, dry_run: bool) -> None:
     wanted = [now.date().replace(day=1)]
-    for _ in range(settings.task_months_ahead):
+    for _ in range(MONTHS_AHEAD):
         wanted.append(task_months.following(wanted[-1]))
     with database.reading() as connection:
         there = {one.month for one in task_months.partitions(connection)}
@@ -179,7 +189,7 @@ def _drop_months(database: Database, settings: Settings, now: datetime, months: 
 
 
 def _bodies(
-    database: Database, settings: Settings, now: datetime, *, dry_run: bool, tell: Tell | None
+    database: Database, settings: Settings, now: datetime, batch: int, *, dry_run: bool, tell: Tell | None
 ) -> tuple[int, int]:
     night = Night(
         now,
@@ -194,7 +204,7 @@ def _bodies(
         with database.reading() as connection:
             expired = retention.expired_bodies(connection, seller_id, night)
         aged, unchanged = aged + expired.aged, unchanged + expired.unchanged
-        batches = () if dry_run else retention.delete_bodies(database, expired.raw_ids, settings.retention_batch)
+        batches = () if dry_run else retention.delete_bodies(database, expired.raw_ids, batch)
         for gone in batches:
             removed += gone
             if tell is not None:
@@ -209,8 +219,8 @@ def _bodies(
     return aged, unchanged
 
 
-def _aged(database: Database, settings: Settings, aged: Aged, before: datetime, *, dry_run: bool) -> int:
+def _aged(database: Database, aged: Aged, before: datetime, batch: int, *, dry_run: bool) -> int:
     if dry_run:
         with database.reading() as connection:
             return count_aged(connection, aged, before)
-    return delete_aged(database, aged, before, settings.retention_batch)
+    return delete_aged(database, aged, before, batch)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import yaml
 
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.settings.page import settings_page
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +15,11 @@ def test_the_settings_page_is_what_the_settings_say() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == settings_page(), (
         "run: python -m mustit_pipeline.settings > docs/settings.md"
     )
+
+
+def test_the_settings_page_shows_each_setting_once() -> None:
+    shown = re.findall(r"^\| `MUSTIT_(\w+)`", settings_page(), re.MULTILINE)
+    assert sorted(shown) == sorted(name.upper() for name in Settings.model_fields)
 
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:

@@ -10,6 +10,7 @@ from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.crawling.executions import give_up, open_or_join
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import Conflict, NotFound
+from mustit_pipeline.domain.limits import HEALTH_RECOVERED
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.user_agent import UserAgent
 from mustit_pipeline.domain.values import SellerId, UserAgentId
@@ -102,7 +103,7 @@ def test_failed_events_are_listed_inspected_and_sent_again(world: World, setting
     assert "nothing to retry" in ask(world, "outbox", "retry", "--status", "FAILED", "--seller", seller).out
 
 
-def test_all_blocked_agents_are_unblocked_at_once(world: World, settings: Settings) -> None:
+def test_all_blocked_agents_are_unblocked_at_once(world: World) -> None:
     with world.database.transaction() as connection:
         blocked = [row.agent_id for row in roster.list_agents(connection)[:2]]
         for agent_id in blocked:
@@ -116,7 +117,7 @@ def test_all_blocked_agents_are_unblocked_at_once(world: World, settings: Settin
     assert (again.code, again.out) == (0, "No agent is blocked.\n")
     with world.database.reading() as connection:
         now = {row.agent_id: (row.status, row.health) for row in roster.list_agents(connection)}
-    assert {now[agent_id] for agent_id in blocked} == {(AgentStatus.AVAILABLE, settings.health_recovered)}
+    assert {now[agent_id] for agent_id in blocked} == {(AgentStatus.AVAILABLE, HEALTH_RECOVERED)}
 
 
 def test_crawls_and_agents_are_steered_by_the_first_digits_of_their_ids(world: World) -> None:

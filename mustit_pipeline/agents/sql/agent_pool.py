@@ -24,14 +24,13 @@ class PoolRow:
     pause_seconds: int
     pause_level: int
     breaker_open_until: datetime | None
-    breaker_judge_after: datetime | None
     trial_owner: UUID | None
     trial_until: datetime | None
 
 
 _POOL = (
     "SELECT clock_timestamp() AS now, counter, epoch, redis_run_id, moved_at, paused_until, pause_seconds, pause_level,"
-    " breaker_open_until, breaker_judge_after, trial_owner, trial_until FROM pool_state"
+    " breaker_open_until, trial_owner, trial_until FROM pool_state"
 )
 
 

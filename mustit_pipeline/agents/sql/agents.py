@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
@@ -28,7 +28,6 @@ class AgentRow:
     token_expires_at: datetime | None
     suspended_until: datetime | None
     reason: str | None
-    requests_day: date | None
     requests_today: int
     last_used_at: datetime | None
     revision: int
@@ -45,7 +44,7 @@ class SealedSession:
 
 _AGENT_COLUMNS = (
     "agent_id, user_agent, status, health, issue_failures, token_no, token_expires_at, suspended_until, reason,"
-    " requests_day, requests_today, last_used_at, revision"
+    " requests_today, last_used_at, revision"
 )
 
 

@@ -354,20 +354,19 @@ def test_a_429_right_after_a_pause_is_the_same_storm_until_a_good_answer_ends_it
     run(scenario)
 
 
-def test_what_a_storm_is_and_what_a_429_costs_are_settings(database: Database, tmp_path: Path) -> None:
+def test_what_a_storm_is_is_for_the_settings_to_say(database: Database, tmp_path: Path) -> None:
     rules = {
         "storm_agents": 2,
         "storm_urls": 2,
         "storm_share": 1.0,
         "storm_pause_seconds": 30,
-        "health_cost_throttled": 7,
     }
 
     async def scenario() -> None:
         async with opened(tmp_path, database, breaker_min_available=0, **rules) as (pool, _):
             first, second = await bookings(pool, 2)
             await pool.throttled(first, None, url=product(1))
-            assert rows(database)[first.user_agent].health == 93
+            assert rows(database)[first.user_agent].health == 80
             await pool.throttled(second, None, url="/listing", control=True)
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
             assert 28.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 30.0

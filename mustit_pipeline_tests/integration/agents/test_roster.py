@@ -77,7 +77,7 @@ def test_loading_says_what_was_new_known_and_refused(database: Database) -> None
 
 
 def test_an_admin_blocks_and_unblocks(database: Database) -> None:
-    settings = settings_of(health_recovered=55)
+    settings = settings_of()
     with database.transaction() as connection:
         agent_id = roster.list_agents(connection)[0].agent_id
         blocked = roster.block(connection, agent_id)
@@ -85,7 +85,7 @@ def test_an_admin_blocks_and_unblocks(database: Database) -> None:
         with pytest.raises(Conflict):
             roster.block(connection, agent_id)
         back = roster.unblock(connection, settings, agent_id)
-        assert (back.status, back.health, back.reason) == (AgentStatus.AVAILABLE, 55, None)
+        assert (back.status, back.health, back.reason) == (AgentStatus.AVAILABLE, 70, None)
         with pytest.raises(Conflict):
             roster.unblock(connection, settings, agent_id)
         with pytest.raises(NotFound):

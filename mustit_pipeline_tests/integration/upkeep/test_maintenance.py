@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -19,18 +20,21 @@ from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, SliceOutco
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.upkeep.maintenance import Progress, alone, maintain, oldest_kept
+from mustit_pipeline.upkeep import maintenance
+from mustit_pipeline.upkeep.maintenance import Progress, alone, oldest_kept
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.rows import SELLER, add_execution, add_task, ground
 
+# So few rows in a transaction that several are needed.
+maintain = partial(maintenance.maintain, batch=2)
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
 @pytest.fixture
 def settings(make_settings: MakeSettings) -> Settings:
-    return make_settings(raw_retention_days=90, raw_unchanged_days=7, retention_batch=2)
+    return make_settings(raw_retention_days=90, raw_unchanged_days=7)
 
 
 def months(database: Database) -> list[date]:
@@ -286,7 +290,7 @@ def test_a_body_that_was_opened_for_a_replay_meanwhile_is_not_removed(database: 
 
 
 def test_bookings_that_no_window_reaches_go_in_batches(database: Database, make_settings: MakeSettings) -> None:
-    settings = make_settings(window_seconds=3600, retention_batch=2)
+    settings = make_settings(window_seconds=3600)
     with database.transaction() as connection:
         for hours in (0, 1, 2.9, 3.1, 5, 20, 100):
             connection.execute(
@@ -301,7 +305,7 @@ def test_bookings_that_no_window_reaches_go_in_batches(database: Database, make_
 
 
 def test_alerts_that_are_over_and_old_samples_go_in_batches(database: Database, make_settings: MakeSettings) -> None:
-    settings = make_settings(alert_retention_days=90, truth_retention_days=365, retention_batch=2)
+    settings = make_settings(alert_retention_days=90, truth_retention_days=365)
     with database.transaction() as connection:
         for name, opened, ended in (
             ("a", 300, 91),
@@ -367,7 +371,7 @@ def test_messages_are_known_for_longer_than_sqs_can_deliver_them_again(
                 text("INSERT INTO trigger_messages (queue, message_id, received_at) VALUES ('q', :id, :at)"),
                 {"id": str(days), "at": NOW - days * DAY},
             )
-    settings = make_settings(retention_batch=2)
+    settings = make_settings()
 
     dry, done = (maintain(database, settings, NOW, dry_run=dry) for dry in (True, False))
 

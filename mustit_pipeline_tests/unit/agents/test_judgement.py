@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 16, 3, tzinfo=UTC)
 
 
 def pool(paused_until: datetime | None, level: int = 0, seconds: int = 0) -> PoolRow:
-    return PoolRow(NOW, "postgres", 0, None, None, paused_until, seconds, level, None, None, None, None)
+    return PoolRow(NOW, "postgres", 0, None, None, paused_until, seconds, level, None, None, None)
 
 
 def ago(seconds: float) -> datetime:
