@@ -65,16 +65,17 @@ def changes_table(changes: Sequence[LargeChange]) -> dg.MetadataValue:
 
 def work_metadata(done: Tally, remaining: int, stored: StoredExecution) -> dict[str, Any]:
     """What a stretch of work came to for one asset, as numbers that plot over time: always all of them."""
+    execution = stored.execution
     return {
-        "execution_id": str(stored.execution.id),
+        "execution_id": str(stored.id),
         "completed": done.completed,
         "failed": done.failed,
         "requests": done.requests,
         "throttled": done.throttled,
         "drifted_fields": len(stored.drift),
         "remaining": remaining,
-        "progress_percent": round(stored.execution.progress_rate, 2),
-        "success_percent": round(stored.execution.success_rate, 2),
+        "progress_percent": round(execution.progress_rate, 2),
+        "success_percent": round(execution.success_rate, 2),
     }
 
 

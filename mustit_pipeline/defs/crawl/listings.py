@@ -120,7 +120,7 @@ def _seen(database: Database, stored: StoredExecution) -> Sightings:
 def _checks(database: Database, stored: StoredExecution) -> list[dg.AssetCheckResult]:
     """What an operator should look at: warnings, because nothing wrong goes out by any of it."""
     with database.reading() as connection:
-        seller_id = stored.execution.seller_id
+        seller_id = stored.seller_id
         held = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=seller_id, limit=1).rows
     # A crawl of a part, and one that goes on in the next slice, promise no whole listing.
     partial = stored.sweep_status is SweepStatus.INCOMPLETE and stored.product_limit is None

@@ -94,9 +94,9 @@ def find_crawl(context: dg.AssetExecutionContext, config: CrawlConfig, database:
         stored = opened.stored
         # The run's later steps stay with this execution, even if it is cancelled meanwhile.
         context.instance.add_run_tags(
-            context.run.run_id, {EXECUTION_TAG: str(stored.execution.id), BOUND_TAG: context.run.run_id}
+            context.run.run_id, {EXECUTION_TAG: str(stored.id), BOUND_TAG: context.run.run_id}
         )
-        context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.execution.id}")
+        context.log.info(f"{'joined' if opened.joined else 'opened'} execution {stored.id}")
     _refuse_halted(context, database, stored)
     return Crawl(database, settings, stored)
 
@@ -127,7 +127,7 @@ def record_outcome(
     context: dg.AssetExecutionContext, database: Database, stored: StoredExecution, outcome: SliceOutcome
 ) -> None:
     """Store what this run's slice came to, where the run's own status does not say it."""
-    ended = EndedSlice(context.run.run_id, stored.execution.id.value, outcome, utc_now())
+    ended = EndedSlice(context.run.run_id, stored.id.value, outcome, utc_now())
     with database.transaction() as connection:
         slices.record(connection, [ended])
 
