@@ -61,6 +61,7 @@ def observe(database: Database, settings: Settings, now: datetime, *, others: Se
         found = {one.subject: one for one in (*_found(connection, now), *others)}
     unseen_since = now - timedelta(seconds=settings.alert_calm_seconds)
     with database.transaction() as connection:
+        alerts.lock_open(connection)
         opened = alerts.see(connection, [(one, now) for one in found.values()], now)
         ended = alerts.end_unseen(connection, STATES, found, now, unseen_since)
     return Alerted(opened, ended)
@@ -76,6 +77,7 @@ def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Al
         else:
             failed[one.subject] = one.failure, one.at
     with database.transaction() as connection:
+        alerts.lock_open(connection)
         opened = alerts.see(connection, list(failed.values()), now)
         ended = alerts.end_healed(connection, list(healed.values()), now)
     return Alerted(opened, ended)
@@ -85,6 +87,7 @@ def let_go(database: Database, now: datetime) -> Alerted:
     """End the alerts of failed runs of sellers who are not crawled any more: no good run would ever end them."""
     with database.transaction() as connection:
         subjects = health.alerts_of_nobody(connection, RUN_FAILED, RUN_OF_SELLER)
+        alerts.lock_open(connection)
         ended = alerts.end_healed(connection, [Outcome(one, RUN_FAILED, now, None) for one in subjects], now)
     return Alerted(ended=ended)
 

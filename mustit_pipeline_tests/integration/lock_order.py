@@ -26,10 +26,14 @@ EXCEPTIONS = {
 }
 
 
+def page_on_locks() -> str:
+    """The section of ARCHITECTURE.md."""
+    return ARCHITECTURE.read_text(encoding="utf-8").partition("\n## Locks\n")[2].partition("\n## ")[0]
+
+
 def documented_order() -> list[str]:
-    """The order of locks as ARCHITECTURE.md states it, in the block that its section on locks begins with."""
-    section = ARCHITECTURE.read_text().partition("\n## Locks\n")[2]
-    return re.findall(r"\w+", section.split("```")[1])
+    """The order of locks as the page states it, in its one block."""
+    return re.findall(r"\w+", page_on_locks().split("```")[1])
 
 
 @dataclass(frozen=True)

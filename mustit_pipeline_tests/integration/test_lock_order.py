@@ -38,7 +38,14 @@ from mustit_pipeline.upkeep.maintenance import maintain
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawls import crawl, register
-from mustit_pipeline_tests.integration.lock_order import EXCEPTIONS, Lock, documented_order, locks_of, watched
+from mustit_pipeline_tests.integration.lock_order import (
+    EXCEPTIONS,
+    Lock,
+    documented_order,
+    locks_of,
+    page_on_locks,
+    watched,
+)
 from mustit_pipeline_tests.unit.marketplace import bodies
 
 SELLER = "dmont"
@@ -252,3 +259,10 @@ def test_an_advisory_lock_is_known_by_its_key() -> None:
     key = int(Only.PRODUCT_OUTBOX_CLAIM)
     statement = "SELECT pg_advisory_xact_lock(%(key)s::BIGINT)"
     assert list(locks_of(statement, {"key": key})) == [Lock("PRODUCT_OUTBOX_CLAIM", key)]
+
+
+def test_the_page_on_locks_has_every_advisory_lock_with_its_key() -> None:
+    cells = [[cell.strip() for cell in line.split("|")] for line in page_on_locks().splitlines() if line[:1] == "|"]
+    keys = {row[1]: row[2] for row in cells[2:]}
+    assert keys.keys() == {one.name for one in (*Only, *PerName)}
+    assert {name: keys[name] for name in Only.__members__} == {one.name: str(int(one)) for one in Only}

@@ -70,7 +70,12 @@ class Told:
     error: str | None
 
 
-# A subject is written by whoever sees it; in one order, so that two of them never wait in a circle.
+# Open alerts are written by those who see them and those who tell of them: all lock them by subject.
+_LOCK_OPEN = text("""
+    SELECT count(*) FROM (SELECT FROM alerts WHERE ended_at IS NULL ORDER BY subject FOR NO KEY UPDATE) AS locked
+""")
+
+# In one order, so that two who see the same for the first time never wait in a circle.
 _SEE = text("""
     INSERT INTO alerts AS known (subject, kind, title, detail, opened_at, last_seen_at, notice_at)
     SELECT s.subject, s.kind, s.title, s.detail, s.at, s.at, :now
@@ -118,13 +123,18 @@ _CLAIM = text("""
 """)
 
 _SETTLE = text("""
+    WITH told AS (
+        SELECT a.alert_id, t.reached, t.heard, t.again_at, t.error
+        FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:reached AS text[]),
+                    CAST(:heard AS boolean[]), CAST(:again_at AS timestamptz[]), CAST(:errors AS text[]))
+             AS t(id, lease_no, reached, heard, again_at, error)
+        JOIN alerts a ON a.alert_id = t.id AND a.lease_no = t.lease_no AND a.lease_owner IS NOT NULL
+        ORDER BY a.subject, a.alert_id FOR NO KEY UPDATE OF a
+    )
     UPDATE alerts a
     SET reached = string_to_array(t.reached, ' '), notices = a.notices + CASE WHEN t.heard THEN 1 ELSE 0 END,
         notice_at = t.again_at, last_error = t.error, lease_owner = NULL, lease_expires_at = NULL
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:lease_nos AS int[]), CAST(:reached AS text[]), CAST(:heard AS boolean[]),
-                CAST(:again_at AS timestamptz[]), CAST(:errors AS text[]))
-         AS t(id, lease_no, reached, heard, again_at, error)
-    WHERE a.alert_id = t.id AND a.lease_no = t.lease_no AND a.lease_owner IS NOT NULL
+    FROM told t WHERE a.alert_id = t.alert_id
     RETURNING a.alert_id
 """)
 
@@ -142,6 +152,11 @@ _OPEN = text("""
     SELECT count(*) AS number, count(*) FILTER (WHERE last_error IS NOT NULL) AS unheard, max(last_error) AS last_error
     FROM alerts WHERE ended_at IS NULL
 """)
+
+
+def lock_open(connection: Connection) -> None:
+    """Every open alert, for whoever sees some and ends others in one transaction."""
+    connection.execute(_LOCK_OPEN)
 
 
 def see(connection: Connection, conditions: Sequence[tuple[Condition, datetime]], now: datetime) -> int:

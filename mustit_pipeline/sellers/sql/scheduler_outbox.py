@@ -40,13 +40,18 @@ class ChangeCounts:
 
 # Each change tells the whole of its schedule, so that only the newest matters.
 _SUPERSEDE = text(f"""
-    UPDATE scheduler_outbox older
-    SET status = '{SCHEDULER_OUTBOX.target("supersede").value}', superseded_by = newest.outbox_id, completed_at = now()
-    FROM scheduler_outbox newest
-    WHERE older.status IN ({listed(SCHEDULER_OUTBOX.sources("supersede"))})
-      AND (CAST(:schedules AS uuid[]) IS NULL OR older.schedule_id = ANY(CAST(:schedules AS uuid[])))
-      AND newest.schedule_id = older.schedule_id AND newest.seq > older.seq
-      AND NOT EXISTS (SELECT FROM scheduler_outbox n WHERE n.schedule_id = older.schedule_id AND n.seq > newest.seq)
+    WITH replaced AS (
+        SELECT older.outbox_id, newest.outbox_id AS newer
+        FROM scheduler_outbox older
+        JOIN scheduler_outbox newest ON newest.schedule_id = older.schedule_id AND newest.seq > older.seq
+        WHERE older.status IN ({listed(SCHEDULER_OUTBOX.sources("supersede"))})
+          AND (CAST(:schedules AS uuid[]) IS NULL OR older.schedule_id = ANY(CAST(:schedules AS uuid[])))
+          AND NOT EXISTS (SELECT FROM scheduler_outbox n WHERE n.schedule_id = older.schedule_id AND n.seq > newest.seq)
+        ORDER BY older.seq FOR NO KEY UPDATE OF older
+    )
+    UPDATE scheduler_outbox o
+    SET status = '{SCHEDULER_OUTBOX.target("supersede").value}', superseded_by = r.newer, completed_at = now()
+    FROM replaced r WHERE o.outbox_id = r.outbox_id
 """)
 
 _CLAIM = text(f"""

@@ -485,6 +485,7 @@ STATEMENTS: dict[str, Statement] = {
     "alert healed": Statement(
         lambda c, s: alerts.end_healed(c, [Outcome("run 7", "RUN_FAILED", s.now, None)], s.now), 5
     ),
+    "open alerts locked": Statement(lambda c, s: alerts.lock_open(c), BATCH),
     "alerts unseen": Statement(lambda c, s: alerts.end_unseen(c, ["RUN_FAILED"], ["run 7"], s.now, s.now), BATCH),
     "alerts told": Statement(_tell, BATCH),
     "alerts that nobody is told": Statement(lambda c, s: alerts.forget_ended(c), BATCH),
