@@ -20,6 +20,8 @@ from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 
+ROW_LOCK = "FOR (NO KEY )?UPDATE"
+
 
 @dataclass(frozen=True)
 class CrawlOutcome:
@@ -36,13 +38,13 @@ def register(database: Database, *seller_ids: str) -> None:
 
 
 @contextmanager
-def before_the_first_lock(database: Database, act: Callable[[], object]) -> Generator[None]:
-    """Do something once, when what was read without a lock is about to be read again with one."""
+def once_before(database: Database, statement_like: str, act: Callable[[], object]) -> Generator[None]:
+    """Do something in the moment before the first statement of that kind."""
     done = False
 
     def once(_: object, __: object, statement: str, *___: object) -> None:
         nonlocal done
-        if not done and re.search("FOR (NO KEY )?UPDATE", statement):
+        if not done and re.search(statement_like, statement):
             done = True
             act()
 

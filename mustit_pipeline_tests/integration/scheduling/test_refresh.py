@@ -17,7 +17,7 @@ from mustit_pipeline.scheduling.sql import refreshes
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.crawls import before_the_first_lock, register
+from mustit_pipeline_tests.integration.crawls import ROW_LOCK, once_before, register
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -138,7 +138,7 @@ def test_a_seller_that_is_deactivated_or_crawled_while_it_is_chosen_is_not_refre
         deactivate_seller(database, SellerId("inactive"), utc_now())
         open_or_join(database, SellerId("crawled"), triggered_by="test", now=NOW)
 
-    with before_the_first_lock(database, meanwhile):
+    with once_before(database, ROW_LOCK, meanwhile):
         found = next_refreshes(database, settings, busy=[], free=3, now=NOW)
 
     assert [entry.seller_id for entry in found.slices] == ["due"]
