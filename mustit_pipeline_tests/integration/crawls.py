@@ -1,6 +1,11 @@
 """A whole crawl without Dagster around it, for tests of the rooms."""
 
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from sqlalchemy import event
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
 from mustit_pipeline.catalog.reading_rules import reading_rules
@@ -15,6 +20,8 @@ from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 
+ROW_LOCK = "FOR (NO KEY )?UPDATE"
+
 
 @dataclass(frozen=True)
 class CrawlOutcome:
@@ -28,6 +35,25 @@ def register(database: Database, *seller_ids: str) -> None:
     """Register sellers that a test crawls."""
     for seller_id in seller_ids:
         registry.register(database, SellerId(seller_id), seller_id, CrawlingInterval.DEFAULT, utc_now())
+
+
+@contextmanager
+def once_before(database: Database, statement_like: str, act: Callable[[], object]) -> Generator[None]:
+    """Do something in the moment before the first statement of that kind."""
+    done = False
+
+    def once(_: object, __: object, statement: str, *___: object) -> None:
+        nonlocal done
+        if not done and re.search(statement_like, statement):
+            done = True
+            act()
+
+    event.listen(database.engine, "before_cursor_execute", once)
+    try:
+        yield
+    finally:
+        event.remove(database.engine, "before_cursor_execute", once)
+    assert done
 
 
 def crawl(database: Database, settings: Settings, seller_id: str, *, limit: int | None = None) -> CrawlOutcome:

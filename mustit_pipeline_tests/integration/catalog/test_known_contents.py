@@ -367,3 +367,18 @@ def test_a_failed_body_that_is_tried_again_is_read_again_even_where_its_hash_is_
 
     assert shelf.process().changes["STOCK"] == 1
     assert stock(shelf) == 5
+
+
+def test_unchanged_bodies_are_settled_however_many_statements_that_takes(shelf: Shelf) -> None:
+    fetch(shelf, 1, 2, 3, 4, 5)
+    shelf.process()
+    shelf.end()
+    shelf.open()
+    fetch(shelf, 1, 2, 4, 5)
+    detail(shelf, 3, discountPrice=1)
+
+    with shelf.database.transaction() as connection:
+        assert raw.settle_unchanged(connection, shelf.seller_id, batch=2) == 8
+
+    left = shelf.rows("SELECT source, item_no FROM product_raw_data WHERE status = 'PENDING' ORDER BY source")
+    assert left == [{"source": "MINISHOP", "item_no": None}, {"source": "PRODUCT_DETAIL", "item_no": 3}]

@@ -420,6 +420,42 @@ def test_two_passes_at_once_absorb_every_body_once_and_listings_before_what_they
     assert_whole(shelf.database)
 
 
+def test_bodies_that_another_pass_absorbs_after_they_were_read_are_absorbed_once(shelf: Shelf) -> None:
+    shelf.listing(1)
+    shelf.process()
+    for price in (100, 200):
+        shelf.detail(1, discountPrice=price)
+    shelf.options(1)
+    shelf.swept()
+    seller_id = SellerId(shelf.seller_id)
+    locks: list[str] = []
+    others: list[int] = []
+
+    def stop(report: ProcessingReport) -> None:
+        others.append(report.bodies)
+        raise KeyboardInterrupt
+
+    def absorb_the_first_elsewhere(_: object, __: object, statement: str, *___: object) -> None:
+        if "hashtextextended('catalog '" in statement:
+            locks.append(statement)
+            # The second lock is for what has been read.
+            if len(locks) == 2:
+                with pytest.raises(KeyboardInterrupt):
+                    shelf.process(batch=BatchSize(bodies=1), progress=stop)
+
+    event.listen(shelf.database.engine, "before_cursor_execute", absorb_the_first_elsewhere)
+    report = absorb_waiting(shelf.database, seller_id)
+    event.remove(shelf.database.engine, "before_cursor_execute", absorb_the_first_elsewhere)
+
+    assert (others, report.bodies) == ([1], 2)
+    assert shelf.rows("SELECT DISTINCT status, attempts FROM product_raw_data") == [
+        {"status": "PROCESSED", "attempts": 1}
+    ]
+    assert shelf.process().versions == {LifeCycle.CREATED: 1}
+    assert shelf.rows("SELECT CAST(data AS jsonb) ->> 'discountPrice' AS price FROM products") == [{"price": "200"}]
+    assert_whole(shelf.database)
+
+
 def test_a_pass_that_is_killed_between_two_batches_or_within_one_loses_nothing(shelf: Shelf) -> None:
     shelf.listing(*range(1, 7))
     for item in range(1, 7):

@@ -13,6 +13,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.failures import NetworkFailure, NetworkReason
 from mustit_pipeline.scheduling.due import DueSlice, next_slices
 from mustit_pipeline.sellers import registry
+from mustit_pipeline_tests.integration.crawls import ROW_LOCK, once_before
 
 
 def registered(database: Database, **overdue_hours: float) -> None:
@@ -56,6 +57,12 @@ def test_inactive_sellers_and_sellers_with_a_run_are_left_alone(database: Databa
     with database.reading() as connection:
         opened = connection.execute(text("SELECT seller_id FROM crawling_schedule_executions")).scalars().all()
     assert opened == ["a"]
+
+
+def test_a_seller_that_is_deactivated_while_it_is_chosen_keeps_nobody_from_a_crawl(database: Database) -> None:
+    registered(database, a=1, b=2)
+    with once_before(database, ROW_LOCK, lambda: deactivate_seller(database, SellerId("b"), utc_now())):
+        assert chosen(database) == ["a"]
 
 
 def test_an_open_crawl_is_continued_each_slice_with_a_key_of_its_own(database: Database) -> None:

@@ -17,7 +17,7 @@ from mustit_pipeline.scheduling.sql import refreshes
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.crawls import ROW_LOCK, once_before, register
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -126,6 +126,27 @@ def test_the_longest_waiting_start_first_as_many_as_slots_are_free(database: Dat
 
     again = next_refreshes(database, settings, busy=[], free=2, now=NOW)
     assert [entry.seller_id for entry in again.slices] == ["c"]
+
+
+def test_a_seller_that_is_deactivated_or_crawled_while_it_is_chosen_is_not_refreshed(
+    database: Database, settings: Settings
+) -> None:
+    for weeks, name in enumerate(["due", "crawled", "inactive"], start=2):
+        registered(database, name, weeks * WEEK)
+
+    def meanwhile() -> None:
+        deactivate_seller(database, SellerId("inactive"), utc_now())
+        open_or_join(database, SellerId("crawled"), triggered_by="test", now=NOW)
+
+    with once_before(database, ROW_LOCK, meanwhile):
+        found = next_refreshes(database, settings, busy=[], free=3, now=NOW)
+
+    assert [entry.seller_id for entry in found.slices] == ["due"]
+    with database.reading() as connection:
+        joined = connection.execute(
+            text("SELECT full_refetch FROM crawling_schedule_executions WHERE seller_id = 'crawled'")
+        )
+        assert joined.scalars().all() == [False]
 
 
 def test_sellers_whose_refresh_always_fails_rest_and_take_the_slots_of_nobody(

@@ -12,18 +12,18 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.sql import retention
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import open_or_join, resume
 from mustit_pipeline.crawling.sql import slices, task_months
 from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, SliceOutcome, TaskStatus
-from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.upkeep import maintenance
 from mustit_pipeline.upkeep.maintenance import Progress, alone, oldest_kept
 from mustit_pipeline_tests.conftest import MakeSettings
-from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.integration.crawls import once_before, register
 from mustit_pipeline_tests.integration.rows import SELLER, add_execution, add_task, ground
 
 # So few rows in a transaction that several are needed.
@@ -172,6 +172,19 @@ def test_a_month_with_an_open_crawl_is_kept_and_said_so(
 
     assert (done.months_dropped, done.months_left) == ([], {"2026-05": "1 crawls of it are still open"})
     assert month in months(database)
+
+
+def test_a_month_whose_crawl_is_resumed_while_it_is_about_to_go_stays(database: Database, settings: Settings) -> None:
+    with old_month(database, ExecutionStatus.FAILED) as month:
+        (execution,) = scalars(
+            database, "SELECT execution_id FROM crawling_schedule_executions WHERE status = 'FAILED'"
+        )
+        with once_before(database, "SET failed_tasks", lambda: resume(database, ExecutionId(execution))):
+            done = maintain(database, settings, NOW)
+
+    assert (done.months_dropped, done.months_left) == ([], {"2026-05": "a crawl of it was resumed"})
+    assert month in months(database)
+    assert scalars(database, "SELECT status FROM crawler_tasks_2026_05 ORDER BY 1") == ["COMPLETED", "PUBLISHED"]
 
 
 def test_a_task_table_that_somebody_holds_is_left_for_the_next_night(
