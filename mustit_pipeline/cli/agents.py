@@ -109,7 +109,7 @@ def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
 def _verdict(settings: Settings, pool: PoolStatus, now: datetime) -> str:
     """What holds everybody up, the largest first."""
     if pool.host_paused_until is not None:
-        return f"[yellow]the marketplace throttles everybody[/], calls go on {until(pool.host_paused_until, now)}"
+        return f"[yellow]the marketplace throttles all agents[/], calls go on {until(pool.host_paused_until, now)}"
     if pool.next_free_at is None:
         back = pool.next_recovery_at
         return f"[red]no agent is available[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
