@@ -1,4 +1,4 @@
-"""What the pool answers to whoever wants to send a request."""
+"""The pool's answers to a worker that wants to send a request."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
