@@ -1,4 +1,4 @@
-"""The success criteria and the quality of the data, each judged by one rule; checks and `mustit doctor` ask here."""
+"""The success criteria and the quality of the data, one rule each, for asset checks and `mustit doctor`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ LONGEST_INTERVAL = timedelta(days=31)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a rule found: in one line, and as numbers that plot."""
+    """The result of a rule: one line of text, and numbers for plots."""
 
     passed: bool
     summary: str
@@ -27,14 +27,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A rule, the asset that it is about, and what to do where it fails."""
+    """A rule, its asset, and what to do if it fails."""
 
     name: str
     asset: str
     description: str
     remedy: str
     judge: Callable[[Connection, Settings, datetime], Judgement]
-    # Whether the promise itself is broken; otherwise somebody should look before it is.
+    # Whether a failure breaks a success criterion; otherwise it is a warning.
     error: bool = True
 
 
@@ -50,7 +50,7 @@ def crawl_success(connection: Connection, settings: Settings, now: datetime) -> 
     found = numbers.outcomes(connection, _window(settings, now))
     tasks, crawls = found.completed_tasks + found.failed_tasks, found.completed_crawls + found.failed_crawls
     of_tasks, of_crawls = _percent(found.completed_tasks, tasks), _percent(found.completed_crawls, crawls)
-    # A crawl that failed before it had a plan has no tasks that could have failed.
+    # A crawl that failed without a plan has no tasks, so crawls count too.
     reached = min(of_tasks, of_crawls)
     return Judgement(
         reached >= settings.crawl_success_percent,
@@ -222,8 +222,8 @@ def _names(names: list[str] | tuple[str, ...], number: int | None = None) -> str
     return ", ".join(shown) + more or "none"
 
 
-# They are about all sellers together, and hang on the two ends of the lineage: what is materialized seller by seller
-# runs its checks along with each seller, a backfill of a thousand as often.
+# The criteria concern all sellers, so they belong to the two ends of the lineage: checks of an asset with seller
+# partitions would run with each partition, a thousand times in a backfill.
 CRITERIA = (
     Criterion(
         "crawl_success",

@@ -1,4 +1,4 @@
-"""When a crawl whose slices crash is tried again: what one more try will not heal must not run all day."""
+"""When a crawl whose slices crash is retried: a fault that a retry does not fix must not run all day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ SLICE_CRASHED = "SLICE_CRASHED"
 
 @dataclass(frozen=True, slots=True)
 class EndedSlice:
-    """How one run of an execution ended; one that wrote its change sets has not crashed, even if it is red.
+    """How one run of an execution ended; a run that wrote its change sets has not crashed, even if it failed.
 
-    One that never started had nobody to do it: that says nothing about the crawl.
+    A run that never started found no process to run it: that is not the crawl's fault.
     """
 
     run_id: str
     crashed: bool
     ended_at: datetime
     started: bool = True
-    # Why every further run would end the same way, where it said so itself.
+    # Why every further run would fail too, if the run said so.
     for_good: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CrashVerdict:
-    """What the crashes of an execution mean for its next slice."""
+    """The verdict on an execution's crashes: when its next slice may start, or that it is given up."""
 
     crashes: int
     wait_seconds: float = 0.0
@@ -36,7 +36,7 @@ class CrashVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CrashRules:
-    """How many crashes in a row are too many, and how long a crawl rests between them."""
+    """The limit of crashes in a row, and the pauses between them."""
 
     most: int
     backoff_seconds: float
@@ -46,10 +46,10 @@ class CrashRules:
 def judge_crashes(
     newest_first: Sequence[EndedSlice], rules: CrashRules, *, moved_at: datetime, now: datetime
 ) -> CrashVerdict:
-    """Count the crashes since anything of the execution moved: after the first go on at once, then wait ever longer.
+    """Count the crashes since the execution last made progress: continue at once after the first, then wait longer.
 
-    Most first crashes are a killed process, and going on heals them. A slice that ended a task, and somebody who
-    resumed the execution, both start the count anew. What failed for good is given up at once.
+    Most first crashes are a killed process, and the next slice succeeds. A slice that ended a task, or an operator who
+    resumed the execution, resets the count. A permanent failure is given up at once.
     """
     row = list(takewhile(lambda ended: ended.crashed and ended.ended_at > moved_at, newest_first))
     begun = sum(ended.started for ended in row)
