@@ -1,4 +1,4 @@
-"""`mustit reconcile`: is the product server where we believe it is?"""
+"""`mustit reconcile`: compare the product server with the delivered versions."""
 
 from typing import Annotated, Any
 
@@ -27,13 +27,13 @@ WORDS = {
 
 def reconcile(
     seller: Annotated[str | None, typer.Option("--seller", help="Only this seller's products.")] = None,
-    resend: Annotated[bool, typer.Option("--resend", help="Let what differs be sent again.")] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Send products that differ again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare what was delivered with what the product server reports; exit 1 where they differ.
+    """Compare what was delivered with what the product server reports; exit 1 if they differ.
 
-    Products with events on their way are left out. With --resend the state of each product that differs becomes a new
-    version that waits to be sent, and the next relay sends it.
+    Products with unsent events are left out. With --resend the state of each product that differs becomes a new
+    version, which the next relay sends.
 
     Example: `mustit reconcile --seller dmont --resend`
     """
