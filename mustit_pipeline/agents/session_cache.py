@@ -39,7 +39,7 @@ class NoToken:
 
 
 JudgeThrottling = Callable[[UUID, float, float | None], Awaitable[object]]
-"""Who judges a 429: the agent, when it was asked with (monotonic), and the Retry-After."""
+"""The judge of a 429: called with the agent, the time of the request (monotonic), and the Retry-After."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def remerge(connection: Connection, seller_id: str) -> None:
     The caller holds `lock_catalog`, so that no processor changes the products meanwhile.
     """
     for items in products.known_items(connection, seller_id, limit=None, chunk=500):
-        anew: dict[int, bytes] = {}
+        remerged: dict[int, bytes] = {}
         for item_no, known in products.contents(connection, seller_id, items).items():
             if known.data is None:
                 continue
@@ -66,13 +66,13 @@ def remerge(connection: Connection, seller_id: str) -> None:
             data = merge(seller_id, item_no, previous, sources, sources)
             # Compared as data: another order of fields is no change.
             if data != previous:
-                anew[item_no] = orjson.dumps(data)
-        locked = products.lock(connection, seller_id, list(anew))
+                remerged[item_no] = orjson.dumps(data)
+        locked = products.lock(connection, seller_id, list(remerged))
         products.absorb(
             connection,
             [
                 AbsorbedProduct(locked[item_no], None, None, None, encoded.decode(), canonical.content_hash(encoded))
-                for item_no, encoded in anew.items()
+                for item_no, encoded in remerged.items()
             ],
         )
 

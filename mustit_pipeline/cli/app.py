@@ -20,7 +20,7 @@ COMMANDS = {
     "demo": ("demo", "demo", "Show the whole pipeline at work, and prove that nothing was missed."),
     "doctor": ("doctor", "doctor", "Look at everything that the pipeline needs."),
     "crawl": ("crawl", "crawl", "Run one seller's crawl to its end, here and now."),
-    "backfill": ("backfill", "backfill", "Fetch many sellers anew, or process their stored bodies again."),
+    "backfill": ("backfill", "backfill", "Fetch many sellers again, or process their stored bodies again."),
     "relay": ("relay", "relay", "Send waiting product events until nothing is due."),
     "reconcile": ("reconcile", "reconcile", "Compare what was delivered with what the product server reports."),
     "recover": ("recover", "recover", "Recover the work of a dead worker, relay or run."),

@@ -126,7 +126,7 @@ def _tell(done: Retried) -> None:
         out.print(f"{events} again; `mustit relay` sends them now, the daemon by itself.", highlight=False)
     if done.superseded:
         overtaken = "1 is" if len(done.superseded) == 1 else f"{len(done.superseded)} are"
-        out.print(f"{overtaken} not sent: a newer version of the product speaks for it.", highlight=False)
+        out.print(f"{overtaken} not sent: a newer version of the product replaces it.", highlight=False)
 
 
 def _table(found: list[OutboxEntry]) -> Table:

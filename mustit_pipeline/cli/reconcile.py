@@ -77,7 +77,7 @@ def _print(found: Reconciliation, *, resend: bool) -> None:
     if found.resent:
         out.print(f"{found.resent} wait to be sent again: `mustit relay`, or the next run of it, does so.")
     elif found.differences and not resend:
-        out.print("`mustit reconcile --resend` lets them be sent again.")
+        out.print("`mustit reconcile --resend` sends them again.")
 
 
 def _row(one: Difference) -> tuple[object, ...]:

@@ -130,7 +130,7 @@ def outbox_age(connection: Connection, settings: Settings, now: datetime) -> Jud
     hours = 0.0 if found.oldest is None else max(0.0, (now - found.oldest).total_seconds() / 3600)
     return Judgement(
         hours <= settings.outbox_age_hours,
-        f"{found.number} events are on their way, the oldest change for {hours:.1f} h",
+        f"{found.number} events are unsent, the oldest change has waited {hours:.1f} h",
         {"unsent": found.number, "oldest_hours": round(hours, 3), "wanted_hours": settings.outbox_age_hours},
     )
 
@@ -203,7 +203,7 @@ def sampled_truth(connection: Connection, settings: Settings, now: datetime) -> 
     reached = _percent(right, right + wrong)
     return Judgement(
         reached >= settings.correct_percent,
-        f"{reached:g} % of {right + wrong} sampled products are as the marketplace has them",
+        f"{reached:g} % of {right + wrong} sampled products equal the marketplace's",
         {
             "correct_percent": reached,
             "wanted_percent": settings.correct_percent,
@@ -235,7 +235,7 @@ CRITERIA = (
     Criterion(
         "listing_coverage",
         "mustit_marketplace",
-        "The last sweeps of all active sellers saw what the marketplace counts.",
+        "The last sweeps of all active sellers saw as many products as the marketplace counts.",
         "See `mustit execution list` for sweeps that are INCOMPLETE, then `show ID` for why.",
         listing_coverage,
     ),
@@ -250,7 +250,7 @@ CRITERIA = (
         "delivered_in_time",
         "product_server",
         "Success criterion: every change has reached the product server in time.",
-        "See `mustit outbox list` and `mustit doctor` for what keeps them.",
+        "See `mustit outbox list` and `mustit doctor` for the cause.",
         delivered_in_time,
     ),
     Criterion(
@@ -263,7 +263,7 @@ CRITERIA = (
     Criterion(
         "sampled_truth",
         "mustit_marketplace",
-        "Success criterion: products that are fetched anew are what we have, or the difference is explained.",
+        "Success criterion: sampled products equal the marketplace's, or the difference is explained.",
         "See the products that the check names, then `mustit product show ITEM` and the marketplace.",
         sampled_truth,
     ),
@@ -277,7 +277,7 @@ CRITERIA = (
     Criterion(
         "sellers_on_time",
         "mustit_marketplace",
-        "Every active seller has been crawled as a whole within its interval and another.",
+        "Every active seller has had a whole crawl within the allowed number of its intervals.",
         "See `mustit execution list --seller ID`; is the daemon running?",
         sellers_on_time,
     ),
@@ -307,7 +307,7 @@ CRITERIA = (
     Criterion(
         "null_share",
         "product_server",
-        "New versions have the fields that a product lives by.",
+        "New versions have all essential fields.",
         "See `mustit drift list` and `mustit product show ITEM`.",
         null_share,
         error=False,
@@ -316,7 +316,7 @@ CRITERIA = (
         "schema_drift",
         "mustit_marketplace",
         "The marketplace's bodies have the shape that the parser was written for.",
-        "See `mustit drift list`, then `mustit drift accept PATH` for what is harmless.",
+        "See `mustit drift list`, then `mustit drift accept PATH` for harmless changes.",
         schema_drift,
         error=False,
     ),
