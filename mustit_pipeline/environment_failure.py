@@ -1,13 +1,12 @@
-"""The error of what we run on, for every room and for the simulator, which knows none of them."""
+"""The error of settings, databases and our servers, used by every room and by the simulator, which imports no room."""
 
 from typing import ClassVar
 
 
 class EnvironmentFailure(Exception):
-    """What we run on is missing or wrong: settings, a database, a server of ours.
+    """Settings, a database or a server of ours is missing or wrong.
 
-    Subclasses fix the code, and say in Korean what they are about; the particulars are English unless they are given in
-    Korean too.
+    Subclasses set the code and a Korean topic; the details are English unless a Korean text is given too.
     """
 
     code: ClassVar[str] = ""

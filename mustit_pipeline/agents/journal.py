@@ -1,4 +1,4 @@
-"""What this process has booked and PostgreSQL does not know yet."""
+"""Bookings of this process that are not written to PostgreSQL yet."""
 
 import time
 from collections import Counter
@@ -19,7 +19,7 @@ class _Entry:
 
 
 class Journal:
-    """Bookings and answers on their way into the database; nothing leaves before it is written."""
+    """Bookings and answers to be written to PostgreSQL; an entry is kept until it is written."""
 
     def __init__(self) -> None:
         self._open: dict[UUID, _Entry] = {}
@@ -42,11 +42,11 @@ class Journal:
         self._due[slot.booking_id] = entry
 
     def left(self, slot: Slot) -> None:
-        """No answer to a booking will be told; what is not written yet still is."""
+        """No answer to a booking will be known; the booking itself is still written."""
         self._open.pop(slot.booking_id, None)
 
     def withdrawn(self, slot: Slot) -> None:
-        """Nothing was sent: forget it, and have it removed if it is written."""
+        """Nothing was sent: forget the booking, and remove it from PostgreSQL if it is written."""
         entry = self._open.get(slot.booking_id)
         if entry is None:
             return
@@ -63,20 +63,20 @@ class Journal:
             self._unwritten[slot.agent_id] -= 1
 
     def unwritten(self, agent_id: UUID) -> int:
-        """How many bookings of an agent would be forgotten if this process died now."""
+        """The bookings of an agent that would be lost if this process died now."""
         return self._unwritten[agent_id]
 
     def take(self) -> list[_Entry]:
-        """Everything that is due; whoever takes it says whether it was written."""
+        """All entries to write; the caller reports with `wrote` or `keep`."""
         due, self._due = list(self._due.values()), {}
         return due
 
     def gone(self) -> list[UUID]:
-        """What was written and must be removed again."""
+        """Bookings that are written and must be removed."""
         return list(self._gone)
 
     def wrote(self, entries: list[_Entry], counted: list[UUID], removed: list[UUID]) -> None:
-        """They are in the database, or no longer."""
+        """These entries are written, and these bookings removed."""
         self._gone.difference_update(removed)
         done = set(counted)
         for entry in entries:
@@ -87,12 +87,12 @@ class Journal:
                 entry.counted = True
 
     def keep(self, entries: list[_Entry]) -> None:
-        """They are not; try again with whatever has happened since."""
+        """These entries could not be written: keep them for the next try."""
         self._due = {entry.slot.booking_id: entry for entry in entries} | self._due
 
     @staticmethod
     def records(entries: list[_Entry]) -> list[BookingRecord]:
-        """The entries in ages, as of now."""
+        """The entries as records with ages instead of times."""
         now = time.monotonic()
         return [
             BookingRecord(

@@ -1,4 +1,4 @@
-"""What answers mean: health, suspension, storms, the breaker. Each function works inside the caller's transaction."""
+"""Judgement of answers: health, suspension, storms, the breaker; all inside the caller's transaction."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,31 +18,31 @@ from mustit_pipeline.domain.storm import Refused, StormRules, product_of
 from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.settings import Settings
 
-# The reasons in an agent's row name the URL of its last 429: that is how workers know of each other's.
+# The reason in an agent's row names the URL of its last 429: so workers know of each other's 429s.
 CHARGED = "throttled by the marketplace: "
 UNDECIDED = "throttled, and it may be the URL's fault: "
-# As many 429s as in a storm, but no control was refused yet: whatever it was, no agent pays for it.
+# As many 429s as in a storm, but no control call got one yet: in any case no agent is charged.
 WITH_MANY = "throttled with many others: "
 UNWELL = "too many failed calls"
 
 
 class Outcome(Enum):
-    """How a booked request ended; a 429 is told to `AgentPool.throttled` instead."""
+    """How a booked request ended; a 429 is reported to `AgentPool.throttled` instead."""
 
     SUCCESS = "success"
     SERVER_ERROR = "server error"
     FAILED = "failed"
     UNAUTHORIZED = "unauthorized"
-    # Sent, and the marketplace may read it, and count it, only after we gave up: its moment is unknown.
+    # Sent without an answer: the marketplace may receive and count it later, at an unknown time.
     LOST = "lost"
-    # The same, but it was we who gave up: that is not the agent's fault.
+    # The same, but the worker cancelled it: not the agent's fault.
     ABANDONED = "abandoned"
     NOT_SENT = "not sent"
 
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """What a 429 was when it was judged: part of a storm, or not, and when the host last answered another call well."""
+    """The judgement of a 429: whether it was part of a storm, and when the host last answered another call well."""
 
     judged_at: datetime
     storm: bool
@@ -55,10 +55,10 @@ class Throttling:
 
 @dataclass(frozen=True, slots=True)
 class Call429:
-    """A call that was answered with 429: when it was sent (on this process's monotonic clock) and what it asked for.
+    """A call that got a 429: when it was sent (on this process's monotonic clock), and its URL.
 
-    A `control` is a call by which the host is judged: where it is refused, the URLs refused before are not at fault. An
-    `own` one was for the agent alone (its token), so that the agent pays whatever others are answered.
+    A `control` call tests the host: if it gets a 429 too, the URLs of the earlier 429s are not at fault. An `own` call
+    was for the agent alone (its token), so the agent is charged.
     """
 
     sent: float
@@ -70,7 +70,7 @@ class Call429:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """An agent's last 429, and what is known of it."""
+    """An agent's last 429, and its judgement."""
 
     agent_id: UUID
     known: str
@@ -88,7 +88,7 @@ class _Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that ended badly, the token that it carried, and whether that is charged to its agent."""
+    """A failed request, its token, and whether it is charged to its agent."""
 
     agent_id: UUID
     outcome: Outcome
@@ -99,7 +99,7 @@ class Failure:
 def judge(
     connection: Connection, settings: Settings, successes: Mapping[UUID, int], failures: Iterable[Failure]
 ) -> None:
-    """Apply answers to their agents' health; whoever falls too low rests, and the breaker looks at who is left."""
+    """Apply answers to the agents' health; an agent below the floor is suspended, and the breaker is judged again."""
     failed = list(failures)
     now = agent_pool.read_pool(connection, lock=bool(failed)).now
     judged = {*successes, *(failure.agent_id for failure in failed)}
@@ -127,24 +127,24 @@ def _apply(agent: UserAgent, outcome: Outcome, now: datetime) -> None:
 
 
 def throttle(connection: Connection, settings: Settings, agent_id: UUID, call: Call429) -> Throttling:
-    """One 429, among the written bookings already or to a call for a token.
+    """Judge one 429, to a booking that is written or to a call for a token.
 
-    The agent rests at once, though the URL may be at fault; but only a small share of the pool does so on suspicion:
-    the others are charged when the URL is answered to another agent.
+    The agent is suspended at once, though the URL may be at fault. Only a small share of the pool is suspended on
+    suspicion; further agents are charged when another agent gets an answer for the URL.
     """
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
     asked = rules.honoured(call.retry_after)
     sent_at = pool.now - timedelta(seconds=time.monotonic() - call.sent)
     if pool.paused_until is not None and sent_at < pool.paused_until:
-        # Sent before the host's pause was over: still the same event, which no agent is charged with.
+        # Sent before the host's pause was over: part of the same storm, so no agent is charged.
         agents.drop_session(connection, agent_id)
         until = max(pool.paused_until, pool.now + timedelta(seconds=asked))
         agent_pool.pause_host(connection, until, pool.pause_seconds, pool.pause_level)
         return Throttling(pool.now, storm=True)
     known = _lock_throttled(connection, rules, agent_id)
     resting = sum(
-        known[one.agent_id].status is AgentStatus.SUSPENDED and not one.charged for one in _recorded(connection)
+        known[entry.agent_id].status is AgentStatus.SUSPENDED and not entry.charged for entry in _recorded(connection)
     )
     share = Decimal(str(settings.undecided_share))
     rests = call.own or resting < max(1, int(share * agents.count_agents(connection)))
@@ -163,7 +163,7 @@ def throttle(connection: Connection, settings: Settings, agent_id: UUID, call: C
 
 
 def charge_429s(connection: Connection, settings: Settings, url: str, retry_after: float | None) -> None:
-    """The URL was answered to another agent: those that were refused it pay, unless many others were as well."""
+    """Another agent got an answer for the URL: charge its 429s to their agents, unless many agents got 429s then."""
     pool = agent_pool.read_pool(connection, lock=True)
     rules = agent_rules(settings)
     known = _lock_throttled(connection, rules)
@@ -171,8 +171,8 @@ def charge_429s(connection: Connection, settings: Settings, url: str, retry_afte
     if _calm_storm(connection, settings, pool, asked, answered=url).storm:
         return
     refused = _undecided(connection, url)
-    _give_back(connection, settings, [one.agent_id for one in refused if one.known == WITH_MANY])
-    paying = [one.agent_id for one in refused if one.known == UNDECIDED]
+    _give_back(connection, settings, [entry.agent_id for entry in refused if entry.known == WITH_MANY])
+    paying = [entry.agent_id for entry in refused if entry.known == UNDECIDED]
     in_use = [known[agent_id] for agent_id in paying if known[agent_id].status is AgentStatus.AVAILABLE]
     for agent in in_use:
         agent.throttled(asked, pool.now)
@@ -182,15 +182,15 @@ def charge_429s(connection: Connection, settings: Settings, url: str, retry_afte
 
 
 def give_back(connection: Connection, settings: Settings, url: str) -> None:
-    """The 429s of this URL are charged to no agent: those that were refused it work on."""
+    """Charge this URL's 429s to no agent: their suspensions end."""
     agent_pool.read_pool(connection, lock=True)
     _lock_throttled(connection, agent_rules(settings))
-    _give_back(connection, settings, [one.agent_id for one in _undecided(connection, url)])
+    _give_back(connection, settings, [entry.agent_id for entry in _undecided(connection, url)])
 
 
 def _lock_throttled(connection: Connection, rules: AgentRules, *more: UUID) -> dict[UUID, UserAgent]:
-    """The agents that a judgement of 429s may change, all at once: agents are locked in one order."""
-    ids = {*more, *(one.agent_id for one in _recorded(connection))}
+    """Lock all agents that a judgement of 429s may change at once, so that agents are always locked in one order."""
+    ids = {*more, *(entry.agent_id for entry in _recorded(connection))}
     return {agent.id.value: agent for agent in agents.lock_agents(connection, ids, rules)}
 
 
@@ -204,7 +204,7 @@ def _give_back(connection: Connection, settings: Settings, refused: Sequence[UUI
 
 
 def _recorded(connection: Connection) -> list[_Recorded]:
-    """The last 429 of every agent, where it still counts."""
+    """The last 429 of every agent, if it still counts."""
     return [
         _Recorded(row.agent_id, known, row.reason[len(known) :], row.throttled_at)
         for row in agents.read_429s(connection)
@@ -214,7 +214,7 @@ def _recorded(connection: Connection) -> list[_Recorded]:
 
 
 def _undecided(connection: Connection, url: str) -> list[_Recorded]:
-    return [one for one in _recorded(connection) if one.url == url and not one.charged]
+    return [entry for entry in _recorded(connection) if entry.url == url and not entry.charged]
 
 
 def _calm_storm(
@@ -226,53 +226,55 @@ def _calm_storm(
     control: bool = False,
     answered: str | None = None,
 ) -> Throttling:
-    """Pause the host and give its agents back if it is the host that throttles.
+    """If the host itself throttles, pause all calls and end the suspensions of its agents.
 
-    Products that are always throttled look the same: it is a storm once a control is refused too, or the 429s that
-    agents were charged with, and those of the URL that is `answered` now, are enough: these are not their URLs' own.
+    Products that always get a 429 look the same. So it is a storm only if a control call gets a 429 too, or if the 429s
+    that cannot be their URLs' fault are enough: those charged to agents, and those of the URL `answered` now.
     """
     rules = storm_rules(settings)
     window = timedelta(seconds=rules.window_seconds)
-    # Whoever was throttled longer ago has rested since.
+    # The suspension of agents throttled earlier is over.
     oldest = pool.now - max(window, timedelta(seconds=settings.suspend_seconds))
     if pool.paused_until is not None:
         oldest = max(oldest, pool.paused_until)
     good_at = agent_pool.last_good_answer(connection, oldest)
     since, row_since = max(oldest, pool.now - window), good_at or oldest
-    recorded = [one for one in _recorded(connection) if one.at > min(since, row_since)]
+    recorded = [entry for entry in _recorded(connection) if entry.at > min(since, row_since)]
     good = agent_pool.good_answers(connection, since)
 
     def is_storm(counted: Sequence[_Recorded]) -> bool:
-        recent = _refused([one for one in counted if one.at > since])
-        in_a_row = _refused([one for one in counted if one.at > row_since])
+        recent = _refused([entry for entry in counted if entry.at > since])
+        in_a_row = _refused([entry for entry in counted if entry.at > row_since])
         return rules.is_storm(recent, answers=recent.answers + good, in_a_row=in_a_row)
 
     level, pause = next_pause(rules, pool, asked)
     are_many = is_storm(recorded)
-    # After a pause the first control says whether it is over: no agent is charged with another 429.
+    # After a pause the first control call shows whether the storm is over: no agent is charged for another 429.
     goes_on = level > 0 and good_at is None
-    if (control and (are_many or goes_on)) or is_storm([one for one in recorded if one.charged or one.url == answered]):
-        _give_back(connection, settings, [one.agent_id for one in recorded])
+    if (control and (are_many or goes_on)) or is_storm(
+        [entry for entry in recorded if entry.charged or entry.url == answered]
+    ):
+        _give_back(connection, settings, [entry.agent_id for entry in recorded])
         agent_pool.pause_host(connection, pool.now + timedelta(seconds=pause), pause, level)
         return Throttling(pool.now, storm=True)
     if are_many:
-        for one in recorded:
-            if one.known == UNDECIDED:
-                agents.record_429(connection, [one.agent_id], WITH_MANY + one.url)
+        for entry in recorded:
+            if entry.known == UNDECIDED:
+                agents.record_429(connection, [entry.agent_id], WITH_MANY + entry.url)
     return Throttling(pool.now, storm=False, others_answered_at=good_at)
 
 
 def _refused(recorded: Sequence[_Recorded]) -> Refused:
-    """What an agent was charged with counts for it; what may be a product's own fault counts once for the product."""
+    """A charged 429 counts per agent; a 429 that may be a product's fault counts once per product."""
     return Refused(
-        answers=len({one.agent_id if one.charged else one.subject for one in recorded}),
-        agents=len({one.agent_id for one in recorded}),
-        urls=len({one.subject for one in recorded}),
+        answers=len({entry.agent_id if entry.charged else entry.subject for entry in recorded}),
+        agents=len({entry.agent_id for entry in recorded}),
+        urls=len({entry.subject for entry in recorded}),
     )
 
 
 def next_pause(rules: StormRules, pool: agent_pool.PoolRow, asked: float) -> tuple[int, float]:
-    """The level of the next pause of the host and its length: twice the last one unless the host was calm since."""
+    """The level and length of the host's next pause: twice the last one unless the host was calm since."""
     level = 0
     if pool.paused_until is not None:
         since = (pool.now - pool.paused_until).total_seconds()

@@ -1,4 +1,4 @@
-"""The port of whoever counts requests; Redis and PostgreSQL both do it, one of them at a time."""
+"""The port of the request counter; Redis or PostgreSQL counts, one of them at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.settings import Settings
 
-# How long after its deadline a request may still be on its way to the marketplace.
+# How long after its deadline a request may still reach the marketplace.
 DELIVERY_SECONDS = 5.0
 
 
@@ -26,13 +26,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class FreeIn:
-    """No agent is free now; the next one is in so many seconds, or (None) none may be used at all."""
+    """No agent is free now; the next one is in so many seconds, None if no agent is usable."""
 
     seconds: float | None
 
 
 class Limiter(Protocol):
-    """Books agents within their limits; `epoch` is the caller's idea of who counts, and a wrong one books nothing.
+    """Books agents within their limits; `epoch` names the counter that the caller knows, and an old one books nothing.
 
     An agent has one request in flight, and its slot frees one window after the answer. A booking that is never settled
     counts as answered when its hold ends. `now` replaces the counter's own clock, in seconds.
@@ -47,11 +47,11 @@ class Limiter(Protocol):
         ...
 
     async def withdraw(self, epoch: int, slot: Slot, pause: float, now: float | None = None) -> None:
-        """Nothing was sent and nothing will be; the agent rests for `pause` seconds."""
+        """Nothing was sent and nothing will be; the agent is free after `pause` seconds."""
         ...
 
     async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
-        """What the choice should know of the agents from now on."""
+        """Publish the agents' status, health and tokens to the counter."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The limiter on PostgreSQL: slower, and always there."""
+"""The limiter on PostgreSQL: slower, and always available."""
 
 import asyncio
 import time
@@ -59,4 +59,4 @@ class PostgresLimiter:
         await asyncio.to_thread(forget)
 
     async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
-        """Nothing to do: the choice reads the agents' own rows."""
+        """Nothing to do: booking reads the agents' rows."""

@@ -1,4 +1,4 @@
-"""This process's way to Redis: opened in the background, and with more patience each time it breaks."""
+"""This process's connection to Redis: opened in the background, with a longer pause each time it breaks."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ CALM_SECONDS = 60.0
 
 
 class RedisDoor:
-    """Holds at most one connection; a broken one is replaced, never mended."""
+    """Holds at most one connection; a broken one is replaced, never reused."""
 
     def __init__(self, url: str | None, limits: AgentLimits) -> None:
         self._url = url
@@ -35,11 +35,11 @@ class RedisDoor:
 
     @property
     def limiter(self) -> RedisLimiter | None:
-        """The limiter behind the connection, while it holds."""
+        """The limiter of the connection, None while it is broken."""
         return self._limiter if self.is_open else None
 
     def ready_to_return(self) -> bool:
-        """Whether Redis answers; looks for it in the background if it does not."""
+        """Whether Redis is connected; if not, a connection is opened in the background."""
         self._take_opened()
         if not self.is_open and self._url is not None and self._opening is None and time.monotonic() > self._next_try:
             self.lost_if_broken()
@@ -47,13 +47,13 @@ class RedisDoor:
         return self.is_open
 
     async def first_try(self) -> None:
-        """Look for Redis and wait for what comes of it."""
+        """Try to connect to Redis and wait for the result."""
         if not self.ready_to_return() and self._opening is not None:
             await asyncio.wait([self._opening])
             self._take_opened()
 
     async def reach(self, run_id: str | None) -> bool:
-        """Whether this process talks to the server with that run id."""
+        """Whether this process is connected to the server with that run id."""
         if self.is_open:
             return self.run_id == run_id
         if self._opening is None and time.monotonic() < self._next_try:
@@ -62,7 +62,7 @@ class RedisDoor:
         return self.is_open and self.run_id == run_id
 
     def lost_if_broken(self) -> None:
-        """Put a broken connection away, and wait longer before the next one if this one did not last."""
+        """Drop a broken connection, and wait longer before the next one if this one was short."""
         if self._link is None or self._link.is_open:
             return
         lasted = time.monotonic() - self._opened
@@ -71,7 +71,7 @@ class RedisDoor:
         self._link = self._limiter = None
 
     async def close(self) -> None:
-        """Close whatever is open."""
+        """Close all connections."""
         if self._opening is not None:
             await asyncio.wait([self._opening])
             self._take_opened()

@@ -1,4 +1,4 @@
-"""The limiter on Redis: one Lua call books the best agent within both limits, or says when the next is free."""
+"""The limiter on Redis: one Lua call books the best agent within both limits, or returns when the next one is free."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ _agent_id = lru_cache(10_000)(UUID)
 
 
 class RedisForgot(Exception):
-    """Redis does not hold the counts of this epoch: it was flushed, restarted or seeded by somebody else."""
+    """Redis does not hold the counts of this epoch: it was flushed, restarted or seeded by another worker."""
 
 
 class RedisDamaged(RedisForgot):
@@ -38,8 +38,8 @@ def _micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-class _OneCall(Generic[K, A, R]):
-    """What many tasks ask while a call is under way goes out as the next one: a script costs little, a call much."""
+class _BatchedCalls(Generic[K, A, R]):
+    """Batches calls: requests that come during a call are sent together as the next one, to save round trips."""
 
     def __init__(self, send: Callable[[K, list[A]], Awaitable[Sequence[R]]]) -> None:
         self._send = send
@@ -47,7 +47,7 @@ class _OneCall(Generic[K, A, R]):
         self._going: dict[K, asyncio.Task[None]] = {}
 
     def ask(self, key: K, argument: A) -> asyncio.Future[R]:
-        """The answer to one of them; those with the same key travel together."""
+        """The answer to one request; requests with the same key are sent together."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(key, []).append((argument, answer))
         if key not in self._going:
@@ -56,24 +56,24 @@ class _OneCall(Generic[K, A, R]):
 
     async def _go(self, key: K) -> None:
         try:
-            while together := self._asked.pop(key, None):
-                # A script with very many arguments would hold everybody up.
-                for start in range(0, len(together), MOST_A_CALL):
-                    await self._carry(key, together[start : start + MOST_A_CALL])
+            while batch := self._asked.pop(key, None):
+                # A script with very many arguments would block Redis for all clients.
+                for start in range(0, len(batch), MOST_A_CALL):
+                    await self._send_batch(key, batch[start : start + MOST_A_CALL])
         finally:
             del self._going[key]
 
-    async def _carry(self, key: K, together: list[tuple[A, asyncio.Future[R]]]) -> None:
+    async def _send_batch(self, key: K, batch: list[tuple[A, asyncio.Future[R]]]) -> None:
         try:
-            answers = await self._send(key, [argument for argument, _ in together])
+            answers = await self._send(key, [argument for argument, _ in batch])
         except BaseException as error:
-            for _, waiting in together:
+            for _, waiting in batch:
                 if not waiting.done():
                     waiting.set_exception(error)
-                    # Whoever asked may have been cancelled meanwhile.
+                    # Marks it as retrieved: its caller may have been cancelled meanwhile.
                     waiting.exception()
             return
-        for (_, waiting), answer in zip(together, answers, strict=True):
+        for (_, waiting), answer in zip(batch, answers, strict=True):
             if not waiting.done():
                 waiting.set_result(answer)
 
@@ -87,8 +87,8 @@ class RedisLimiter:
     def __init__(self, link: RedisLink, limits: AgentLimits) -> None:
         self._link = link
         self._limits = (limits.requests, _micros(limits.window), _micros(limits.gap))
-        self._bookings = _OneCall(self._book)
-        self._endings = _OneCall(self._end)
+        self._bookings = _BatchedCalls(self._book)
+        self._endings = _BatchedCalls(self._end)
 
     async def acquire(self, epoch: int, hold: float, now: float | None = None) -> Slot | FreeIn:
         return await self._bookings.ask((epoch, hold, now), None)
@@ -104,7 +104,7 @@ class RedisLimiter:
         ids = random_uuids(len(asked))
         booked_at = time.monotonic()
         status, wait, listed = await self._call(lua.ACQUIRE, epoch, now, _micros(hold), *map(str, ids))
-        # One text, not a list: the answer's parts are read one by one.
+        # One text, not a list: the client parses the entries of a list one by one.
         booked = listed.decode().split()
         agents = map(_agent_id, booked[::2])
         slots = [
@@ -128,12 +128,12 @@ class RedisLimiter:
     async def seed(
         self, epoch: int, used: Sequence[SeedAgent], agents: Sequence[AgentRow], now: float | None = None
     ) -> None:
-        """Replace whatever Redis holds by what PostgreSQL knows; nobody books before the last step."""
+        """Replace Redis's counts with PostgreSQL's; no worker can book before the last step."""
         seeding = f"seed-{epoch}-{uuid4()}"
         _checked(await self._link.call(lua.SEED_BEGIN, epoch, seeding))
         for agent in used:
             booking, ends_in = str(agent.open_booking or ""), _micros(agent.open_ends)
-            # In parts, oldest first: a script with very many arguments would hold everybody up.
+            # In parts, oldest first: a script with very many arguments would block Redis for all clients.
             for start in range(0, max(1, len(agent.ends)), ENDS_A_CALL):
                 ends = [_micros(end) for end in agent.ends[start : start + ENDS_A_CALL]]
                 await self._call(lua.SEED_ENDS, seeding, now, str(agent.agent_id), booking, ends_in, *ends)

@@ -1,4 +1,4 @@
-"""One pipelined connection to Redis: never reconnected silently, because a new server may have forgotten."""
+"""One pipelined connection to Redis: never reconnected silently, because a new server may lack the counts."""
 
 import asyncio
 import math
@@ -32,12 +32,12 @@ def _call_of(script: str) -> bytes:
     return b"".join(_bulk(part) for part in ("EVALSHA", digest, 1, PREFIX))
 
 
-# What every call of a script begins with; packing it anew would cost more than the call itself.
+# The start of every call of a script; packing it each time would cost more than the call itself.
 _CALLS = {script: _call_of(script) for script in SCRIPTS}
 
 
 class RedisLink:
-    """Calls of many tasks go out as they come and are answered in the same order."""
+    """Sends calls of many tasks as they come; Redis answers in the same order."""
 
     def __init__(self, pool: ConnectionPool, connection: AbstractConnection, run_id: str) -> None:
         self._pool = pool
@@ -75,7 +75,7 @@ class RedisLink:
         return self._lost is None
 
     async def call(self, script: str, *arguments: str | int | float) -> list[Any]:
-        """Run a script; whatever goes wrong, the connection is given up with it."""
+        """Run a script; any failure closes the connection."""
         if self._lost is not None or not self._connection.is_connected:
             raise self._give_up("the connection to Redis is closed")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -91,7 +91,7 @@ class RedisLink:
             raise self._give_up(f"Redis failed a call ({type(error).__name__})") from None
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._give_up("closed")
         for task in self._tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class RedisLink:
         await self._pool.aclose()
 
     async def _write(self) -> None:
-        """Send what has gathered since the last turn of the loop in one go."""
+        """Send all calls since the last turn of the loop at once."""
         try:
             while self._lost is None:
                 await self._work.wait()
@@ -121,7 +121,7 @@ class RedisLink:
                     if not self._connection.is_connected:
                         raise
                     reply, failure = None, error
-                # A caller that was cancelled has left its place in the queue.
+                # A cancelled caller's future is still in the queue.
                 answer = self._waiting.popleft()
                 if answer.done():
                     continue

@@ -1,9 +1,9 @@
-"""The limiter's Lua: every script is one atomic step on one clock, Redis's own.
+"""The limiter's Lua: every script is one atomic step on Redis's clock.
 
 Keys under one prefix: `epoch` (whose counts these are), `ids`, `waiting` (agents by the time they are free), `ready`
-(free agents by rank), `a:<id>` (an agent's facts and its open booking) and `e:<id>` (when its last answers arrived).
-A script that does not find its epoch's counts says `forgot`, one that finds them incomplete `damaged`.
-Times are microseconds. Numbers go to Redis as they are: Lua's own conversion to text keeps only 14 digits.
+(free agents by rank), `a:<id>` (an agent's facts and its open booking) and `e:<id>` (when its last answers arrived). A
+script that does not find its epoch's counts returns `forgot`, one that finds them incomplete `damaged`. Times are
+microseconds. Numbers are passed to Redis as numbers: Lua's conversion to text keeps only 14 digits.
 """
 
 _COMMON = """
@@ -169,7 +169,7 @@ return {'published'}
 """
 )
 
-# A seed never replaces a newer one: a seeder that was held up must not bring old counts back.
+# A seed never replaces a newer one: a delayed worker must not bring old counts back.
 SEED_BEGIN = """
 local p, call = KEYS[1], redis.call
 local epoch, seeding = ARGV[1], ARGV[2]

@@ -25,7 +25,7 @@ Circuit = Literal["closed", "open", "half-open"]
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What came of a list of user agents; rejected ones with the number of their line and why."""
+    """The result of loading a list of user agents; rejected ones with line number and reason."""
 
     added: int
     known: int
@@ -53,7 +53,7 @@ class PoolStatus:
 
 
 def ensure_builtin(connection: Connection) -> int:
-    """Add the built-in agents that are missing; says how many."""
+    """Add the built-in agents that are missing; returns their number."""
     return agents.insert_agents(connection, [_new(line) for line in BUILTIN])
 
 
@@ -83,12 +83,12 @@ def list_agents(connection: Connection) -> list[AgentRow]:
 
 
 def pool_status(connection: Connection, settings: Settings, now: datetime) -> PoolStatus:
-    """How many agents can be used, and what keeps the others."""
+    """How many agents are usable, and why others are not."""
     pool, rows = agent_pool.read_pool(connection), agents.read_agents(connection)
     resting = [row.suspended_until for row in rows if row.suspended_until is not None]
     paused = pool.paused_until if pool.paused_until is not None and pool.paused_until > now else None
     today = agents.requests_today(connection, now)
-    used, flying = agent_bookings.in_window(connection, settings.window_seconds)
+    used, in_flight = agent_bookings.in_window(connection, settings.window_seconds)
     return PoolStatus(
         total=len(rows),
         available=sum(row.status is AgentStatus.AVAILABLE for row in rows),
@@ -102,30 +102,30 @@ def pool_status(connection: Connection, settings: Settings, now: datetime) -> Po
         next_free_at=agent_bookings.next_free_at(connection, limits_of(settings)),
         requests_today=today,
         used_in_window=used,
-        in_flight=flying,
+        in_flight=in_flight,
         counter=pool.counter,
     )
 
 
 def circuit_of(open_until: datetime | None, now: datetime) -> Circuit:
-    """The breaker in one word."""
+    """The state of the breaker."""
     if open_until is None:
         return "closed"
     return "open" if open_until > now else "half-open"
 
 
 def block(connection: Connection, agent_id: UUID) -> AgentRow:
-    """An admin takes an agent out of use; no rule has a say in that."""
+    """Block an agent for an admin; no rule unblocks it."""
     return _change(connection, AgentRules(), agent_id, UserAgent.block, "blocked by an admin")
 
 
 def unblock(connection: Connection, settings: Settings, agent_id: UUID) -> AgentRow:
-    """An admin lets an agent work again."""
+    """Unblock an agent for an admin."""
     return _change(connection, agent_rules(settings), agent_id, UserAgent.unblock, None)
 
 
 def unblock_all(connection: Connection, settings: Settings) -> list[AgentRow]:
-    """An admin lets every blocked agent work again; they are given as they were, with the reason."""
+    """Unblock every blocked agent for an admin; returns them as they were, with the reason."""
     agent_pool.read_pool(connection, lock=True)
     blocked = [row for row in agents.read_agents(connection) if row.status is AgentStatus.BLOCKED]
     locked = agents.lock_agents(connection, [row.agent_id for row in blocked], agent_rules(settings))
@@ -138,17 +138,17 @@ def unblock_all(connection: Connection, settings: Settings) -> list[AgentRow]:
 
 
 def end_pause(connection: Connection) -> datetime | None:
-    """An admin lets calls go on before the host's pause is over; until when it would have lasted, if there was one."""
+    """End the host's pause for an admin; returns its planned end, None if there was no pause."""
     return agent_pool.end_pause(connection)
 
 
 def close_circuit(connection: Connection, settings: Settings) -> datetime | None:
-    """An admin lets calls go on although few agents are available; until when the breaker would have been open."""
+    """Close the breaker for an admin; returns the planned end, None if it was closed."""
     return agent_pool.close_breaker(connection, settings.breaker_cooldown_seconds)
 
 
 def recover_suspended(connection: Connection, settings: Settings, now: datetime) -> int:
-    """Let every agent whose rest is over work again; says how many."""
+    """Recover every agent whose suspension is over; returns their number."""
     agent_pool.read_pool(connection, lock=True)
     resting = AGENT.sources("recover")
     due = [row.agent_id for row in agents.read_agents(connection) if row.status in resting]

@@ -1,4 +1,4 @@
-"""The rules that agents are judged by, as the settings have them."""
+"""The rules for agents, from the settings."""
 
 from mustit_pipeline.domain.storm import StormRules
 from mustit_pipeline.domain.user_agent import AgentRules
@@ -6,7 +6,7 @@ from mustit_pipeline.settings import Settings
 
 
 def agent_rules(settings: Settings) -> AgentRules:
-    """What answers mean for one agent."""
+    """The rules for one agent's health and suspension."""
     return AgentRules(
         suspend_seconds=settings.suspend_seconds,
         longest_retry_after_seconds=settings.longest_retry_after_seconds,
@@ -14,7 +14,7 @@ def agent_rules(settings: Settings) -> AgentRules:
 
 
 def storm_rules(settings: Settings) -> StormRules:
-    """When it is the host that throttles."""
+    """The rules for storms of 429s."""
     return StormRules(
         agents=settings.storm_agents,
         urls=settings.storm_urls,

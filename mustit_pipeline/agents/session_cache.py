@@ -1,4 +1,4 @@
-"""Session tokens: issued when missing, renewed ahead of their end, one issue at a time for an agent."""
+"""Session tokens: issued when missing, renewed before they expire, one issue at a time per agent."""
 
 import asyncio
 import time
@@ -21,9 +21,9 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session, issue_session
 from mustit_pipeline.settings import Settings
 
-# Before its end a token is renewed this early, or in the last fifth of a short life.
+# A token is renewed this long before it expires, or in the last fifth of a short lifetime.
 RENEW_SECONDS, RENEW_SHARE = 300.0, 0.2
-# This close to its end it is not used any more, or in the last tenth of a short life.
+# A token is not used this close to its expiry, or in the last tenth of a short lifetime.
 LAST_SECONDS, LAST_SHARE = 5.0, 0.1
 ISSUES_AT_ONCE = 10
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
@@ -33,13 +33,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NoToken:
-    """No token now; the agent may be asked for again after `seconds`."""
+    """No token now; the next try may be after `seconds`."""
 
     seconds: float
 
 
 JudgeThrottling = Callable[[UUID, float, float | None], Awaitable[object]]
-"""Who judges a 429: the agent, when it was asked with (monotonic), and the Retry-After."""
+"""The judge of a 429: called with the agent, the time of the request (monotonic), and the Retry-After."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SessionCache:
         self._closing = False
         self._at_once = asyncio.Semaphore(ISSUES_AT_ONCE)
         self._failures = 0
-        # Who got an answer without a token since anybody got one.
+        # Agents that got an answer without a token since any agent got a token.
         self._unwell: set[UUID] = set()
         self._not_before = 0.0
         self.issued = 0
@@ -77,13 +77,13 @@ class SessionCache:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether an issue has just failed and none is tried for a while."""
+        """Whether issues are paused because one has just failed."""
         return self._pause() > 0
 
     def held(self, agent_id: UUID, token_no: int, user_agent: str) -> Session | None:
-        """The session in memory, if it is the agent's present one; close to its end the next one is sent for."""
+        """The session in memory, if it is the agent's newest; shortly before it expires, a renewal is started."""
         held = self._held.get(agent_id)
-        # A dropped token's number is never used again, so whoever knows of a higher one has the newer session.
+        # A dropped token's number is never reused, so a higher number always means a newer session.
         if held is None or held.token_no < token_no:
             return None
         now = time.time()
@@ -95,7 +95,7 @@ class SessionCache:
         return held.session
 
     def doubts(self, agent_id: UUID) -> bool:
-        """Whether this agent just got no token: asking another one shows whose fault that is."""
+        """Whether this agent just got no token, so that another agent should be tried to find the fault."""
         return agent_id in self._unwell and len(self._unwell) < self._storm_rules.agents
 
     def load_all(self) -> None:
@@ -117,11 +117,11 @@ class SessionCache:
         return await self.renew(agent_id, user_agent)
 
     async def renew(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
-        """A new session; the present one stays until there is one."""
+        """A new session; the present one is kept until then."""
         pause = self._pause()
         if pause > 0:
             return NoToken(pause)
-        # Shielded: others may wait for the same token, and the marketplace has been asked already.
+        # Shielded: other tasks may wait for the same token, and the request has been sent already.
         return await asyncio.shield(self._issuing.get(agent_id) or self._start_issue(agent_id, user_agent))
 
     def number(self, agent_id: UUID) -> int:
@@ -130,11 +130,11 @@ class SessionCache:
         return 0 if held is None else held.token_no
 
     def drop(self, agent_id: UUID) -> None:
-        """Forget what is in memory."""
+        """Drop the session in memory."""
         self._held.pop(agent_id, None)
 
     async def close(self) -> None:
-        """Break off the calls under way, which nobody waits for any more, and forget every session."""
+        """Cancel the running calls, whose results are not needed, and drop every session."""
         self._closing = True
         for call in self._calls:
             call.cancel()
@@ -157,7 +157,7 @@ class SessionCache:
 
     async def _issue(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
         async with self._at_once:
-            # Whoever waited here while others failed does not ask as well.
+            # If other issues failed while this one waited, it is not sent either.
             pause = self._pause()
             if pause > 0 or self._closing:
                 return NoToken(max(pause, 0.0))
@@ -202,12 +202,12 @@ class SessionCache:
     async def _failed(self, agent_id: UUID, owner: UUID, error: FetchError) -> NoToken:
         self.trouble = error.english
         pause = self._pause()
-        # Issues that were under way together fail together: one event.
+        # Issues that ran at the same time fail together, so the pause is set once.
         if pause <= 0:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 20))
             self._failures += 1
             self._not_before = time.monotonic() + pause
-        # No answer, or one to everybody, says nothing about this agent: an outage must not block the pool.
+        # A 429 or no answer is not charged to this agent: an outage must not block the pool.
         counts = not isinstance(error, Throttled | NetworkFailure)
         if counts:
             self._unwell.add(agent_id)
@@ -216,7 +216,7 @@ class SessionCache:
         return NoToken(pause)
 
     def _hold(self, agent_id: UUID, token_no: int, session: Session) -> bool:
-        """Keep a session in memory; False if it is too close to its end, by what its whole life was."""
+        """Keep a session in memory; False if it is too close to its expiry."""
         expires, life = session.expires_at.timestamp(), session.lifetime.total_seconds()
         held = _Held(
             token_no,
@@ -267,14 +267,14 @@ class SessionCache:
 
     def _store(self, agent_id: UUID, owner: UUID, sealed: SealedSession, expires_at: datetime) -> bool:
         with self._database.transaction() as connection:
-            # An agent that was suspended or blocked meanwhile comes back with another token.
+            # An agent that was suspended or blocked meanwhile gets another token later.
             for agent in self._mine(connection, agent_id, owner):
                 agent.issued(expires_at)
                 return agents.store_session(connection, agent_id, sealed, agent)
         return False
 
     def _note_failure(self, agent_id: UUID, owner: UUID, counts: bool, unwell: frozenset[UUID]) -> bool:
-        """Count it against the agent, or against nobody if the host is unwell; True if that has blocked the agent."""
+        """Charge the failure to the agent, or to none if it is an outage; returns whether the agent is now blocked."""
         with self._database.transaction() as connection:
             if agent_id in unwell and self._is_outage(connection, unwell):
                 self._excuse(connection, unwell)
@@ -299,7 +299,7 @@ class SessionCache:
         agents.save_agents(connection, excused, None)
 
     def _mine(self, connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
-        """The agent, locked, if this issue still has the right to change it."""
+        """The agent, locked, if this issue still owns it."""
         locked = agents.lock_agents(connection, [agent_id], self._rules)
         if not agents.release_issue(connection, agent_id, owner):
             return []

@@ -1,9 +1,9 @@
-"""Redis counts while it can, PostgreSQL when it cannot, and never both: the workers hand the counting over together.
+"""Redis counts while it works, otherwise PostgreSQL, and never both: the workers hand the counting over together.
 
-A worker books in Redis only while it knows from PostgreSQL, not longer ago than LEASE_SECONDS, that Redis counts. To
-leave Redis, one worker declares the move (a new epoch). Each worker that hears of it writes what it has booked and says
-so; one that stays silent has stopped booking when MOVE_SECONDS have passed, and whatever it may have left unwritten
-counts as used. PostgreSQL counts from then on, until somebody seeds Redis with what PostgreSQL knows.
+A worker books in Redis only if PostgreSQL has confirmed within the last LEASE_SECONDS that Redis counts. To leave
+Redis, one worker declares the move (a new epoch). Each worker that reads the new epoch writes its bookings and reports.
+A silent worker has stopped booking after MOVE_SECONDS, and the bookings that it may have left unwritten count as used.
+PostgreSQL counts from then on, until a worker seeds Redis from PostgreSQL.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class SharedLimiter:
-    """Books agents for one process, whoever counts."""
+    """Books agents for one process, in Redis or in PostgreSQL."""
 
     def __init__(self, database: Database, limits: AgentLimits, hold: float, redis_url: str | None) -> None:
         self._database = database
@@ -46,8 +46,8 @@ class SharedLimiter:
         self._door = RedisDoor(redis_url, limits)
         self._postgres = PostgresLimiter(database, limits)
         self._journal = Journal()
-        # A silent worker is charged this much per agent, so no worker lets more than this go unwritten; more than its
-        # lease has room for it could not book anyway.
+        # A silent worker counts as this many bookings per agent, so no worker leaves more unwritten. Within its lease
+        # it could not book more than the gap allows.
         self._most_unwritten = max(1, limits.requests // 10)
         if limits.gap > 0:
             self._most_unwritten = min(self._most_unwritten, 1 + int(LEASE_SECONDS / limits.gap))
@@ -60,11 +60,11 @@ class SharedLimiter:
 
     @property
     def counter(self) -> str:
-        """Who counts, as far as this process knows: `redis`, `postgres`, or `moving`."""
+        """The counter that this process knows: `redis`, `postgres`, or `moving`."""
         return self._counter
 
     async def start(self) -> None:
-        """Find out who counts, and let it be Redis if it answers."""
+        """Read the present counter, and move to Redis if it answers."""
         await self._door.first_try()
         await self.sync()
 
@@ -88,7 +88,7 @@ class SharedLimiter:
                         return FreeIn(0.1)
                     continue
             except (RedisLost, RedisForgot) as error:
-                # Right after a hand-over the seed may still be on its way.
+                # Right after a hand-over Redis may not be seeded yet.
                 if type(error) is RedisForgot and time.monotonic() - self._adopted < SEEDING_SECONDS:
                     return FreeIn(0.05)
                 await self._leave_redis(epoch, str(error))
@@ -109,17 +109,17 @@ class SharedLimiter:
         self._journal.answered(slot, throttled=throttled)
         epoch, redis = self._epoch, self._door.limiter
         if self._counter == "redis" and redis is not None:
-            await self._tell(epoch, redis.settle(epoch, slot), "an answer: its booking ends when it expires")
+            await self._update_redis(epoch, redis.settle(epoch, slot), "an answer: its booking ends when it expires")
         else:
             await self.sync()
 
     def leave(self, slot: Slot) -> None:
-        """No answer will be known: the booking ends when it expires, as that of a worker that died."""
+        """No answer will be known: the booking ends when it expires, like that of a dead worker."""
         self._journal.left(slot)
 
     async def withdraw(self, slot: Slot, pause: float) -> None:
         """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
-        # In turn with the reports: one under way would write the booking down after it was removed.
+        # Not during a report: it could write the booking after it was removed.
         async with self._turn:
             epoch, redis = self._epoch, self._door.limiter
             if self._counter == "postgres":
@@ -129,28 +129,28 @@ class SharedLimiter:
             self._journal.withdrawn(slot)
             if self._counter == "redis" and redis is not None:
                 withdrawing = redis.withdraw(epoch, slot, pause)
-                await self._tell(epoch, withdrawing, "a withdrawn booking: it ends when it expires")
+                await self._update_redis(epoch, withdrawing, "a withdrawn booking: it ends when it expires")
 
     async def publish(self, agents: Sequence[AgentRow]) -> None:
-        """What the choice should know from now on."""
+        """Publish the agents' status, health and tokens to Redis, if Redis counts."""
         epoch, redis = self._epoch, self._door.limiter
         if self._counter == "redis" and redis is not None:
-            await self._tell(epoch, redis.publish(epoch, agents), "the agents: the next call finds out why")
+            await self._update_redis(epoch, redis.publish(epoch, agents), "the agents: the next call finds out why")
 
-    async def _tell(self, epoch: int, telling: Awaitable[None], what: str) -> None:
-        """Tell Redis something that it can do without; what is damaged would only be used on."""
+    async def _update_redis(self, epoch: int, update: Awaitable[None], what: str) -> None:
+        """Send Redis an update that may be lost; if its counts are damaged, leave Redis."""
         try:
-            await telling
+            await update
         except RedisDamaged as error:
             await self._leave_redis(epoch, str(error))
         except (RedisLost, RedisForgot):
-            log.info("Redis could not be told something", what=what)
+            log.info("Redis missed an update", what=what)
 
     async def sync(self) -> None:
-        """Write what is due, learn who counts, and do this worker's part of a move."""
+        """Write the journal, read the present counter, and do this worker's part of a move."""
         asked = time.monotonic()
         async with self._turn:
-            # Somebody else's sync that began after this call was made has done it all.
+            # Another task's sync that began after this call has done it all.
             if self._synced > asked:
                 return
             for _ in range(8):
@@ -159,7 +159,7 @@ class SharedLimiter:
                     return
 
     async def close(self) -> None:
-        """Write everything and leave."""
+        """Write the journal and sign off."""
         async with self._turn:
             await self._report()
             await self._in_transaction(lambda connection: agent_pool.remove_worker(connection, self.worker_id))
@@ -198,16 +198,16 @@ class SharedLimiter:
         return pool
 
     def _adopt(self, pool: PoolRow) -> bool:
-        """Go by what PostgreSQL says; True if that is news, which must be reported before anything else."""
+        """Take over PostgreSQL's counter and epoch; True if they are new and must be reported first."""
         if (pool.counter, pool.epoch) == (self._counter, self._epoch):
             return False
         self._counter, self._epoch, self._adopted = pool.counter, pool.epoch, time.monotonic()
-        # Nothing is booked in Redis before PostgreSQL knows that this worker may.
+        # No booking in Redis before this worker has reported the new epoch.
         self._confirmed = float("-inf")
         return True
 
     async def _advance(self, pool: PoolRow) -> bool:
-        """Take the next step of a move if there is one to take; True if something has changed."""
+        """Take the next step of a move, if any; True if something has changed."""
         if pool.counter == "moving":
             return await self._in_transaction(self._finish_move)
         if pool.counter == "postgres":
@@ -226,9 +226,9 @@ class SharedLimiter:
             return True
 
         if await self._in_transaction(declare):
-            # Found on arrival it is no event: an embedded Redis starts empty each time, and is seeded in a moment.
-            tell = log.warning if self._used_redis else log.info
-            tell("Redis no longer counts requests, PostgreSQL takes over", why=why)
+            # At the start this is normal: an embedded Redis starts empty and is seeded soon.
+            report = log.warning if self._used_redis else log.info
+            report("Redis no longer counts requests, PostgreSQL takes over", why=why)
         self._door.lost_if_broken()
 
     def _finish_move(self, connection: Connection) -> bool:
@@ -256,7 +256,7 @@ class SharedLimiter:
             connection: Connection,
         ) -> tuple[int, list[agent_bookings.SeedAgent], list[AgentRow]] | None:
             pool = agent_pool.lock_counter(connection)
-            if pool.counter != "postgres" or agent_pool.someone_without_redis(connection, 2 * MOVE_SECONDS):
+            if pool.counter != "postgres" or agent_pool.any_worker_without_redis(connection, 2 * MOVE_SECONDS):
                 return None
             seed, agents = agent_bookings.read_seed(connection, self._limits), read_agents(connection)
             agent_pool.set_counter(connection, "redis", pool.epoch + 1, run_id)

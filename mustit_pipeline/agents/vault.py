@@ -17,18 +17,18 @@ NONCE_BYTES = 12
 
 
 class SessionUnreadable(Exception):
-    """A sealed session that no key of ours opens; it never says what was in it."""
+    """A sealed session that none of our keys opens; the message never holds its content."""
 
 
 class SessionVault:
-    """Seals with the first key and opens with any, so that a key can be rotated without losing a session."""
+    """Seals with the first key and opens with any, so that keys can be rotated without losing sessions."""
 
     def __init__(self, keys: TokenKey) -> None:
         self._current = keys.current
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.keys.items()}
 
     def seal(self, agent_id: UUID, token_no: int, session: Session) -> SealedSession:
-        """The session as it may be stored in this agent's row, and in no other."""
+        """The session, sealed for this agent's row and no other."""
         content = orjson.dumps(
             {
                 "token": session.token.value,
@@ -56,7 +56,7 @@ class SessionVault:
             raise SessionUnreadable(f"the session of agent {agent_id} does not open with its key") from None
         fields = orjson.loads(content)
         expires_at = datetime.fromisoformat(fields["expires_at"])
-        # Sessions that were sealed before it was kept have the usual one; others may have a longer one than allowed.
+        # Older sealed sessions have no lifetime: the usual one is taken. Others may have a longer one than allowed.
         lifetime = timedelta(seconds=fields["lifetime"]) if "lifetime" in fields else USUAL_LIFETIME
         kept = min(lifetime, LONGEST_LIFETIME)
         return Session(
@@ -68,7 +68,7 @@ class SessionVault:
         )
 
     def is_outdated(self, stored: SealedSession) -> bool:
-        """Whether it is sealed with another key than the one in use."""
+        """Whether it is sealed with an older key."""
         return stored.key_id != self._current
 
 

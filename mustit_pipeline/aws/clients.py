@@ -1,4 +1,4 @@
-"""The way to AWS: clients made when they are needed, and its answers as failures that a repeat may heal or not."""
+"""Access to AWS: clients created on demand, and errors as failures that a retry may fix or not."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from mustit_pipeline.settings import Settings
 
 CONNECT_SECONDS, READ_SECONDS, TRIES = 3, 5, 2
 LONGEST_REASON = 300
-# Answers of the 4xx kind that a repeat may heal all the same.
+# 4xx errors that a retry may fix.
 PASSING = {
     "InternalException",
     "InternalFailure",
@@ -30,7 +30,7 @@ PASSING = {
 
 
 class AwsRefused(ExternalFailure):
-    """AWS says no, and says so again however often it is asked; `answer` is its own code, where it answered."""
+    """AWS refuses, and a retry does not help; `answer` is AWS's error code, if it answered."""
 
     def __init__(self, where: str, reason: str, answer: str | None = None) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class AwsRefused(ExternalFailure):
 
 
 class AwsUnreachable(ExternalFailure):
-    """AWS does not answer, or not now."""
+    """AWS does not answer, or refuses only for now."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class AwsUnreachable(ExternalFailure):
 
 
 def aws_client(settings: Settings, service: str) -> Any:
-    """A client of one service, as the usual AWS_ variables say who and where."""
+    """A client of one service; the usual AWS_ variables set credentials and region."""
     session, config = import_module("boto3.session"), import_module("botocore.config")
     with aws_failures(service):
         return session.Session().client(
@@ -70,7 +70,7 @@ def aws_client(settings: Settings, service: str) -> Any:
 
 @contextmanager
 def aws_failures(where: str) -> Generator[None]:
-    """What goes wrong with a call, as one of the two failures, naming what was asked for."""
+    """Turn errors of a call into one of the two failures; `where` names the resource."""
     errors, parsers = import_module("botocore.exceptions"), import_module("botocore.parsers")
     network = (
         errors.HTTPClientError,
@@ -86,12 +86,12 @@ def aws_failures(where: str) -> Generator[None]:
     except network as error:
         raise AwsUnreachable(where, _short(str(error))) from None
     except (errors.BotoCoreError, ValueError) as error:
-        # No credentials, no region, a parameter or an endpoint that cannot be.
+        # No credentials, no region, or an invalid parameter or endpoint.
         raise AwsRefused(where, _short(str(error))) from None
 
 
 def failure_of_answer(where: str, answer: dict[str, Any]) -> AwsRefused | AwsUnreachable:
-    """What an error of AWS's own means for whoever would ask again."""
+    """The failure for an error answer of AWS."""
     code = str(answer.get("Error", {}).get("Code", "unknown"))
     reason = _short(f"{code}: {answer.get('Error', {}).get('Message', '')}")
     passing = code in PASSING or answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500
@@ -99,5 +99,5 @@ def failure_of_answer(where: str, answer: dict[str, Any]) -> AwsRefused | AwsUnr
 
 
 def _short(text: str) -> str:
-    # A text of PostgreSQL holds neither lone surrogates nor NUL.
+    # PostgreSQL stores neither lone surrogates nor NUL.
     return " ".join(text.split())[:LONGEST_REASON].encode(errors="replace").decode().replace("\0", "\ufffd")

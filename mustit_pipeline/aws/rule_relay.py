@@ -1,4 +1,4 @@
-"""Schedule changes on their way to EventBridge: one in flight per schedule, tried five times, the newest last."""
+"""Relay of schedule changes to EventBridge: one in flight per schedule, several tries, the newest change last."""
 
 import os
 import random
@@ -19,17 +19,17 @@ from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.sellers.sql.scheduler_outbox import ClaimedChange
 from mustit_pipeline.settings import Settings, SettingsError
 
-# A failure is mostly of the whole account: it should not cost every schedule a try before somebody looks.
+# Most failures concern the whole account: they should not cost every schedule a try.
 FAILURES_IN_A_ROW = 3
-# These are not: the next schedule's change may go through, and should not wait behind them.
+# These concern one rule: the next schedule's change may succeed.
 OF_ONE_RULE = {"LimitExceededException", "ManagedRuleException", "ValidationException"}
-# Five tries of the usual pauses are over in half a minute; an outage of some minutes should fail no schedule.
+# Five tries at the usual pauses are over in half a minute; an outage of some minutes should fail no schedule.
 SLOWER = 30
 
 
 @dataclass(slots=True)
 class RelayedRules:
-    """What a relay came to."""
+    """The result of a relay."""
 
     applied: int = 0
     retried: int = 0
@@ -38,7 +38,7 @@ class RelayedRules:
     last_error: str | None = None
 
     def count(self, row: SchedulerOutbox, *, ours: bool) -> None:
-        """One more change was tried; what became of one that is another's by now is for that one to say."""
+        """Count a tried change; if the claim was lost, only its error is kept."""
         self.last_error = row.last_error or self.last_error
         if ours:
             self.applied += row.status is OutboxStatus.COMPLETED
@@ -51,9 +51,9 @@ class RelayedRules:
 
 
 def relay_rules(database: Database, settings: Settings, clock: Callable[[], datetime]) -> RelayedRules:
-    """Tell EventBridge of every change that is due."""
+    """Send every due change to EventBridge."""
     if settings.trigger_target_arn is None:
-        raise SettingsError("MUSTIT_TRIGGER_TARGET_ARN is not set: rules need somebody to tell")
+        raise SettingsError("MUSTIT_TRIGGER_TARGET_ARN is not set: rules need a target")
     bridge, owner = EventBridge(settings), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
     relayed, in_a_row = RelayedRules(), 0
     with database.transaction() as connection:
@@ -93,7 +93,7 @@ def _apply(bridge: EventBridge, change: ClaimedChange, target_arn: str) -> AwsRe
 
 
 def _settle(database: Database, settings: Settings, change: ClaimedChange, error: str | None, now: datetime) -> bool:
-    """Write down what became of a change; False where somebody took it from us as silent."""
+    """Store the result of a change; False if another relay took the expired claim."""
     row, delay = change.outbox, 0.0
     if error is None:
         row.complete(now)
@@ -106,6 +106,6 @@ def _settle(database: Database, settings: Settings, change: ClaimedChange, error
     with database.transaction() as connection:
         ours = scheduler_outbox.settle(connection, change, delay)
     if not ours:
-        # We may have been the last to call, with what is old by now.
+        # Our call may have come after the other relay's, with an outdated change: send the present one again.
         registry.tell_again(database, now, row.schedule_id)
     return ours

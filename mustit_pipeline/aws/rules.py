@@ -1,4 +1,4 @@
-"""EventBridge rules: what the rule of a schedule should be, and the calls that make it so, once or many times."""
+"""EventBridge rules: the rule of a schedule, and the idempotent calls that set it."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NOT_THERE = "ResourceNotFoundException"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One seller's rule: how often it fires, and what it says to whom."""
+    """One seller's rule: its rate, its target and its message."""
 
     name: str
     expression: str
@@ -23,20 +23,20 @@ class Rule:
 
     @classmethod
     def of(cls, outbox: SchedulerOutbox, target_arn: str) -> "Rule":
-        """The rule that a change tells of; it goes to the target of today unless the change names one."""
+        """The rule of a change; its target is the configured one unless the change names one."""
         payload = json.loads(outbox.payload)
-        said = json.dumps(payload["input"], ensure_ascii=False)
-        return cls(payload["ruleName"], payload["scheduleExpression"], payload["targetArn"] or target_arn, said)
+        message = json.dumps(payload["input"], ensure_ascii=False)
+        return cls(payload["ruleName"], payload["scheduleExpression"], payload["targetArn"] or target_arn, message)
 
 
 class EventBridge:
-    """The rules of one account and region; nothing of it is called inside a transaction."""
+    """The rules of one account and region; never called inside a transaction."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = aws_client(settings, "events")
 
     def apply(self, event_type: ScheduleEventType, rule: Rule) -> None:
-        """Make the rule what the change says; doing so again changes nothing."""
+        """Set the rule as the change says; a repeat changes nothing."""
         if event_type is ScheduleEventType.SCHEDULE_DEACTIVATED:
             self._remove(rule)
         else:
@@ -53,7 +53,7 @@ class EventBridge:
             raise failure_of_answer(where, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}})
 
     def _remove(self, rule: Rule) -> None:
-        """It fires no more from the first call on; the others give back its place in the account's quota."""
+        """The first call stops it; the others free its place in the account's quota."""
         calls = (
             lambda: self._client.disable_rule(Name=rule.name),
             lambda: self._client.remove_targets(Rule=rule.name, Ids=[TARGET_ID]),
@@ -64,6 +64,6 @@ class EventBridge:
                 with aws_failures(f"the rule {rule.name}"):
                     call()
         except AwsRefused as error:
-            # Removed before, or deactivated before EventBridge heard of it: nothing is there that could fire.
+            # Removed before, or never created: nothing can fire.
             if error.answer != NOT_THERE:
                 raise

@@ -1,4 +1,4 @@
-"""The SQS queue through which others ask for crawls."""
+"""The SQS queue of messages that ask for crawls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from mustit_pipeline.aws.clients import aws_client, aws_failures
 from mustit_pipeline.settings import Settings
 
-# The most that SQS hands out, and takes back, at once.
+# The most messages that SQS delivers or deletes at once.
 BATCH = 10
-# Asks all of SQS's servers and not only some of them; a tick that finds nothing costs as much.
+# Long polling asks all of SQS's servers; a tick that finds nothing takes this long.
 WAIT_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message in our hands until its time is over: the same one may come again, with another receipt."""
+    """A received message; after its visibility timeout it may come again, with another receipt."""
 
     message_id: str
     receipt: str
@@ -24,14 +24,14 @@ class Delivery:
 
 
 class TriggerQueue:
-    """One queue; nothing of it is called inside a transaction."""
+    """One queue; never called inside a transaction."""
 
     def __init__(self, settings: Settings, url: str) -> None:
         self.url = url
         self._client = aws_client(settings, "sqs")
 
     def receive(self, most: int = BATCH) -> list[Delivery]:
-        """Messages that wait, at most ten; none where there are none within a second."""
+        """Waiting messages, at most ten; waits up to a second for one."""
         with aws_failures(self.url):
             answer = self._client.receive_message(
                 QueueUrl=self.url,
@@ -45,7 +45,7 @@ class TriggerQueue:
         ]
 
     def delete(self, deliveries: Sequence[Delivery]) -> dict[str, str]:
-        """Give back what is stored; says of which messages SQS did not take that, and why: they come again."""
+        """Delete stored messages; returns those that SQS did not delete, and why: they come again."""
         if not deliveries:
             return {}
         entries = [{"Id": str(number), "ReceiptHandle": one.receipt} for number, one in enumerate(deliveries)]
@@ -55,5 +55,5 @@ class TriggerQueue:
 
 
 def _sent(attributes: dict[str, str]) -> datetime | None:
-    said = attributes.get("SentTimestamp", "")
-    return datetime.fromtimestamp(int(said) / 1000, UTC) if said.isdecimal() else None
+    sent_ms = attributes.get("SentTimestamp", "")
+    return datetime.fromtimestamp(int(sent_ms) / 1000, UTC) if sent_ms.isdecimal() else None

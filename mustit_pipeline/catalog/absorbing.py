@@ -1,4 +1,4 @@
-"""From what the sources say to a product's merged state."""
+"""Merging of statements from listing, detail and options into a product's state."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,9 +23,9 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(connection: Connection, seller_id: str, statements: Sequence[Statement]) -> dict[int, Prepared]:
-    """Merge ahead of the transaction that stores it, which looks again."""
-    known = products.find_known(connection, seller_id, [said.item_no for said in statements])
-    listed = [said for said in statements if said.item_no in known]
+    """Merge before the storing transaction, which checks that the rows are unchanged."""
+    known = products.find_known(connection, seller_id, [statement.item_no for statement in statements])
+    listed = [statement for statement in statements if statement.item_no in known]
     return {
         item_no: Prepared(known[item_no].row_state, result)
         for item_no, result in _merged(connection, seller_id, known, listed).items()
@@ -39,39 +39,39 @@ def absorb(
     statements: Sequence[Statement],
     prepared: Mapping[int, Prepared],
 ) -> None:
-    """Store what differs from what was known; what was prepared from another state of a product is merged anew."""
+    """Store products whose state changed; a product whose row changed since it was prepared is merged again."""
     absorbed: dict[int, AbsorbedProduct | None] = {
         item_no: entry.result
         for item_no, entry in prepared.items()
         if item_no in known and known[item_no].row_state == entry.row_state
     }
-    rest = [said for said in statements if said.item_no not in absorbed]
+    rest = [statement for statement in statements if statement.item_no not in absorbed]
     absorbed |= _merged(connection, seller_id, known, rest)
     products.absorb(connection, [result for result in absorbed.values() if result is not None])
 
 
 def remerge(connection: Connection, seller_id: str) -> None:
-    """Merge all products of a seller anew from what their sources said last, for rules of merging that have changed.
+    """Merge all products of a seller again from their stored sources, because the rules of merging may have changed.
 
-    Whoever processes the seller is kept away by the caller, so that what was read here stays true.
+    The caller holds `lock_catalog`, so that no processor changes the products meanwhile.
     """
     for items in products.known_items(connection, seller_id, limit=None, chunk=500):
-        anew: dict[int, bytes] = {}
+        remerged: dict[int, bytes] = {}
         for item_no, known in products.contents(connection, seller_id, items).items():
             if known.data is None:
                 continue
             previous = orjson.loads(known.data)
             sources = _sources(known.listing, known.detail, known.options)
             data = merge(seller_id, item_no, previous, sources, sources)
-            # By what it says: a field that only stands elsewhere is no change.
+            # Compared as data: another order of fields is no change.
             if data != previous:
-                anew[item_no] = orjson.dumps(data)
-        locked = products.lock(connection, seller_id, list(anew))
+                remerged[item_no] = orjson.dumps(data)
+        locked = products.lock(connection, seller_id, list(remerged))
         products.absorb(
             connection,
             [
                 AbsorbedProduct(locked[item_no], None, None, None, encoded.decode(), canonical.content_hash(encoded))
-                for item_no, encoded in anew.items()
+                for item_no, encoded in remerged.items()
             ],
         )
 
@@ -79,27 +79,29 @@ def remerge(connection: Connection, seller_id: str) -> None:
 def _merged(
     connection: Connection, seller_id: str, known: Mapping[int, KnownProduct], statements: Sequence[Statement]
 ) -> dict[int, AbsorbedProduct | None]:
-    """Each product with its statements; None where they say nothing new. What was known is read only where they do."""
-    statements = [said for said in statements if not _is_overtaken(said, known[said.item_no])]
+    """Each product merged with its statements, None where nothing changed; only changed products' contents are read."""
+    statements = [statement for statement in statements if not _is_overtaken(statement, known[statement.item_no])]
     differing = {
-        said.item_no for said in statements if known[said.item_no].product.changed(said.source, said.content_hash)
+        statement.item_no
+        for statement in statements
+        if known[statement.item_no].product.changed(statement.source, statement.content_hash)
     }
     contents = products.contents(connection, seller_id, list(differing)) if differing else {}
     merging = {item_no: _Absorption(seller_id, known[item_no].product, contents[item_no]) for item_no in differing}
-    for said in statements:
-        if said.item_no in merging:
-            merging[said.item_no].take(said)
-    same = dict.fromkeys(said.item_no for said in statements)
+    for statement in statements:
+        if statement.item_no in merging:
+            merging[statement.item_no].take(statement)
+    same = dict.fromkeys(statement.item_no for statement in statements)
     return same | {item_no: entry.result() if entry.changed else None for item_no, entry in merging.items()}
 
 
-def _is_overtaken(said: Statement, known: KnownProduct) -> bool:
-    """Of two pages that show a product, the one seen later is right, even where that was absorbed first."""
-    return said.source is TaskType.MINISHOP and known.was_seen_since(said.execution_id, said.fetched_at)
+def _is_overtaken(statement: Statement, known: KnownProduct) -> bool:
+    """If two pages show a product, the later one counts, even if it was absorbed first."""
+    return statement.source is TaskType.MINISHOP and known.was_seen_since(statement.execution_id, statement.fetched_at)
 
 
 class _Absorption:
-    """One product while new statements about it come in."""
+    """One product while statements are merged into it."""
 
     def __init__(self, seller_id: str, product: Product, known: Contents) -> None:
         self._seller_id = seller_id
@@ -113,20 +115,20 @@ class _Absorption:
         self._rows: dict[TaskType, int] = {}
         self.changed = False
 
-    def take(self, said: Statement) -> None:
-        """Remember a source's statement where it differs from its last one."""
-        encoded, content_hash = said.encoded, said.content_hash
-        previous = self._texts[said.source]
-        if said.partial is not None and previous is not None:
-            document = canonical.whole_document(said.partial, orjson.loads(previous))
+    def take(self, statement: Statement) -> None:
+        """Keep a statement that differs from its source's last one."""
+        encoded, content_hash = statement.encoded, statement.content_hash
+        previous = self._texts[statement.source]
+        if statement.partial is not None and previous is not None:
+            document = canonical.whole_document(statement.partial, orjson.loads(previous))
             encoded = canonical.canonical_json(document)
             content_hash = canonical.content_hash(encoded)
-        if self._product.saw(said.source, content_hash):
-            self._texts[said.source] = encoded.decode()
+        if self._product.saw(statement.source, content_hash):
+            self._texts[statement.source] = encoded.decode()
             self.changed = True
-            self._rows.pop(said.source, None)
-            if said.stored:
-                self._rows[said.source] = said.raw_id
+            self._rows.pop(statement.source, None)
+            if statement.stored:
+                self._rows[statement.source] = statement.raw_id
 
     def result(self) -> AbsorbedProduct:
         """The product with its merged state."""
@@ -138,7 +140,7 @@ class _Absorption:
             self._rows.get(TaskType.PRODUCT_OPTION) or _differing(options, known.options),
         )
         if detail is None and options is None:
-            # A listing entry alone is nothing to publish, and whatever comes next is merged with it then.
+            # A listing entry alone cannot be published; it is merged once a detail or options arrive.
             return AbsorbedProduct(self._product, *new, None, None)
         old = Sources() if known.data is None else _sources(known.listing, known.detail, known.options)
         previous = None if known.data is None else orjson.loads(known.data)

@@ -1,4 +1,4 @@
-"""The canonical form of what a source says: allow-listed fields, sorted, without anything empty; and its hash."""
+"""The canonical form of a source's data: allow-listed fields, sorted, without empty values; and its hash."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -18,18 +18,18 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
 )
 
-# Where a source that had named one of these no longer does, its earlier word stands.
+# If a source no longer sends one of these, its earlier value is kept.
 _LISTED_PRICES = ("price", "originalPrice", "normalPrice")
 _DETAIL_PRICES = ("normalPrice", "sellingPrice", "discountPrice")
 
 
 def _filled(**fields: object) -> dict[str, Any]:
-    """Null, missing and empty are the same, so none of them is kept; 0 and False say something."""
+    """Null, missing and empty values are the same and are dropped; 0 and False are kept."""
     return {name: value for name, value in fields.items() if value or value == 0}
 
 
 def listing_document(entry: ListingEntry, previous: Document | None = None) -> Document:
-    """A listing entry without its volatile fields; the order of tags does not count, and an absent price stays."""
+    """A listing entry without its volatile fields; tags are sorted, and an absent price keeps its earlier value."""
     return _earlier(previous, _LISTED_PRICES) | _filled(
         itemNo=entry.item_no,
         name=entry.name,
@@ -47,7 +47,7 @@ def listing_document(entry: ListingEntry, previous: Document | None = None) -> D
 
 
 def detail_document(detail: ProductDetail, previous: Document | None) -> Document:
-    """A detail by module; a module or a price that the product had and now lacks stays as it was."""
+    """A detail by module; an absent module or price keeps its earlier value."""
     document: dict[str, Any] = {
         "info": _earlier(None if previous is None else previous["info"], _DETAIL_PRICES)
         | _filled(
@@ -91,13 +91,13 @@ def detail_document(detail: ProductDetail, previous: Document | None) -> Documen
     return {**(previous or {}), **document}
 
 
-def whole_document(said: ListingEntry | ProductDetail, previous: Document) -> Document:
-    """What a source says, with what it said before where it now says nothing."""
-    return listing_document(said, previous) if isinstance(said, ListingEntry) else detail_document(said, previous)
+def whole_document(source: ListingEntry | ProductDetail, previous: Document) -> Document:
+    """A partial statement, completed with the source's earlier values."""
+    return listing_document(source, previous) if isinstance(source, ListingEntry) else detail_document(source, previous)
 
 
 def options_document(options: Iterable[ProductOption]) -> Document:
-    """The options by number; an empty list is a statement too."""
+    """The options by number; an empty list is valid."""
     return {
         "options": [
             _filled(
@@ -119,27 +119,27 @@ def canonical_json(document: Mapping[str, Any]) -> bytes:
 
 
 def content_hash(canonical: bytes) -> str:
-    """The hash that tells whether a document changed; not for security."""
+    """The hash by which changes are found; not for security."""
     return hashlib.md5(canonical, usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a body says by itself; the text only where that is all there is to know."""
+    """A body's canonical content; without the text where it is partial or already known."""
 
     text: str | None
     hash: str
 
 
-def content_of(said: ProductDetail | Iterable[ProductOption], known_hash: str | None = None) -> Content:
-    """The content of a detail or of options; of a detail that is not whole, what was known before is a part.
+def content_of(source: ProductDetail | Iterable[ProductOption], known_hash: str | None = None) -> Content:
+    """The content of a detail or of options; a partial detail has no text, because earlier values complete it.
 
-    What has the known hash is known: its text would be carried to the catalog for nothing.
+    Content with the known hash has no text either: the catalog has it already.
     """
-    if isinstance(said, ProductDetail):
-        encoded, whole = canonical_json(detail_document(said, None)), said.is_whole
+    if isinstance(source, ProductDetail):
+        encoded, whole = canonical_json(detail_document(source, None)), source.is_whole
     else:
-        encoded, whole = canonical_json(options_document(said)), True
+        encoded, whole = canonical_json(options_document(source)), True
     found = content_hash(encoded)
     return Content(encoded.decode() if whole and found != known_hash else None, found)
 

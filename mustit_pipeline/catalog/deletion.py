@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SweepJudgement:
-    """What a complete sweep says about products that it did not see."""
+    """The result of a complete sweep for the products that it did not see."""
 
     live: int
     absent: int
@@ -34,7 +34,7 @@ class SweepJudgement:
 def judge_sweep(
     connection: Connection, execution: CrawlingScheduleExecution, *, listed: int, hold_share: float, sweeps: int
 ) -> SweepJudgement:
-    """Count the absences of a complete sweep, or hold them all back where they are too many to believe."""
+    """Count the absences of a complete sweep, or hold all of them back if they are too many to believe."""
     seller_id = execution.seller_id.value
     deletions.wait_for_decision(connection, seller_id)
     found = deletions.absence(connection, seller_id, execution.id.value, execution.created_at)
@@ -68,7 +68,7 @@ def delete_confirmed(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a hold ended, and which products that deleted; the others of it had been seen again."""
+    """How a hold ended, and which products were deleted; its other products had been seen again."""
 
     hold: DeletionHold
     deleted: list[int]
@@ -84,15 +84,15 @@ class Decision:
 
 
 def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
-    """Delete what is still absent of a hold, with versions and events, in one transaction."""
+    """Delete the hold's products that are still absent, with versions and events, in one transaction."""
     with database.transaction() as connection:
         found = deletions.find_hold(connection, wanted)
         seller_id = found.seller_id
-        # First, as a processor takes it before its products: nobody publishes these in between.
+        # Taken first, in the order of a processor: no processor publishes these products meanwhile.
         raw.lock_catalog(connection, seller_id.value)
         hold = deletions.lock_hold(connection, found.id)
         hold.approve(at)
-        # Looked up after the products are locked: a sweep that is seeing one of them right now ends first.
+        # Read after the products are locked: a transaction that records a sighting of one of them ends first.
         locked = products.lock(connection, seller_id.value, hold.item_nos)
         gone = [locked[item_no] for item_no in deletions.still_absent(connection, hold)]
         published = [product for product in gone if product.delete(at, approved=True)]
@@ -104,7 +104,7 @@ def approve(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
 
 
 def reject(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
-    """Close a hold and delete nothing; a sweep that still misses too much opens the next one."""
+    """Close a hold and delete nothing; a sweep that still misses too many products opens the next hold."""
     with database.transaction() as connection:
         hold = deletions.lock_hold(connection, deletions.find_hold(connection, wanted).id)
         hold.reject(at)
@@ -114,7 +114,7 @@ def reject(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """Products that are gone, whose they are, and the sweep that says so."""
+    """Products that are gone, their seller, and the execution that found it."""
 
     seller_id: SellerId
     execution_id: ExecutionId

@@ -1,4 +1,4 @@
-"""What changed between two states of a product, typed and field by field."""
+"""The differences between two states of a product, typed and field by field."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class FieldChange:
     new: object
 
     def as_json(self) -> dict[str, object]:
-        """The shape that the product server and the change sets carry."""
+        """The JSON form in events and change sets."""
         return {"type": self.type.value, "field": self.field, "old": self.old, "new": self.new}
 
 

@@ -1,4 +1,4 @@
-"""The publication guard: where too many of a seller's products look wrong at once, none of its changes goes out."""
+"""The publication guard: if too many of a seller's products look wrong at once, none of its changes is published."""
 
 from datetime import datetime
 
@@ -14,12 +14,12 @@ log = structlog.get_logger(__name__)
 
 
 def belief_rules(settings: Settings) -> BeliefRules:
-    """The rules as they are set."""
+    """The rules of the settings."""
     return BeliefRules(settings.price_jump_factor, settings.suspicious_share, settings.suspicious_least)
 
 
 def judge_changes(connection: Connection, seller_id: SellerId, rules: BeliefRules, at: datetime) -> Suspicion | None:
-    """Look at all that is ready to be published; what cannot be believed is held, and what was held may be fine now."""
+    """Judge all changes that are ready to be published: open a hold if they look wrong, close it if they look right."""
     suspicion = change_holds.suspicious(connection, seller_id.value, rules.jump_factor)
     if rules.may_be_many(suspicion.suspicious):
         suspicion = change_holds.among_all(connection, seller_id.value, suspicion)

@@ -17,7 +17,7 @@ from mustit_pipeline.sellers.sql import sellers
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two versions and every field in which they differ; a deletion has none of the fields."""
+    """Two versions and every field in which they differ; a deletion has no fields."""
 
     product: KnownProduct
     old: Version
@@ -26,7 +26,7 @@ class Comparison:
 
 
 def find_product(connection: Connection, item_no: ItemNo, seller_id: SellerId | None) -> KnownProduct:
-    """The product with this number; where more sellers have it, the caller has to say whose."""
+    """The product with this number; if several sellers have it, the caller has to name the seller."""
     if seller_id is not None:
         sellers.get(connection, seller_id)
     found = history.products(connection, item_no, seller_id)
@@ -61,7 +61,7 @@ def find_version(connection: Connection, product: KnownProduct, number: int) -> 
 
 
 def compare(connection: Connection, product: KnownProduct, old: int, new: int) -> Comparison:
-    """How a product went from one version to another, in either direction."""
+    """The differences from one version to another, older or newer."""
     before, after = find_version(connection, product, old), find_version(connection, product, new)
     return Comparison(product, before, after, diff(state(before.data), state(after.data)))
 

@@ -1,4 +1,4 @@
-"""From raw bodies to versions: absorb what each source says, then publish what differs."""
+"""From raw bodies to versions: absorb the bodies, then publish products whose state changed."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """How much one transaction takes on: enough to be fast, little enough that memory and locks stay small."""
+    """The size of one transaction: large enough to be fast, small enough for memory and locks."""
 
     pages: int = 2
     bodies: int = 500
@@ -42,13 +42,13 @@ USUAL_BATCH = BatchSize()
 
 @dataclass(slots=True)
 class ProcessingReport:
-    """What processing made of a seller's raw bodies."""
+    """The result of processing a seller's raw bodies."""
 
     bodies: int = 0
     failed_bodies: int = 0
     versions: Counter[LifeCycle] = field(default_factory=Counter[LifeCycle])
     changes: Counter[str] = field(default_factory=Counter[str])
-    # Why nothing was published, where too much of it looked wrong.
+    # Set if nothing was published because too many changes looked wrong.
     held: Suspicion | None = None
 
 
@@ -56,7 +56,7 @@ USUAL_RULES = BeliefRules()
 
 
 def catalog_work(seller_id: str) -> str:
-    """What whoever processes this seller is seen at."""
+    """The name of the liveness lock that a processor of this seller holds."""
     return f"catalog {seller_id}"
 
 
@@ -71,18 +71,18 @@ def process(
     reading_rules: ReadingRules = USUAL_READING,
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
-    """Process everything that waits for a seller, batch by batch, each in one transaction.
+    """Process all waiting bodies of a seller, one transaction per batch.
 
-    What too many suspicious changes are among is absorbed but not published.
+    If too many changes are suspicious, all bodies are absorbed and no change is published.
     """
     report = ProcessingReport()
     judged_at: datetime | None = None
-    # The next bodies are read and merged while PostgreSQL is busy with the last ones.
+    # The next bodies are parsed and merged while PostgreSQL stores the last ones.
     with present(database, catalog_work(seller_id.value)), ThreadPoolExecutor(1) as reader:
         with database.transaction() as connection:
             raw.lock_catalog(connection, seller_id.value)
             raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)
-            # Most bodies of most crawls say nothing new: those are not even read.
+            # Most bodies of most crawls are unchanged: they are not parsed.
             report.bodies += raw.settle_unchanged(connection, seller_id.value)
         coming = reader.submit(_read_next, database, seller_id, batch, reading_rules, [])
         while True:
@@ -91,8 +91,8 @@ def process(
             with database.transaction() as connection:
                 raw.lock_catalog(connection, seller_id.value)
                 _absorb_batch(connection, seller_id, reading, prepared, report)
-                # Changes are judged together, so that the first of them do not slip out before the last are known;
-                # what is absorbed in between, by us or by somebody else, is judged with what is left.
+                # Changes are judged together, so that none is published before all are known. Products that this or
+                # another processor absorbs meanwhile are judged with the remaining ones.
                 ready: list[Unpublished] = []
                 if reading.raw_ids:
                     judged_at = None
@@ -117,10 +117,10 @@ def absorb_waiting(
     batch: BatchSize = USUAL_BATCH,
     reading_rules: ReadingRules = USUAL_READING,
 ) -> ProcessingReport:
-    """Absorb what waits for a seller now, while more is being fetched; judging and publishing come later."""
+    """Absorb the waiting bodies of a seller while more are being fetched; judging and publishing come later."""
     report = ProcessingReport()
     while True:
-        # Each time anew: bodies that say nothing new go on coming in, and need not be read.
+        # In every round, because unchanged bodies keep arriving; they need no parsing.
         with database.transaction() as connection:
             raw.lock_catalog(connection, seller_id.value)
             report.bodies += raw.settle_unchanged(connection, seller_id.value)
@@ -144,7 +144,7 @@ def _is_rest(reading: Reading, batch: BatchSize) -> bool:
 def _read_next(
     database: Database, seller_id: SellerId, batch: BatchSize, rules: ReadingRules, beside: Sequence[int]
 ) -> tuple[Reading, dict[int, Prepared]]:
-    """The bodies that come after those that are being absorbed, and what they make of their products."""
+    """The bodies after those being absorbed, parsed and merged."""
     with database.reading() as connection:
         rows = raw.pending(connection, seller_id.value, pages=batch.pages, products=batch.bodies, beside=beside)
     reading = read(rows, seller_id, rules)
@@ -159,20 +159,27 @@ def _absorb_batch(
     prepared: dict[int, Prepared],
     report: ProcessingReport,
 ) -> None:
-    # They were read outside of this transaction: somebody may have processed them, or stored a listing, meanwhile.
+    # They were read outside of this transaction: another processor may have processed them, or a worker may have stored
+    # a listing page, meanwhile.
     ours = raw.still_next(connection, seller_id.value, reading.attempts)
     if not ours:
         return
-    statements = [said for said in reading.statements if said.raw_id in ours]
+    statements = [statement for statement in reading.statements if statement.raw_id in ours]
     failures = [failure for failure in reading.failures if failure.raw_id in ours]
     if len(ours) < len(reading.attempts):
         prepared = {}
-    known = products.lock_known(connection, seller_id.value, [said.item_no for said in statements])
-    for said in statements:
-        if said.item_no not in known and said.source is not TaskType.MINISHOP:
-            reason = f"no listing has shown item {said.item_no} yet; it is tried again"
-            failures.append(RawFailure(said.raw_id, UNLISTED, reason))
-    absorb(connection, seller_id.value, known, [said for said in statements if said.item_no in known], prepared)
+    known = products.lock_known(connection, seller_id.value, [statement.item_no for statement in statements])
+    for statement in statements:
+        if statement.item_no not in known and statement.source is not TaskType.MINISHOP:
+            reason = f"no listing has shown item {statement.item_no} yet; it is tried again"
+            failures.append(RawFailure(statement.raw_id, UNLISTED, reason))
+    absorb(
+        connection,
+        seller_id.value,
+        known,
+        [statement for statement in statements if statement.item_no in known],
+        prepared,
+    )
     failed = {failure.raw_id for failure in failures}
     raw.mark_processed(connection, [raw_id for raw_id in ours if raw_id not in failed])
     raw.mark_failed(connection, failures)
@@ -183,7 +190,7 @@ def _absorb_batch(
 def publish(
     connection: Connection, seller_id: SellerId, ready: Sequence[Unpublished], now: datetime, report: ProcessingReport
 ) -> int:
-    """Turn products that are ready into versions; says how many they were."""
+    """Turn products that are ready into versions; returns their number."""
     if not ready:
         return 0
     execution_id = publication.publishing_execution(connection, seller_id)

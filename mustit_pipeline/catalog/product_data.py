@@ -1,4 +1,4 @@
-"""The one productData of a product, merged from what its three sources say."""
+"""The productData of a product, merged from its three sources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What listing, detail and options said last, in canonical form; None where never seen."""
+    """The last listing, detail and options data in canonical form; None where never seen."""
 
     listing: Document | None = None
     detail: Document | None = None
@@ -45,25 +45,25 @@ class Sources:
 
 
 def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources, new: Sources) -> dict[str, Any]:
-    """The next productData: a source replaces a value only where its own value differs from what it said last time."""
+    """The next productData: a source replaces a value only where its own value has changed."""
     blank = _blank(seller_id, item_no)
     data: dict[str, Any] = {**blank, **(previous or {})}
-    said = _said(new)
-    for before, after in zip(_said(old), said, strict=True):
+    current = _fields_by_source(new)
+    for before, after in zip(_fields_by_source(old), current, strict=True):
         for field, value in after.items():
-            # Never heard of and absent are the same: a detail without a price leaves the listing's alone.
+            # Never seen and absent are the same: a detail without a price does not replace the listing's price.
             if before.get(field, blank[field]) != value:
                 data[field] = value
     if previous is not None:
-        _drop_unsaid_values(data, said, blank)
+        _drop_stale_values(data, current, blank)
     data["images"] = _images(new)
     return {field: data[field] for field in FIELDS}
 
 
-def _drop_unsaid_values(data: dict[str, Any], said: Sequence[Document], blank: Document) -> None:
-    """A value that no source says was derived under other rules than today's."""
+def _drop_stale_values(data: dict[str, Any], sources: Sequence[Document], blank: Document) -> None:
+    """Drop values that no source has: older rules derived them."""
     for field in FIELDS:
-        values = [source[field] for source in said if field in source]
+        values = [source[field] for source in sources if field in source]
         if values and data[field] not in values:
             data[field] = next((value for value in reversed(values) if value != blank[field]), blank[field])
 
@@ -84,8 +84,8 @@ def _blank(seller_id: str, item_no: int) -> dict[str, Any]:
     }
 
 
-def _said(sources: Sources) -> tuple[Document, Document, Document]:
-    """What each source says, in the fields of the product."""
+def _fields_by_source(sources: Sources) -> tuple[Document, Document, Document]:
+    """Each source's data, as fields of the product."""
     return _from_listing(sources.listing), _from_detail(sources.detail), _from_options(sources.options)
 
 

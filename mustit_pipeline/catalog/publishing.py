@@ -1,4 +1,4 @@
-"""The one publisher: a version goes into the history, onto its product and into the outbox in one transaction."""
+"""The only publisher: history, product and outbox row of a version are written in one transaction."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,13 +19,13 @@ def publish_versions(
     versions: Sequence[NewVersion],
     at: datetime,
 ) -> None:
-    """Publish what an execution found out; the products are locked."""
+    """Publish the versions that an execution found; the caller has locked the products."""
     publication.publish(connection, seller_id.value, execution_id.value, versions)
     outbox.enqueue(connection, [ProductOutbox.announcing(one.product, one.life_cycle, at) for one in versions])
 
 
 def publish_again(connection: Connection, seller_id: SellerId, again: Sequence[SentAgain], at: datetime) -> None:
-    """Publish the state of products' newest versions once more, under their new versions; the products are locked."""
+    """Publish the newest state of products again under new versions; the caller has locked the products."""
     life_cycles = publication.repeat(connection, seller_id.value, again)
     events = [ProductOutbox.announcing(one.product, life_cycles[one.item_no], at) for one in again]
     outbox.enqueue(connection, events)

@@ -1,4 +1,4 @@
-"""What raw bodies say about products: parsing once more, away from any transaction."""
+"""Parsing of raw bodies into statements about products, outside of any transaction."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ class Statement(Struct, frozen=True):
     item_no: int
     encoded: bytes
     content_hash: str
-    # A detail that lacks a module, or a source that lacks a price, says only a part: the rest is what was known before.
+    # Set if a module or a price is missing: the earlier values complete it.
     partial: ProductDetail | ListingEntry | None = None
-    # The body's row holds it as its content.
+    # Whether the body's row holds it as its content.
     stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A batch of bodies, read: what they say, and why some of them say nothing."""
+    """A batch of parsed bodies: their statements, and why some of them failed."""
 
     attempts: dict[int, int]
     statements: list[Statement]
@@ -66,14 +66,14 @@ def read(rows: Sequence[RawRow], seller_id: SellerId, rules: ReadingRules) -> Re
         except MalformedBody as error:
             failures.append(RawFailure(row.raw_id, error.code, error.english))
         except Exception as error:
-            # A defect of ours on one body must not stop the seller; after the fix the body is replayed.
+            # A bug that one body triggers must not stop the seller; after the fix the body is replayed.
             log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
             failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
     return Reading({row.raw_id: row.attempts for row in rows}, statements, failures)
 
 
 class _Refused(Exception):
-    """A body that can be parsed is not to be taken."""
+    """A body that can be parsed, but that the reading rules refuse."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -82,11 +82,11 @@ class _Refused(Exception):
 
 def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterator[Statement]:
     if row.item_no is not None and row.content is not None and row.content_hash is not None:
-        # Read when it came, and nothing was wrong with it.
+        # The worker has parsed it when it arrived.
         yield Statement(*_origin(row), row.item_no, row.content.encode(), row.content_hash, stored=True)
         return
     body = row.body.encode()
-    # Looking for drift costs time, and only what is blocked is of interest here.
+    # Looking for drift costs time, and only blocked fields matter here.
     drift: list[Deviation] | None = [] if rules.blocked.paths else None
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body, drift, most=rules.most_products).entries:

@@ -1,4 +1,4 @@
-"""Which bodies are not taken although they can be parsed: the same rules when they come and when they are replayed."""
+"""Reading rules: which bodies are refused although they can be parsed. Fetching and replay use the same rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from mustit_pipeline.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ReadingRules:
-    """Drift in a blocked field keeps a body out until it is accepted, a count above `most_products` a listing page."""
+    """Refuse a body with unaccepted drift in a blocked field, and a listing page with a count above `most_products`."""
 
     blocked: FieldPaths = field(default_factory=lambda: FieldPaths(""))
     accepted: frozenset[tuple[str, DriftKind, str]] = frozenset()
     most_products: int | None = None
 
     def blocking(self, drift: Iterable[Deviation]) -> str | None:
-        """Why a body that drifted so is blocked, if it is."""
+        """Why a body with this drift is refused; None if it is not."""
         for seen in drift:
             if self.blocked.include(seen.path) and (seen.path, seen.kind, seen.observed) not in self.accepted:
                 became = {DriftKind.NEW: f"is new ({seen.observed})", DriftKind.MISSING: "is missing"}
@@ -32,7 +32,7 @@ USUAL_READING = ReadingRules()
 
 
 def reading_rules(database: Database, settings: Settings) -> ReadingRules:
-    """The rules as they are set, with what people have accepted."""
+    """The rules of the settings, with the drift that operators have accepted."""
     blocked = FieldPaths(settings.drift_block)
     if not blocked.paths:
         return ReadingRules(most_products=settings.seller_most_products)

@@ -1,4 +1,4 @@
-"""Held changes, let through by somebody who has looked at them."""
+"""Release of held changes by an admin."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -20,9 +20,10 @@ def release(
     now: Callable[[], datetime],
     progress: Callable[[ProcessingReport], None] | None = None,
 ) -> ProcessingReport:
-    """Publish what a seller's hold keeps back, and nothing that came in since.
+    """Publish the changes of a seller's hold, and nothing newer.
 
-    All in one transaction, during which no body of this seller is processed: the hold ends with its last version.
+    All in one transaction under `lock_catalog`: no body of this seller is processed meanwhile, and the hold ends with
+    its last version.
     """
     report = ProcessingReport()
     with database.transaction() as connection:
@@ -41,7 +42,7 @@ def release(
         ):
             if progress is not None:
                 progress(report)
-        # A crawl that was opened meanwhile has taken products out of reach.
+        # A crawl that was opened meanwhile has made products unready: not all of the hold was published.
         _refuse_crawl_under_way(connection, seller_id)
     return report
 
@@ -64,7 +65,7 @@ def _refuse_crawl_under_way(connection: Connection, seller_id: SellerId) -> None
 
 
 def _refuse_waiting_bodies(connection: Connection, seller_id: SellerId) -> None:
-    """While a listing waits no product is ready: nothing would be published, and the same held again."""
+    """While a listing page waits, no product is ready: nothing would be published, and the changes held again."""
     if raw.any_pending(connection, seller_id.value):
         raise Conflict(
             "CONFLICT_BODIES_WAIT",

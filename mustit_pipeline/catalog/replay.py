@@ -1,4 +1,4 @@
-"""Stored bodies, processed once more after a fix and without crawling again."""
+"""Replay: stored bodies processed again after a fix, without a new crawl."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mustit_pipeline.foundation.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay did: a report per seller, and how many bodies a newer one of the same call has made pointless."""
+    """The result of a replay: a report per seller, and how many bodies a newer one of the same call made obsolete."""
 
     reports: dict[str, ProcessingReport]
     reopened: int
@@ -24,7 +24,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Replaying:
-    """How far a replay has come: bodies processed so far, of how many."""
+    """Progress of a replay: bodies processed so far, and in total."""
 
     bodies: int
     total: int
@@ -41,27 +41,28 @@ def replay_failed(
     reading_rules: ReadingRules = USUAL_READING,
     progress: Callable[[Replaying], None] | None = None,
 ) -> Replay:
-    """Process the failed bodies of one seller or of all, however often they have been tried."""
+    """Process the failed bodies of one seller or of all, whatever their number of attempts."""
     with database.reading() as connection:
         failed = raw.count_failed(connection, seller_id, since, until)
     reports: dict[str, ProcessingReport] = {}
     reopened = done = 0
 
-    def tell(report: ProcessingReport) -> None:
+    def report_progress(report: ProcessingReport) -> None:
         if progress is not None:
-            # Bodies that waited anyway are processed on the way.
+            # Bodies that were waiting are processed too.
             bodies = done + report.bodies
             progress(Replaying(bodies, max(sum(failed.values()), bodies)))
 
     for seller in failed:
         with database.transaction() as connection:
-            # In turns with whoever processes this seller: a body that it has just absorbed is newer, and is seen to be.
+            # Under the lock, a newer body that another processor has just absorbed is seen, and the older one is not
+            # reopened.
             raw.lock_catalog(connection, seller)
             opened = raw.replay_failed(connection, seller, since, until)
         if opened:
             reopened += opened
             reports[seller] = process(
-                database, SellerId(seller), now=now, rules=rules, reading_rules=reading_rules, progress=tell
+                database, SellerId(seller), now=now, rules=rules, reading_rules=reading_rules, progress=report_progress
             )
             done += reports[seller].bodies
     return Replay(reports, reopened, outdated=max(0, sum(failed.values()) - reopened))
@@ -75,11 +76,11 @@ def replay_stored(
     rules: BeliefRules = USUAL_RULES,
     reading_rules: ReadingRules = USUAL_READING,
 ) -> ProcessingReport:
-    """Read the newest stored bodies of a seller anew, processed ones too: what the rules make of them now.
+    """Process the newest stored bodies of a seller again under today's rules, processed ones too.
 
-    A body that says what it said is not merged again. Products are, from what is known of them, for the rules of
-    merging may have changed too. Under unchanged rules nothing comes of it. Whoever is stopped on the way leaves bodies
-    that wait, and the seller's next processing takes them.
+    Bodies with unchanged content are not merged again. All products are merged again from their stored sources, because
+    the rules of merging may have changed too. Under unchanged rules the result is the same. If the replay is
+    interrupted, the remaining bodies wait for the seller's next processing.
     """
     with database.transaction() as connection:
         raw.lock_catalog(connection, seller_id.value)

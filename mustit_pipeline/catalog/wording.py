@@ -1,4 +1,4 @@
-"""How one long text became another, word by word."""
+"""The differences between two long texts, word by word."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,9 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 
 CONTEXT_CHARACTERS = 60
-# Of what was removed or added in one stretch, this much is shown at either end.
+# Characters shown at either end of a long removed or added stretch.
 CHANGE_CHARACTERS = 240
-# Above this many pairs of words the matcher may take seconds: it then ignores words that are everywhere.
+# Above this many pairs of words the matcher may take seconds, so it ignores very frequent words.
 MOST_PAIRS = 4_000_000
 
 # A tag of markup is one word, and so is the white space between two words.
@@ -25,14 +25,14 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text with one fate; an elided one only tells how many words it leaves out."""
+    """A stretch of text of one kind; for an elided one the text is the number of omitted words."""
 
     kind: PieceKind
     text: str
 
 
 def word_diff(old: str, new: str, *, context: int = CONTEXT_CHARACTERS, change: int = CHANGE_CHARACTERS) -> list[Piece]:
-    """What was removed and added, both ends of it where that is long, with a little of what stayed around it."""
+    """Removed and added text with some unchanged context; only both ends of a long stretch."""
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     pieces: list[Piece] = []
     for stretch in _stretches(before, after):
@@ -65,7 +65,7 @@ class _Stretch:
 
 
 def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
-    """Where the texts agree and where not; a mere space between two changes is part of one change."""
+    """The equal and the differing stretches; two changes with only white space between them are one change."""
     matcher = SequenceMatcher(None, before, after, autojunk=len(before) * len(after) > MOST_PAIRS)
     codes = matcher.get_opcodes()
     found: list[_Stretch] = []
@@ -80,14 +80,14 @@ def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
 
 
 def _unchanged(words: Sequence[str], *, first: bool, last: bool, context: int) -> Iterator[Piece]:
-    """What stayed; at either end only the side towards the change counts."""
+    """Unchanged words; at the start and end of the text only the side towards a change is shown."""
     head = 0 if first else _reach(words, context)
     tail = 0 if last else _reach(words[::-1], context)
     yield from _ends(PieceKind.SAME, words, head, tail)
 
 
 def _ends(kind: PieceKind, words: Sequence[str], head: int, tail: int) -> Iterator[Piece]:
-    """So many words of both ends, and how many there are between; all of them where that is none or one."""
+    """The first and last words and the number between them; all words where at most one would be omitted."""
     left_out = sum(not word.isspace() for word in words[head : len(words) - tail])
     if left_out <= 1 or head + tail >= len(words):
         if words:
@@ -101,7 +101,7 @@ def _ends(kind: PieceKind, words: Sequence[str], head: int, tail: int) -> Iterat
 
 
 def _reach(words: Sequence[str], context: int) -> int:
-    """How many words it takes to fill the context."""
+    """The number of words that fill the context."""
     length = 0
     for count, word in enumerate(words, start=1):
         length += len(word)

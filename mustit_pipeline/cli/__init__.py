@@ -3,7 +3,7 @@
 
 def main() -> None:
     """Run the command; exit 0 done, 1 failed, 2 usage, 130 or 143 stopped by Ctrl-C or SIGTERM."""
-    # Imports take a moment, in which a Ctrl-C is as quiet as later.
+    # Imports take a moment, so Ctrl-C is handled before them.
     from mustit_pipeline.cli.stopping import Stopped, hear_signals, ignore_signals
 
     hear_signals()

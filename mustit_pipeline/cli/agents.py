@@ -52,7 +52,7 @@ def show_all(as_json: Json = False) -> None:
 
 @app.command("status", epilog="Example: `mustit agents status --json`")
 def status(as_json: Json = False) -> None:
-    """Say in one look how many agents can be used, what keeps the others, and when the next is free."""
+    """Show how many agents are usable, why others are not, and when the next one is free."""
     now = utc_now()
     with runtime() as ground, ground.database.reading() as connection:
         pool = roster.pool_status(connection, ground.settings, now)
@@ -80,7 +80,7 @@ def status(as_json: Json = False) -> None:
 
 
 def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
-    """The pool for people: first what an operator wants to know, then why."""
+    """Print the pool: first the verdict, then the numbers behind it."""
     out.print(_verdict(settings, pool, now), highlight=False)
     allowed = pool.available * settings.requests_per_hour
     window = (
@@ -101,15 +101,15 @@ def _print_status(settings: Settings, pool: PoolStatus, now: datetime) -> None:
             if pool.with_token >= pool.available
             else f"{pool.with_token}; the rest get one with their next request",
             "breaker": pool.circuit,
-            "requests counted by": "nobody: being handed over" if pool.counter == "moving" else pool.counter,
+            "requests counted by": "none: being handed over" if pool.counter == "moving" else pool.counter,
         }
     )
 
 
 def _verdict(settings: Settings, pool: PoolStatus, now: datetime) -> str:
-    """What holds everybody up, the largest first."""
+    """What limits the pool; the most important reason first."""
     if pool.host_paused_until is not None:
-        return f"[yellow]the marketplace throttles everybody[/], calls go on {until(pool.host_paused_until, now)}"
+        return f"[yellow]the marketplace throttles all agents[/], calls go on {until(pool.host_paused_until, now)}"
     if pool.next_free_at is None:
         back = pool.next_recovery_at
         return f"[red]no agent is available[/]{'' if back is None else f'; the first is back {until(back, now)}'}"
@@ -161,7 +161,7 @@ def unblock(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a blocked agent, or all of them, work again, with a new token; --all also ends a pause of all calls."""
+    """Unblock one agent or all of them, with a new token; --all also ends a pause of all calls."""
     if (agent_id is None) is not everyone:
         raise typer.BadParameter("give either an agent's id or --all")
     with runtime() as ground, ground.database.transaction() as connection:
@@ -175,7 +175,7 @@ def unblock(
 
 @app.command("resume", epilog="Example: `mustit agents resume`")
 def resume(as_json: Json = False) -> None:
-    """Let calls go on now: close the breaker and end a pause of all calls. Agents that rest or are blocked stay so."""
+    """Resume calls now: close the breaker and end a pause of all calls. Suspended and blocked agents stay so."""
     with runtime() as ground, ground.database.transaction() as connection:
         circuit = roster.close_circuit(connection, ground.settings)
         paused = roster.end_pause(connection)

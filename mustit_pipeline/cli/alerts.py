@@ -1,4 +1,4 @@
-"""`mustit alerts`: what somebody should look at, and whether they can be told."""
+"""`mustit alerts`: open problems, and a test of the notifications."""
 
 from typing import Annotated, Any
 
@@ -13,27 +13,27 @@ from mustit_pipeline.monitoring.sql import alerts
 from mustit_pipeline.monitoring.sql.alerts import Alert
 from mustit_pipeline.settings import SettingsError, load_settings
 
-app = typer.Typer(help="What somebody should look at, who was told, and a test message.", no_args_is_help=True)
+app = typer.Typer(help="Open problems, their notifications, and a test message.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: `mustit alerts list --all --json`")
 def show_all(
-    everything: Annotated[bool, typer.Option("--all", help="Those that are over too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Ended ones too.")] = False,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List open alerts, newest first; they are kept whether or not MUSTIT_ALERT_URLS says whom to tell."""
+    """List open alerts, newest first; they are kept also without MUSTIT_ALERT_URLS."""
     with runtime() as ground, ground.database.reading() as connection:
         found = alerts.newest(connection, everything=everything, limit=limit)
-    show_page(found, as_json=as_json, document=_document, table=_table, empty="Nothing needs anybody.")
+    show_page(found, as_json=as_json, document=_document, table=_table, empty="No alert is open.")
 
 
 @app.command("test", epilog="Example: `MUSTIT_ALERT_URLS=json://127.0.0.1:9000/ mustit alerts test`")
 def send_test(as_json: Json = False) -> None:
-    """Send a test message to every address of MUSTIT_ALERT_URLS; exit 1 where one does not take it."""
+    """Send a test message to every address of MUSTIT_ALERT_URLS; exit 1 if one does not accept it."""
     targets = channels(load_settings().alert_addresses())
     if not targets:
-        raise SettingsError("MUSTIT_ALERT_URLS is not set: alerts are kept (`mustit alerts list`), and nobody is told")
+        raise SettingsError("MUSTIT_ALERT_URLS is not set: alerts are kept (`mustit alerts list`), but not sent")
     message = Message("[mustit] Test", "This is a test of `mustit alerts test`. Nothing is wrong.", good_news=True)
     errors = {channel.name: channel.send(message) for channel in targets}
     if as_json:

@@ -1,4 +1,4 @@
-"""The `mustit` command: its groups, and errors said so that a person can act on them."""
+"""The `mustit` command: its groups, and errors that say what to do."""
 
 import logging
 import os
@@ -13,33 +13,33 @@ from mustit_pipeline.cli.output import err, message_of, print_error, print_json
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
 from mustit_pipeline.environment_failure import EnvironmentFailure
 
-# Module, name in it, and the line that the list of commands shows. A module is imported when its command is run: all
-# of them together take seconds, and most commands need little of it.
+# Module, name in it, and the line in the list of commands. A module is imported only when its command runs: all imports
+# together take seconds, and most commands need few.
 COMMANDS = {
     "up": ("up", "up", "Run everything until Ctrl-C, with the Dagster UI."),
     "demo": ("demo", "demo", "Show the whole pipeline at work, and prove that nothing was missed."),
     "doctor": ("doctor", "doctor", "Look at everything that the pipeline needs."),
     "crawl": ("crawl", "crawl", "Run one seller's crawl to its end, here and now."),
-    "backfill": ("backfill", "backfill", "Fetch many sellers anew, or process their stored bodies again."),
+    "backfill": ("backfill", "backfill", "Fetch many sellers again, or process their stored bodies again."),
     "relay": ("relay", "relay", "Send waiting product events until nothing is due."),
     "reconcile": ("reconcile", "reconcile", "Compare what was delivered with what the product server reports."),
-    "recover": ("recover", "recover", "Set free what a dead worker, relay or run left behind."),
-    "maintain": ("maintain", "maintain", "Make room: months ahead, retention, Dagster's own history."),
+    "recover": ("recover", "recover", "Recover the work of a dead worker, relay or run."),
+    "maintain": ("maintain", "maintain", "Month partitions ahead, retention, Dagster's own history."),
     "db": ("database", "app", "The database schema."),
-    "seller": ("sellers", "app", "Sellers: who is crawled, and how often."),
-    "execution": ("executions", "app", "Crawls: what they are doing, and how to steer them."),
+    "seller": ("sellers", "app", "Sellers: which are crawled, and how often."),
+    "execution": ("executions", "app", "Crawls: their state, pause, resume and cancel."),
     "product": ("products", "app", "Products: any version of them, and what changed in between."),
     "changes": ("changes", "changes", "What changed on the marketplace, newest first."),
-    "raw": ("raw", "app", "Fetched bodies: what became of them, and failed ones processed again."),
+    "raw": ("raw", "app", "Fetched bodies: their state, and failed ones processed again."),
     "deletions": ("deletions", "app", "Deletions held back because they were too many: approve or reject them."),
-    "holds": ("change_holds", "app", "Changes held back because too many looked wrong at once: let them through."),
-    "alerts": ("alerts", "app", "What somebody should look at, who was told, and a test message."),
+    "holds": ("change_holds", "app", "Changes held back because too many looked wrong at once: release them."),
+    "alerts": ("alerts", "app", "Open problems, their notifications, and a test message."),
     "drift": ("drift", "app", "Fields of the marketplace's bodies that changed: look at them, accept them."),
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
     "triggers": ("triggers", "app", "Messages that asked for crawls and are parked: look at them, dismiss them."),
     "agents": ("agents", "app", "The pool of user agents."),
     "worker": ("worker", "worker", "Take crawl tasks from the queue, for more hosts."),
-    "run-worker": ("run_worker", "run_worker", "Do Dagster runs on this host, for more hosts."),
+    "run-worker": ("run_worker", "run_worker", "Work on Dagster runs on this host, for more hosts."),
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
 }
 MARKUP = "markdown"
@@ -47,7 +47,7 @@ USAGE = 2
 
 
 class Commands(TyperGroup):
-    """Shows every command, but imports only the one that is asked for."""
+    """Shows every command, but imports only the one that runs."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in COMMANDS:
@@ -87,15 +87,15 @@ def _load(name: str) -> Any:
 
 
 def run() -> None:
-    """Run the command that the arguments name; errors that people can act on are explained.
+    """Run the command of the arguments; known errors are explained.
 
-    Exit 2 where the arguments are wrong, 1 where they are right but refused.
+    Exit 2 if the arguments are wrong, 1 if they are right but refused.
     """
     _name_unknown_variables()
     try:
         app()
     except SystemExit as end:
-        # Click has told stderr what is wrong with the arguments, and ends with its error as the context.
+        # Click has printed the usage error to stderr, and exits with that error as the context.
         told = getattr(end.__context__, "format_message", None)
         if end.code == USAGE and told is not None and "--json" in sys.argv:
             print_json({"errorCode": "VALIDATION_USAGE", "message": told()})
@@ -106,7 +106,7 @@ def run() -> None:
 
 
 def _name_unknown_variables() -> None:
-    """A setting that was misspelt has no effect: its owner would look for that in vain."""
+    """Warn of misspelt settings: they have no effect."""
     from mustit_pipeline.settings import unknown_variables
 
     for name, meant in unknown_variables(os.environ).items():
@@ -115,11 +115,11 @@ def _name_unknown_variables() -> None:
 
 
 def _log_to_stderr() -> None:
-    """Nothing but results may reach stdout."""
+    """Only results go to stdout."""
     import structlog
 
     structlog.configure(
-        # Looked up at each line: whoever replaces sys.stderr gets the lines from then on.
+        # Looked up at each line, so that a replaced sys.stderr is used.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
     )

@@ -1,4 +1,4 @@
-"""`mustit backfill`: many sellers fetched anew, or their stored bodies read anew."""
+"""`mustit backfill`: fetch many sellers again, or process their stored bodies again."""
 
 import time
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a backfill came to so far; `backfill_id` where Dagster's daemon works on it."""
+    """The result of a backfill so far; `backfill_id` if Dagster's daemon works on it."""
 
     mode: Mode
     sellers: list[str]
@@ -65,17 +65,17 @@ def backfill(
         typer.Option(
             "--mode",
             case_sensitive=False,
-            help="refetch: every product anew. replay: stored bodies processed again, without any request.",
+            help="refetch: fetch every product again. replay: process stored bodies again, without any request.",
         ),
     ] = Mode.REFETCH,
     watch: Annotated[bool, typer.Option("--watch", help="Wait until every run of it has ended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch every product of many sellers anew, or process their stored bodies again after a fix.
+    """Fetch every product of many sellers again, or process their stored bodies again after a fix.
 
     While `mustit up` (or another Dagster with its UI on MUSTIT_DAGSTER_PORT) runs, it becomes a backfill there, three
-    sellers at a time beside the crawls that are due. Otherwise it is done here and now, seller after seller. A seller
-    that is being crawled joins that crawl. Exit 1 where a seller failed.
+    sellers at a time beside the crawls that are due. Otherwise it is done here and now, seller after seller. If a
+    seller is being crawled, the backfill joins that crawl. Exit 1 if a seller failed.
 
     Example: `mustit backfill --all --mode replay --watch`
     """
@@ -102,7 +102,7 @@ def backfill(
 
 
 def _chosen(ground: Runtime, given: list[str], mode: Mode) -> list[str]:
-    """Who is meant; a name that cannot be worked on is refused before anything is begun."""
+    """The chosen sellers; an invalid one is refused before the work starts."""
     with ground.database.reading() as connection:
         known = {one.seller_id: one for one in sellers.overview(connection)}
     if not given:
@@ -137,7 +137,7 @@ def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, 
     """A backfill in the running Dagster; followed to its end where asked."""
     from mustit_pipeline.defs.crawl.due import CRAWL_ASSETS
 
-    # What was fetched is all that a replay needs: the assets that call out are not even in it.
+    # A replay needs only stored bodies: the assets that send requests are not in it.
     assets = CRAWL_ASSETS if outcome.mode is Mode.REFETCH else CRAWL_ASSETS[-1:]
     steps = ["minishop_listings", "products"] if outcome.mode is Mode.REFETCH else assets
     outcome.backfill_id = ui.launch_backfill(
@@ -160,12 +160,12 @@ def _launch(ui: DagsterUI, instance: "dg.DagsterInstance", outcome: Outcome, *, 
         seller: f"look at the run {run_id}"
         for seller, run_id in failed_partitions(instance, outcome.backfill_id).items()
     }
-    # A run that wrote everything and is red because of failed tasks is a success for Dagster, but not for its seller.
+    # A run that wrote everything but had failed tasks is a success for Dagster, but not for its seller.
     outcome.status = "COMPLETED_FAILED" if outcome.failed else state.status
 
 
 def _work_here(ground: Runtime, instance: "dg.DagsterInstance", outcome: Outcome) -> None:
-    """The same without a daemon: seller after seller, in this process; one that fails does not stop the others."""
+    """The same without a daemon: seller after seller, in this process; a failure does not stop the others."""
     done, at_work = 0, ""
     with watched(f"{outcome.mode} of sellers", lambda: Step(done, len(outcome.sellers), "sellers", note=at_work)):
         for seller_id in outcome.sellers:

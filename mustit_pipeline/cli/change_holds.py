@@ -17,9 +17,7 @@ from mustit_pipeline.domain.states import ChangeHoldStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 
-app = typer.Typer(
-    help="Changes held back because too many looked wrong at once: let them through.", no_args_is_help=True
-)
+app = typer.Typer(help="Changes held back because too many looked wrong at once: release them.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: `mustit holds list --status OPEN`")
@@ -31,9 +29,9 @@ def show_all(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List held changes, those that still wait first: prices that jumped, products that lost fields, and of how many.
+    """List held changes, open ones first: prices that jumped, products that lost fields, and of how many.
 
-    A hold closes by itself when a later crawl finds little enough to believe it.
+    A hold closes by itself when a later crawl finds few enough suspicious products.
     """
     with runtime() as ground, ground.database.reading() as connection:
         found = change_holds.newest(connection, status=wanted, limit=limit)
@@ -43,10 +41,10 @@ def show_all(
 
 @app.command("release", epilog="Example: `mustit holds release dmont`")
 def release(
-    seller: Annotated[str, typer.Argument(metavar="SELLER", help="The seller whose changes are really so.")],
+    seller: Annotated[str, typer.Argument(metavar="SELLER", help="The seller whose changes are real.")],
     as_json: Json = False,
 ) -> None:
-    """Publish what a seller's hold keeps back, after you have looked at some of it on the marketplace."""
+    """Publish a seller's held changes, after you have checked some of them on the marketplace."""
     state = ProcessingReport()
 
     def follow(now: ProcessingReport) -> None:

@@ -19,15 +19,15 @@ from mustit_pipeline.cli.values import LONG_TEXT, value_text
 from mustit_pipeline.domain.states import LifeCycle
 
 OLD, NEW, QUIET = "red", "green", "dim"
-# About a screen: what changed after so many stretches is only counted.
+# About a screen: further changed stretches are only counted.
 MOST_PIECES = 40
-# Where there is no colour to tell old from new, marks do.
+# Without colours, marks show old and new text.
 MARKS = {PieceKind.REMOVED: ("[-", "-]"), PieceKind.ADDED: ("{+", "+}")}
 STYLES = {PieceKind.REMOVED: f"{OLD} strike", PieceKind.ADDED: NEW, PieceKind.SAME: "", PieceKind.ELIDED: QUIET}
 
 
 def print_comparison(console: Console, found: Comparison, *, full: bool = False) -> None:
-    """Everything in which two versions differ; long texts in full only where asked."""
+    """Print all differences of two versions; long texts in full only on request."""
     product = found.product
     console.print(Text.assemble((str(product.item_no), "bold"), f" of {product.seller_id}"), soft_wrap=True)
     console.print(Text.assemble(("- ", OLD), _head(found.old)), Text.assemble(("+ ", NEW), _head(found.new)), sep="\n")
@@ -78,7 +78,7 @@ def _aligned(changes: list[FieldChange], *, wide: bool) -> Table:
     for change in changes:
         kind = change.type.value
         old, new = value_text(change.old, kind), value_text(change.new, kind)
-        # On a narrow screen a name goes on below after its dot, so that the values have room.
+        # On a narrow screen a name is broken after its dot, so that the values fit.
         field = change.field if wide else change.field.replace(".", ".\n")
         table.add_row(kind, Text(field), Text(printable(old)), "→", Text(printable(new)))
     return table
@@ -110,7 +110,7 @@ def _words(old: str, new: str, *, coloured: bool, full: bool) -> Text:
 
 
 def _entries(old: list[str], new: list[str]) -> Iterator[tuple[str, str, str]]:
-    """A list, entry by entry; what stayed in place is only counted."""
+    """A list, entry by entry; unchanged entries are only counted."""
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             yield " ", f"{b - a} unchanged", QUIET

@@ -49,7 +49,7 @@ class CrawlSummary:
 
     @property
     def is_good(self) -> bool:
-        """Whether it is COMPLETED, no task failed and what it found is published."""
+        """Whether it is COMPLETED, without failed tasks and without held changes."""
         execution = self.stored.execution
         return execution.status is ExecutionStatus.COMPLETED and not execution.failed_tasks and not self.held
 
@@ -76,7 +76,7 @@ def crawl(
         int | None, typer.Option("--limit", min=1, max=LARGEST_NUMBER, help="Fetch at most so many products.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what it would do: how many requests, and how long at best.")
+        bool, typer.Option("--dry-run", help="Only show what it would do: how many requests, and how long at best.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +91,7 @@ def crawl(
     if dry_run:
         _tell_estimate(key, limit, as_json=as_json)
         return
-    # Before anything is opened.
+    # Checked before anything is opened.
     _ = load_settings().marketplace_url
     with runtime() as ground, dagster_instance(ground.settings, runs_here=True) as instance:
         try:
@@ -122,7 +122,7 @@ def run_crawl(
     limit: int | None = None,
     quiet: bool = False,
 ) -> CrawlSummary:
-    """Open or join the seller's execution and run slice after slice of it until it has ended or is stopped."""
+    """Open or join the seller's execution and run its slices until it has ended or is stopped."""
     opened = open_or_join(
         ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
     )
@@ -152,7 +152,7 @@ def run_crawl(
 
 
 def _step(ground: Runtime, stored: StoredExecution) -> Step:
-    """How far a crawl is that this process works on."""
+    """The progress of this process's crawl."""
     now = utc_now()
     with ground.database.reading() as connection:
         ahead = outlook.look(connection, ground.settings, stored, now)
@@ -180,7 +180,7 @@ def _run_slice(instance: "dg.DagsterInstance", stored: StoredExecution) -> str |
         tags={EXECUTION_TAG: str(stored.id)},
     )
     raise_if_stopped(result)
-    # A failed task turns the run red too, but only after its change sets are written: such a crawl goes on.
+    # A failed task fails the run too, but only after its change sets are written: such a crawl continues.
     if result.success or result.asset_materializations_for_node("product_change_sets"):
         return None
     return failure_reason(result)
@@ -191,7 +191,7 @@ def _is_workable(stored: StoredExecution) -> bool:
 
 
 def _halted(stored: StoredExecution) -> str | None:
-    """Why the execution is not worked on, where it says so itself."""
+    """Why the execution does not continue, if it has ended or is paused."""
     execution = stored.execution
     if execution.status is ExecutionStatus.PAUSED:
         return f"The crawl is PAUSED: resume it with `mustit execution resume {execution.id}`"

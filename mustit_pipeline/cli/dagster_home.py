@@ -1,4 +1,4 @@
-"""DAGSTER_HOME: the one dagster.yaml of every deployment, with the run launcher that the settings ask for."""
+"""DAGSTER_HOME: the one dagster.yaml of every deployment, with the run launcher of the settings."""
 
 import os
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ import yaml
 from mustit_pipeline.embedded import has_redis
 from mustit_pipeline.settings import Settings, SettingsError
 
-# A wheel carries these files inside the package; a checkout has them where people look for them.
+# A wheel has these files inside the package, a checkout in its root.
 PACKED = Path(__file__).parents[1] / "deployed"
 ROOT = PACKED if PACKED.is_dir() else Path(__file__).parents[2]
 BASE = ROOT / "dagster.yaml"
@@ -19,13 +19,13 @@ WORKSPACE = ROOT / "workspace.yaml"
 CELERY = ROOT / "deploy" / "celery" / "run_launcher.yaml"
 OWN = "command.yaml"
 UPLOAD_SECONDS = 10
-# What a crawl may take beyond its slice: change sets of many products, and a database that is slow.
+# How much longer than its slice a crawl may take: change sets of many products, a slow database.
 BEYOND_SLICE_SECONDS = 3600
 MADE = "# Made by `mustit` at every start, from its own dagster.yaml and deploy/.\n"
 
 
 def make_dagster_home(settings: Settings) -> Path:
-    """The folder with its dagster.yaml; one that somebody else's DAGSTER_HOME holds already stays as it is."""
+    """The folder with its dagster.yaml; a file in a DAGSTER_HOME that the user set is not changed."""
     given = os.environ.get("DAGSTER_HOME")
     home = Path(given) if given else settings.home / "dagster"
     home.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def make_dagster_home(settings: Settings) -> Path:
 
 
 def make_own_dagster_yaml(settings: Settings, home: Path) -> tuple[Path, str]:
-    """The same dagster.yaml for runs inside a command, whose output stays on its terminal: its folder and its name."""
+    """The folder and name of the dagster.yaml for runs inside a command, whose output stays on the terminal."""
     composed = yaml.safe_load((home / "dagster.yaml").read_text())
     module = "dagster.core.storage.noop_compute_log_manager"
     composed["compute_logs"] = {"module": module, "class": "NoOpComputeLogManager"}
@@ -47,7 +47,7 @@ def make_own_dagster_yaml(settings: Settings, home: Path) -> tuple[Path, str]:
 
 
 def _write(target: Path, composed: dict[str, Any]) -> None:
-    """Whole or not at all: others read it at any moment."""
+    """Replace the file atomically: other processes read it at any time."""
     fresh = target.with_suffix(f".{os.getpid()}")
     fresh.write_text(MADE + yaml.safe_dump(composed, sort_keys=False))
     fresh.replace(target)
@@ -78,7 +78,7 @@ def _require_celery(settings: Settings) -> None:
 
 
 def _compute_logs(settings: Settings) -> dict[str, Any]:
-    """Where the output of runs goes, if the UI is to show that of other hosts too."""
+    """Where the output of runs is stored, so that the UI can show that of other hosts."""
     uri = settings.compute_logs_uri
     if uri is None:
         return {}
@@ -90,7 +90,7 @@ def _compute_logs(settings: Settings) -> dict[str, Any]:
     given = {"prefix": prefix, "endpoint_url": settings.aws_endpoint_url}
     config = {
         "bucket": bucket,
-        # What lies here is deleted when it has arrived there.
+        # Files are deleted here once they are uploaded.
         "local_dir": str(settings.home / "logs" / "runs"),
         "upload_interval": UPLOAD_SECONDS,
         **{name: value for name, value in given.items() if value},
@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def celery_address(url: str) -> str:
-    """A Redis address as Celery writes it: it has names of its own for a socket and its database."""
+    """A Redis address as Celery writes it: it has its own scheme for sockets and databases."""
     parts = urlsplit(url)
     if parts.scheme != "unix":
         return url

@@ -1,4 +1,4 @@
-"""The running Dagster UI, asked to launch a backfill: its GraphQL is Dagster's way in from outside."""
+"""Launch a backfill through the GraphQL API of the running Dagster UI."""
 
 import json
 from collections import Counter
@@ -33,7 +33,7 @@ ENDED = {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCEL
 
 @dataclass(frozen=True, slots=True)
 class BackfillState:
-    """How far a backfill has come: its own state, and how many of its runs are in which."""
+    """The progress of a backfill: its state, and the number of its runs by state."""
 
     status: str
     runs: Counter[str]
@@ -50,7 +50,7 @@ class DagsterUI:
         self._url = url
 
     def serves(self, instance: "dg.DagsterInstance") -> bool:
-        """Whether it answers, its daemon lives, and it is the UI of this very instance: both see the same heartbeat."""
+        """Whether it answers, its daemon lives, and it is the UI of this instance: both see the same heartbeat."""
         before = _heartbeat(instance)
         if before is None:
             return False
@@ -92,7 +92,7 @@ class DagsterUI:
 
 
 def backfill_state(instance: "dg.DagsterInstance", backfill_id: str) -> BackfillState:
-    """How far a backfill has come, as the instance knows it."""
+    """The progress of a backfill in the instance."""
     import dagster as dg
 
     backfill = instance.get_backfill(backfill_id)
@@ -103,7 +103,7 @@ def backfill_state(instance: "dg.DagsterInstance", backfill_id: str) -> Backfill
 
 
 def failed_partitions(instance: "dg.DagsterInstance", backfill_id: str) -> dict[str, str]:
-    """Partitions whose run of this backfill failed, and the run."""
+    """Partitions whose run in this backfill failed, and the run."""
     import dagster as dg
 
     wanted = dg.RunsFilter(tags={"dagster/backfill": backfill_id}, statuses=[dg.DagsterRunStatus.FAILURE])

@@ -13,7 +13,7 @@ app = typer.Typer(help="The database schema.", no_args_is_help=True)
 
 @app.command("upgrade", epilog="Example: `mustit db upgrade`")
 def upgrade_schema(as_json: Json = False) -> None:
-    """Bring the schema and Dagster's own tables up to date; safe to run again, and from two places at once."""
+    """Bring the schema and Dagster's own tables up to date; safe to repeat, and to run twice at once."""
     before = upgrade(load_settings())
     added = add_missing_agents(load_settings())
     upgrade_dagster(load_settings())
@@ -29,7 +29,7 @@ def upgrade_schema(as_json: Json = False) -> None:
 
 @app.command("status", epilog="Example: `mustit db status --json`")
 def show_status(as_json: Json = False) -> None:
-    """Say which schema the database has and which one this code needs; exit 1 where they differ."""
+    """Show which schema the database has and which one this code needs; exit 1 if they differ."""
     database = open_database(load_settings(), check_schema=False)
     try:
         with database.reading() as connection:

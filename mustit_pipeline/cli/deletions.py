@@ -1,4 +1,4 @@
-"""`mustit deletions`: deletions held back because they were too many, approved or rejected."""
+"""`mustit deletions`: approve or reject deletions that were held back because they were too many."""
 
 from typing import Annotated, Any
 
@@ -42,7 +42,7 @@ def show_all(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List held deletions: those that wait for a decision first, then the newest."""
+    """List held deletions: open ones first, then the newest."""
     with runtime() as ground, ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
         found = deletions.newest_holds(connection, status=wanted, seller_id=seller_id, limit=limit)
@@ -91,7 +91,7 @@ def show(hold_id: Id, as_json: Json = False) -> None:
 
 @app.command("approve", epilog="Example: `mustit deletions approve 5e0d2a91`")
 def approve(hold_id: Id, as_json: Json = False) -> None:
-    """Delete what is still absent of a hold; products that were seen again stay."""
+    """Delete the hold's products that are still absent; products that were seen again stay."""
     with runtime() as ground:
         decision = deletion.approve(ground.database, IdPrefix(hold_id), utc_now())
     if as_json:
@@ -109,7 +109,7 @@ def approve(hold_id: Id, as_json: Json = False) -> None:
 
 @app.command("reject", epilog="Example: `mustit deletions reject 5e0d2a91`")
 def reject(hold_id: Id, as_json: Json = False) -> None:
-    """Close a hold and delete nothing; a sweep that still misses too much opens the next one."""
+    """Close a hold and delete nothing; a sweep that still misses too many products opens the next hold."""
     with runtime() as ground:
         decision = deletion.reject(ground.database, IdPrefix(hold_id), utc_now())
     if as_json:

@@ -24,7 +24,7 @@ SELLERS = {"dmont": 60, "럭셔리하우스": 45, "bag & shoes/50%": 30}
 CHANGES = 12
 ADDED = 2
 REMOVED = 2
-# The demo must end in a minute or two, so that its limits are per minute; simulator and crawler keep to the same ones.
+# The demo must end in a minute or two, so its limits are per minute; simulator and crawler use the same ones.
 PACE = {"MUSTIT_WINDOW_SECONDS": "60", "MUSTIT_MIN_REQUEST_GAP_SECONDS": "0.2"}
 
 

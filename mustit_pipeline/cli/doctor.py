@@ -1,4 +1,4 @@
-"""`mustit doctor`: what is wrong, and how to mend it."""
+"""`mustit doctor`: finds problems, and says how to fix them."""
 
 import os
 import time
@@ -26,12 +26,12 @@ from mustit_pipeline.settings import Settings, SettingsError, load_settings, unk
 
 KEY_SAMPLE = 200
 TIMEOUT_SECONDS = 5.0
-# Daemons say every 30 s that they live, and a tick may take as long again.
+# Daemons send a heartbeat every 30 s, and a tick may take as long again.
 SILENT_SECONDS = 120.0
 
 
 def doctor(as_json: Json = False) -> None:
-    """Look at everything that the pipeline needs; exit 1 where something is a problem, 0 with warnings alone.
+    """Check everything that the pipeline needs; exit 1 if there is a problem, 0 with only warnings.
 
     Example: `mustit doctor --json`
     """
@@ -44,7 +44,7 @@ def doctor(as_json: Json = False) -> None:
         colour = {Health.OK: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
         print_table(
             "mustit doctor",
-            ["", "what", "found", "how to mend it"],
+            ["", "what", "found", "how to fix it"],
             [(Text(f.health, style=colour[f.health]), f.subject, f.detail, f.remedy) for f in findings],
         )
         out.print(verdict(findings), highlight=False)
@@ -52,7 +52,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def examine() -> Iterator[Finding]:
-    """Every finding, in the order in which things depend on each other."""
+    """Every finding, in order of dependence."""
     try:
         settings = load_settings()
     except SettingsError as error:
@@ -80,7 +80,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _hosts(settings: Settings) -> Iterator[Finding]:
-    """What runs on other hosts would leave there, unless they are told of a place that all share."""
+    """Whether runs on other hosts have a shared place for their output and data."""
     if settings.run_launcher != "celery" or settings.embedded:
         return
     remedy = "Set {} to s3://… or to a path that all hosts share, the same everywhere."
@@ -88,7 +88,7 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
         detail = "each day's Parquet stays on whichever host does the run"
         yield Finding("lake", Health.PROBLEM, detail, remedy.format("MUSTIT_LAKE_URI"))
     if settings.compute_logs_uri is None:
-        detail = "stays on the host that does the run: the UI cannot show it, and nobody clears it"
+        detail = "stays on the host that does the run: the UI cannot show it, and it is never deleted"
         yield Finding("output of runs", Health.WARNING, detail, remedy.format("MUSTIT_COMPUTE_LOGS_URI"))
 
 
@@ -122,7 +122,7 @@ def _database_remedy(settings: Settings) -> str:
 
 
 def _token_key(settings: Settings, database: Database) -> Finding:
-    """Whether the key in force opens what is stored."""
+    """Whether the present key opens the stored tokens."""
     try:
         vault = SessionVault(settings.token_keys())
     except SettingsError as error:
@@ -178,7 +178,7 @@ def _outbox(database: Database) -> Finding:
 
 
 def _held_deletions(database: Database) -> Finding:
-    """Whether a sweep missed more than can be believed, and waits for somebody to decide."""
+    """Whether deletions are held back and wait for a decision."""
     with database.reading() as connection:
         found = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=None, limit=5)
     if not found.rows:
@@ -188,7 +188,7 @@ def _held_deletions(database: Database) -> Finding:
 
 
 def _drift(database: Database) -> Finding:
-    """Whether the marketplace's bodies are still what the parser was written for."""
+    """Whether the marketplace's bodies still have the shape that the parser expects."""
     with database.reading() as connection:
         fields, full = drift.count_open(connection), drift.is_full(connection)
     if full:
@@ -234,7 +234,7 @@ def _daemon(settings: Settings) -> Finding:
             statuses = instance.get_daemon_statuses()
     except DatabaseUnreachable as error:
         return Finding("Dagster", Health.PROBLEM, str(error), "Start it, or correct MUSTIT_DAGSTER_DATABASE_URL.")
-    # Dagster itself calls a daemon healthy for half an hour after its last sign of life.
+    # Dagster itself calls a daemon healthy for half an hour after its last heartbeat.
     since = time.time() - SILENT_SECONDS
     silent = sorted(
         name
@@ -291,9 +291,9 @@ def _product_server(settings: Settings) -> Finding:
 
 
 def _ask(url: str, headers: dict[str, str] | None = None) -> httpx.Response | str:
-    """An answer, or why there is none."""
+    """The answer, or the reason why there is none."""
     try:
         return httpx.get(url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        # An error of a call with a secret may repeat it.
+        # The error of a call with a secret may contain it.
         return f"cannot be reached ({type(error).__name__ if headers else error})"

@@ -1,4 +1,4 @@
-"""`mustit drift`: fields of the marketplace's bodies that are not as they were."""
+"""`mustit drift`: fields of the marketplace's bodies that changed shape."""
 
 from typing import Annotated, Any
 
@@ -46,7 +46,7 @@ def show_all(
 
 @app.command("accept", epilog="Example: `mustit drift accept detail.ProductInfoModule.couponList`")
 def accept(path: Path, as_json: Json = False) -> None:
-    """Judge a change harmless: it is counted on, but no longer warned of, nor blocked by MUSTIT_DRIFT_BLOCK."""
+    """Accept a change as harmless: it is still counted, without a warning, and MUSTIT_DRIFT_BLOCK ignores it."""
     wanted = _read(path)
     with runtime() as ground, ground.database.transaction() as connection:
         paths = drift.accept(connection, wanted, utc_now())
@@ -55,7 +55,7 @@ def accept(path: Path, as_json: Json = False) -> None:
 
 @app.command("forget", epilog="Example: `mustit drift forget listing.items.price`")
 def forget(path: Path, as_json: Json = False) -> None:
-    """Drop what was seen of a field; if it still differs, the next crawl says so."""
+    """Delete the drift of a field; if it still differs, the next crawl records it again."""
     wanted = _read(path)
     with runtime() as ground, ground.database.transaction() as connection:
         paths = drift.forget(connection, wanted)
@@ -77,7 +77,7 @@ def _say(done: str, paths: list[str], as_json: bool) -> None:
 
 
 def _table(found: list[Drift]) -> Table:
-    # On a narrow screen the sample gives way: the path is why one looks.
+    # On a narrow screen the sample is left out: the path matters more.
     sampled = out.width >= WIDE_SCREEN
     return make_table(
         ["kind", "last seen", "bodies"],

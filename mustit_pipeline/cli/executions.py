@@ -1,4 +1,4 @@
-"""`mustit execution`: what crawls are doing, and how to steer them."""
+"""`mustit execution`: the state of crawls; pause, resume and cancel."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -34,14 +34,14 @@ from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 
-app = typer.Typer(help="Crawls: what they are doing, and how to steer them.", no_args_is_help=True)
+app = typer.Typer(help="Crawls: their state, pause, resume and cancel.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The execution's id, or its first digits.")]
 
 
 @app.command("list", epilog="Example: `mustit execution list --seller dmont`")
 def show_all(seller: Seller = None, limit: Limit = 20, as_json: Json = False) -> None:
-    """List executions, newest first, with what their sweeps are worth; `show ID` has the reasons."""
+    """List executions, newest first, with the result of their sweeps; `show ID` has the reasons."""
     with runtime() as ground, ground.database.reading() as connection:
         found = executions.newest(connection, known_seller(connection, seller), limit)
     empty = f"There is no execution{'' if seller is None else f' of {seller}'} yet: `mustit crawl` opens one."
@@ -49,7 +49,7 @@ def show_all(seller: Seller = None, limit: Limit = 20, as_json: Json = False) ->
 
 
 def _table(found: list[StoredExecution]) -> Table:
-    # A narrow screen has no room for what `show ID` tells as well.
+    # On a narrow screen, columns that `show ID` has too are left out.
     wide = ["tasks", "requests", "ended"] if out.width >= WIDE_SCREEN else []
     columns = ["id", "status", "sweep", "failed", "done", "started", *wide]
     rows = [(*map(_cells(stored).__getitem__, columns), cut(stored.seller_id.value)) for stored in found]
@@ -73,7 +73,7 @@ def _cells(stored: StoredExecution) -> dict[str, object]:
 
 @app.command("show", epilog="Example: `mustit execution show 0b6f13c2`")
 def show(execution_id: Id, as_json: Json = False) -> None:
-    """Show what one execution is doing, when it will be done, and why tasks of it failed."""
+    """Show what one execution is doing, when it should end, and why its tasks failed."""
     with runtime() as ground, ground.database.reading() as connection:
         stored = executions.find(connection, IdPrefix(execution_id))
         changes = executions.changes_by_type(connection, stored.id.value)
@@ -134,7 +134,7 @@ def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str,
 
 
 def _progress(stored: StoredExecution, ahead: Outlook) -> str:
-    """How much has ended of everything that is planned, or will be once the listing is known."""
+    """The ended tasks of all planned ones, or of the expected ones while the listing is read."""
     execution = stored.execution
     ended = execution.completed_tasks + execution.failed_tasks
     if not ahead.expected_tasks:
@@ -145,7 +145,7 @@ def _progress(stored: StoredExecution, ahead: Outlook) -> str:
 
 
 def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
-    """How the listing was seen, and why not as a whole."""
+    """How much of the listing was seen, and why not all of it."""
     if stored.listed_count is None:
         return "none: only products that are known are fetched" if stored.is_swept else "not begun"
     foreign = f", {stored.foreign_items:,} of them another seller's" if stored.foreign_items else ""
@@ -167,14 +167,14 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
 
 @app.command("pause", epilog="Example: `mustit execution pause 0b6f13c2`")
 def pause(execution_id: Id, as_json: Json = False) -> None:
-    """Let no further task of a running execution be taken."""
+    """Lease no further task of a running execution; requests in flight end normally."""
     with runtime() as ground:
         _say(crawls.pause(ground.database, _find(ground.database, execution_id)), as_json)
 
 
 @app.command("resume", epilog="Example: `mustit execution resume 0b6f13c2`")
 def resume(execution_id: Id, as_json: Json = False) -> None:
-    """Go on with a paused or failed execution from what is stored."""
+    """Continue a paused or failed execution with its stored tasks."""
     with runtime() as ground:
         _say(crawls.resume(ground.database, _find(ground.database, execution_id)), as_json)
 

@@ -1,4 +1,4 @@
-"""What `mustit doctor` says of each thing, and what checks, holds and alerts have to say."""
+"""The findings of `mustit doctor` from checks, holds, queues and alerts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,9 +16,9 @@ from mustit_pipeline.upkeep.recovery import unprocessed
 
 SHOWN = 5
 UNHEALED_SECONDS = 300.0
-# Three backfills, one of housekeeping, a relay and a recovery.
+# Three backfills, one run of housekeeping, a relay and a recovery.
 PLACES_BESIDE_CRAWLS = 6
-# These have a line of their own in what doctor says.
+# Checks that have their own finding.
 SAID_ALREADY = {"schema_drift", "no_failed_events"}
 
 
@@ -30,7 +30,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; what is wrong comes with its remedy."""
+    """One checked thing; a problem comes with its remedy."""
 
     subject: str
     health: Health
@@ -39,14 +39,14 @@ class Finding:
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """All of it in one line, which is good news only where nothing at all needs anybody."""
+    """All findings in one line; good news only if there is neither a problem nor a warning."""
     of = Counter(finding.health for finding in findings)
     problems, warnings = of[Health.PROBLEM], of[Health.WARNING]
     return f"{problems} problems, {warnings} warnings." if problems or warnings else "Everything is well."
 
 
 def watched(settings: Settings, database: Database) -> Iterator[Finding]:
-    """What watches over the pipeline, asked here and now."""
+    """The findings of monitoring, computed now."""
     yield _held_changes(database)
     yield from _unprocessed(database)
     yield from _places(settings)
@@ -68,17 +68,17 @@ def _held_changes(database: Database) -> Finding:
 
 
 def _unprocessed(database: Database) -> Iterator[Finding]:
-    """Fetched changes that recovery has had time enough to process."""
+    """Fetched changes that recovery should have processed by now."""
     left = unprocessed(database, idle_seconds=UNHEALED_SECONDS)
     if left:
         more = f" and {len(left) - SHOWN} sellers more" if len(left) > SHOWN else ""
-        detail = f"nobody processes those of {', '.join(left[:SHOWN])}{more}"
+        detail = f"not processed: those of {', '.join(left[:SHOWN])}{more}"
         remedy = "Run `mustit recover`; look at the last runs of recover_stuck_work if they stay."
         yield Finding("fetched changes", Health.WARNING, detail, remedy)
 
 
 def _triggers(settings: Settings, database: Database) -> Iterator[Finding]:
-    """Messages that nobody could follow; nothing is said where no queue is looked at and none is left."""
+    """Parked messages; no finding if no queue is configured and none is parked."""
     with database.reading() as connection:
         parked = triggers.parked(connection)
     if parked:
@@ -90,14 +90,14 @@ def _triggers(settings: Settings, database: Database) -> Iterator[Finding]:
 
 
 def _rules(settings: Settings, database: Database) -> Iterator[Finding]:
-    """Whether EventBridge knows every schedule, where it starts the crawls, and somebody listens to it."""
+    """Whether EventBridge has every schedule, if it starts the crawls, and whether its queue is read."""
     if settings.trigger != "eventbridge":
         return
     with database.reading() as connection:
         found = scheduler_outbox.counts(connection)
-    detail = f"{found.waiting} schedule changes wait to be told, {found.failed} were given up"
+    detail = f"{found.waiting} schedule changes wait to be sent, {found.failed} were given up"
     if found.failed:
-        remedy = "Mend what relay_scheduler_outbox says, then run it with `everything: true`."
+        remedy = "Fix the failure that relay_scheduler_outbox shows, then run it with `everything: true`."
         yield Finding("EventBridge", Health.WARNING, detail, remedy)
     elif settings.trigger_queue_url is None:
         remedy = "Set MUSTIT_TRIGGER_QUEUE_URL to the queue that MUSTIT_TRIGGER_TARGET_ARN names."
@@ -107,7 +107,7 @@ def _rules(settings: Settings, database: Database) -> Iterator[Finding]:
 
 
 def _checks(settings: Settings, database: Database) -> Iterator[Finding]:
-    """The rules of the hourly checks; what they sample from the marketplace is not asked again."""
+    """The rules of the hourly checks; no new samples are fetched from the marketplace."""
     now = utc_now()
     with database.reading() as connection:
         judged = [(one, one.judge(connection, settings, now)) for one in CRITERIA]
@@ -121,7 +121,7 @@ def _checks(settings: Settings, database: Database) -> Iterator[Finding]:
 
 
 def _places(settings: Settings) -> Iterator[Finding]:
-    """Runs that relay and recovery would have to wait for."""
+    """Whether relay and recovery may have to wait for other runs."""
     wanted = settings.crawls_at_once + PLACES_BESIDE_CRAWLS
     if settings.runs_at_once < wanted:
         detail = (
@@ -134,14 +134,14 @@ def _alerts(settings: Settings, database: Database) -> Finding:
     with database.reading() as connection:
         number, unheard, why = alerts.open_alerts(connection)
     addresses = len(settings.alert_addresses())
-    told = f"{addresses} addresses are told" if addresses else "nobody is told, MUSTIT_ALERT_URLS is not set"
+    sent_to = f"sent to {addresses} addresses" if addresses else "not sent, MUSTIT_ALERT_URLS is not set"
     if unheard:
         return Finding(
             "alerts",
             Health.WARNING,
-            f"{number} open, {unheard} of them not told: {why}",
+            f"{number} open, {unheard} of them could not be sent: {why}",
             "Run `mustit alerts test`, and correct MUSTIT_ALERT_URLS.",
         )
     if number:
-        return Finding("alerts", Health.WARNING, f"{number} open; {told}", "See `mustit alerts list`.")
-    return Finding("alerts", Health.OK, f"none open; {told}")
+        return Finding("alerts", Health.WARNING, f"{number} open; {sent_to}", "See `mustit alerts list`.")
+    return Finding("alerts", Health.OK, f"none open; {sent_to}")

@@ -1,4 +1,4 @@
-"""What the commands that look things up share: their options, their tables and what they say when there is nothing."""
+"""List options: the options, tables and empty texts that list commands share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -43,7 +43,7 @@ STATUS_STYLES = {
     "RESTORED": "green",
 }
 
-# What a column of whole numbers holds.
+# The largest value of an integer column.
 LARGEST_NUMBER = 2**31 - 1
 
 Seller = Annotated[str | None, typer.Option("--seller", metavar="ID", help="Only this seller's.")]
@@ -55,7 +55,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most 
 
 
 def known_seller(connection: Connection, given: str | None) -> SellerId | None:
-    """The seller to look at, if one is asked for; an unknown one is an error, not an empty list."""
+    """The seller of the option, if given; an unknown seller is an error, not an empty list."""
     if given is None:
         return None
     seller_id = SellerId(given)
@@ -64,7 +64,7 @@ def known_seller(connection: Connection, given: str | None) -> SellerId | None:
 
 
 def since_when(given: str | None, now: datetime) -> datetime | None:
-    """The moment to look from, if one is asked for."""
+    """The start time of the option, if given."""
     return None if given is None else read_since(given, now)
 
 
@@ -88,12 +88,12 @@ def show_page(
 
 
 def make_table(fixed: Sequence[str], flexible: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table that keeps its short columns whole and fits the others to the screen."""
+    """A table whose `fixed` columns are not folded; the others are fitted to the screen."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, collapse_padding=True)
     for name in fixed:
         table.add_column(name, no_wrap=True)
     for name in flexible:
-        # On a narrow screen the seller's name gives way: what happened is why one looks.
+        # On a narrow screen the seller's name is shortened: the other columns matter more.
         tight = name == "seller" and out.width < WIDE_SCREEN
         table.add_column(name, overflow="fold", max_width=TIGHT_COLUMN if tight else None)
     for row in rows:
@@ -102,7 +102,7 @@ def make_table(fixed: Sequence[str], flexible: Sequence[str], rows: Iterable[Seq
 
 
 def cut(text: str) -> Text:
-    """A text whose lines end with the screen: it can be read in full elsewhere."""
+    """A text whose lines are cut at the screen's edge; another command shows it in full."""
     return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
@@ -112,12 +112,12 @@ def status(value: str) -> Text:
 
 
 def short(identifier: object) -> str:
-    """An id as tables show it; commands take it like this."""
+    """The short id of tables; commands accept it."""
     return str(identifier)[:SHORT_ID]
 
 
 def minute(moment: datetime | None) -> str:
-    """A time as people in Seoul read it, short: of this year without the year, of others without the hour."""
+    """A short time in Seoul: without the year if it is this year, otherwise without the hour."""
     if moment is None:
         return ""
     there = moment.astimezone(SEOUL)
@@ -125,11 +125,11 @@ def minute(moment: datetime | None) -> str:
 
 
 def iso(moment: datetime | None) -> str | None:
-    """A time for machines."""
+    """A time in ISO format, for JSON."""
     return None if moment is None else moment.isoformat()
 
 
 def shortened(text: str, length: int) -> str:
-    """A text that may be long, in one line."""
+    """A text in one line, shortened to a length."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"

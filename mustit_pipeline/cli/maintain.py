@@ -1,4 +1,4 @@
-"""`mustit maintain`: the nightly housekeeping, now."""
+"""`mustit maintain`: the nightly maintenance, now."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ from mustit_pipeline.cli.output import Json, err, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance, runtime
 from mustit_pipeline.foundation.clock import utc_now
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 KINDS = {
     "tasksMoved": "tasks that came before their month's partition, now in it",
     "bodiesAged": "overtaken bodies older than MUSTIT_RAW_RETENTION_DAYS",
@@ -26,10 +26,10 @@ KINDS = {
 
 
 def maintain(dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Make month partitions ahead and remove what is kept no longer, as every night does.
+    """Create month partitions ahead and delete what is past its retention, as every night.
 
-    History, change sets and events are never touched, nor the newest body of each call; a failed body goes once a newer
-    one of the same call is there.
+    History, change sets and events are never deleted, nor the newest body of each call; a failed body is deleted once a
+    newer one of the same call exists.
 
     Example: `mustit maintain --dry-run`
     """

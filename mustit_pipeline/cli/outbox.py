@@ -1,4 +1,4 @@
-"""`mustit outbox`: events for the product server, what waits or failed, and failed ones sent again."""
+"""`mustit outbox`: events for the product server: waiting and failed ones, and retries."""
 
 from typing import Annotated, Any
 
@@ -41,7 +41,7 @@ Status = Annotated[
 
 @app.command("list", epilog="Example: `mustit outbox list --status FAILED`")
 def show_all(wanted: Status = None, seller: Seller = None, limit: Limit = 50, as_json: Json = False) -> None:
-    """List events, newest first, with what the product server last said."""
+    """List events, newest first, with the product server's last answer."""
     with runtime() as ground, ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
         found = outbox_list.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
@@ -52,7 +52,7 @@ def show_all(wanted: Status = None, seller: Seller = None, limit: Limit = 50, as
 
 @app.command("show", epilog="Example: `mustit outbox show 0b6f13c2`")
 def show(outbox_id: Id, as_json: Json = False) -> None:
-    """Show one event: what it says, how often it was tried, and how that ended."""
+    """Show one event: its content, its tries and its state."""
     with runtime() as ground, ground.database.reading() as connection:
         entry = outbox_list.find(connection, IdPrefix(outbox_id))
         version = history.version(connection, entry.seller_id, entry.item_no, entry.version)
@@ -98,9 +98,9 @@ def retry(
     seller: Seller = None,
     as_json: Json = False,
 ) -> None:
-    """Let FAILED events be sent again with all their tries: one by its id, or all with --status FAILED.
+    """Retry FAILED events with all their tries: one by its id, or all with --status FAILED.
 
-    An event that a newer version of its product has overtaken is not sent: the newer one speaks for it.
+    An event is not sent if its product has a newer version: that one replaces it.
     """
     if (outbox_id is None) == (wanted is None):
         raise typer.BadParameter("give either an event's ID or --status FAILED")
@@ -126,7 +126,7 @@ def _tell(done: Retried) -> None:
         out.print(f"{events} again; `mustit relay` sends them now, the daemon by itself.", highlight=False)
     if done.superseded:
         overtaken = "1 is" if len(done.superseded) == 1 else f"{len(done.superseded)} are"
-        out.print(f"{overtaken} not sent: a newer version of the product speaks for it.", highlight=False)
+        out.print(f"{overtaken} not sent: a newer version of the product replaces it.", highlight=False)
 
 
 def _table(found: list[OutboxEntry]) -> Table:
@@ -150,7 +150,7 @@ def _table(found: list[OutboxEntry]) -> Table:
 
 
 def _answer(one: OutboxEntry) -> Text:
-    """What came of it last, in one line: `outbox show` has all of it."""
+    """The last answer in one line; `outbox show` has all of it."""
     if one.superseded_by is not None:
         return cut(f"superseded by {short(one.superseded_by)}")
     return cut(shortened(one.last_error or str(one.last_status or ""), 200))

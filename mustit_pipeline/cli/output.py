@@ -19,23 +19,24 @@ from mustit_pipeline.environment_failure import EnvironmentFailure
 
 SEOUL = ZoneInfo("Asia/Seoul")
 
-# A pipe has no width: tables are not folded for a screen that is not there.
+# A pipe has no width: tables get a fixed one.
 out = Console(width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True)
 
-# Control characters but line ends and tabs, and what turns the order of reading: a terminal would obey them.
+# Control characters except line ends and tabs, and characters that change the text direction: a terminal would obey
+# them.
 _OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 
 
 def print_json(document: object) -> None:
-    """One JSON document, as it is and for machines."""
+    """Print one JSON document."""
     typer.echo(json.dumps(document, ensure_ascii=False, default=str))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows for people; names may hold brackets, so that only a Text is ever styled."""
+    """Print rows as a table; names may contain brackets, so only a Text is styled."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for name in columns:
         table.add_column(name, overflow="fold", no_wrap=name == columns[0])
@@ -45,7 +46,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def print_fields(fields: Mapping[str, Any], *, leave_out_empty: bool = False) -> None:
-    """One thing, field by field."""
+    """Print one thing, field by field."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in fields.items():
         if value is None and leave_out_empty:
@@ -55,22 +56,22 @@ def print_fields(fields: Mapping[str, Any], *, leave_out_empty: bool = False) ->
 
 
 def cell(value: object) -> Text:
-    """A value as a table shows it; a Text is taken to be fit for that."""
+    """A value as a table cell; a Text is used as it is."""
     return value if isinstance(value, Text) else Text("" if value is None else printable(str(value)))
 
 
 def printable(text: str) -> str:
-    """What others wrote, such as sellers, without anything that a terminal would obey."""
+    """Foreign text, such as sellers', without control characters that a terminal would obey."""
     return _OBEYED.sub("\ufffd", text)
 
 
 def local(moment: datetime | None) -> str:
-    """A time as people in Seoul read it."""
+    """A time in Seoul."""
     return "" if moment is None else moment.astimezone(SEOUL).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def until(moment: datetime, now: datetime) -> str:
-    """A time to come, as a distance and by the clock in Seoul."""
+    """A future time, as a distance and as a time in Seoul."""
     seconds = (moment - now).total_seconds()
     if seconds <= 0:
         return "now"
@@ -79,7 +80,7 @@ def until(moment: datetime, now: datetime) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time span in the two units that matter."""
+    """A time span in its two largest units."""
     left, parts = round(seconds), list[str]()
     for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         number, left = divmod(left, size)
@@ -89,7 +90,7 @@ def lasting(seconds: float) -> str:
 
 
 def print_error(message: str) -> None:
-    """What went wrong, on stderr; what it names may hold brackets."""
+    """Print an error to stderr; it may contain brackets."""
     err.print("[red]error:[/red]", end=" ")
     err.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 

@@ -17,7 +17,7 @@ DESCRIPTION_SHOWN = 200
 
 
 def print_product(product: KnownProduct, version: Version | None) -> None:
-    """Where it stands, then what it is; options in a table of their own."""
+    """Print the product's state, then its data; options in their own table."""
     data = state(product.data if version is None else version.data)
     fields = {"item": product.item_no, "seller": product.seller_id, **dict(_standing(product, version))}
     print_fields(fields | (dict(_content(data)) if data else {}))

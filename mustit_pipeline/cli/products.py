@@ -22,7 +22,8 @@ app = typer.Typer(help="Products: any version of them, and what changed in betwe
 
 Item = Annotated[int, typer.Argument(metavar="ITEM_NO", help="The marketplace's number of the product.")]
 Whose = Annotated[
-    str | None, typer.Option("--seller", metavar="ID", help="Whose product; needed where more sellers have the number.")
+    str | None,
+    typer.Option("--seller", metavar="ID", help="The product's seller; needed if several sellers have the number."),
 ]
 
 
@@ -36,7 +37,7 @@ def show(
     seller: Whose = None,
     as_json: Json = False,
 ) -> None:
-    """Show a product as it is in its newest version, or in the one asked for."""
+    """Show a product in its newest version, or in another one."""
     with runtime() as ground, ground.database.reading() as connection:
         product = find_product(connection, ItemNo(item_no), _seller(seller))
         wanted = number if number is not None or not product.version else product.version
@@ -69,7 +70,7 @@ def show_diff(
     new: Annotated[int, typer.Argument(metavar="B", min=0, max=LARGEST_NUMBER, help="The version to compare it with.")],
     seller: Whose = None,
     *,
-    full: Annotated[bool, typer.Option("--full", help="Long texts to their last word.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long texts in full.")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a product, field by field."""

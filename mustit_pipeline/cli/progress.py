@@ -1,4 +1,4 @@
-"""Progress of long work on stderr, from what the database says: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work on stderr, read from the database: a bar on a terminal, occasional lines elsewhere."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from mustit_pipeline.cli.output import err, lasting, printable, until
 from mustit_pipeline.foundation.clock import utc_now
 
 POLL_SECONDS = 0.5
-# Looking costs the database something: never more than this share of the time.
+# Reading the progress loads the database: at most this share of the time.
 LOOKING_SHARE = 0.1
 LINE_SECONDS = 5.0
 RATE_SECONDS = 15.0
@@ -29,7 +29,7 @@ BAR_WIDTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far the work is; `requests` where it sends some, `note` what it does or waits for."""
+    """The progress of work; `requests` if it sends any, `note` says what it does or waits for."""
 
     done: int
     total: int | None
@@ -41,7 +41,7 @@ class Step:
 
 @contextmanager
 def watched(description: str, look: Callable[[], Step], *, quiet: bool = False) -> Generator[None]:
-    """Show how far the body is while it works; quiet only inside of work that is watched already."""
+    """Show progress while the body works; quiet inside of work that already shows progress."""
     if quiet:
         yield
         return
@@ -52,7 +52,7 @@ def watched(description: str, look: Callable[[], Step], *, quiet: bool = False) 
 
 
 class _View:
-    """The last look, and how fast it went lately."""
+    """The last progress, and the recent pace."""
 
     def __init__(self, description: str, look: Callable[[], Step]) -> None:
         self._description = description
@@ -63,7 +63,7 @@ class _View:
         self._spinner = Spinner("dots")
 
     def refresh(self) -> float:
-        """Look again; says how long that took."""
+        """Read the progress again; returns how long that took."""
         began = time.monotonic()
         step = self._look()
         now = time.monotonic()
@@ -75,7 +75,7 @@ class _View:
         return now - began
 
     def line(self) -> str | None:
-        """All of it as one plain line; None before the first look."""
+        """The progress as one plain line; None before it was first read."""
         step = self._step
         if step is None:
             return None
@@ -114,7 +114,7 @@ class _View:
 
 @contextmanager
 def _followed(view: _View) -> Generator[None]:
-    """Look again and again beside the body; an outage of the database is the body's to tell."""
+    """Read the progress repeatedly beside the body; the body reports an outage of the database."""
     ended = threading.Event()
 
     def follow() -> None:
@@ -141,7 +141,7 @@ def _on_a_screen(view: _View) -> Generator[None]:
 
 @contextmanager
 def _in_lines(view: _View) -> Generator[None]:
-    """A file or another program reads them: few, and each says everything."""
+    """Progress lines for a file or another program: few, and each complete."""
     ended = threading.Event()
 
     def tell() -> None:

@@ -1,4 +1,4 @@
-"""`mustit raw`: what became of fetched bodies, and failed ones processed again."""
+"""`mustit raw`: the state of fetched bodies, and failed ones processed again."""
 
 from collections import Counter
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.states import LifeCycle, RawStatus
 from mustit_pipeline.foundation.clock import utc_now
 
-app = typer.Typer(help="Fetched bodies: what became of them, and failed ones processed again.", no_args_is_help=True)
+app = typer.Typer(help="Fetched bodies: their state, and failed ones processed again.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: `mustit raw list --status FAILED`")
@@ -45,7 +45,7 @@ def show_all(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List fetched bodies, newest first, with the reason where one could not be processed."""
+    """List fetched bodies, newest first, with the reason if one could not be processed."""
     after = since_when(since, utc_now())
     with runtime() as ground, ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
@@ -70,10 +70,9 @@ def replay(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Process FAILED bodies again, however often they were tried, without asking the marketplace for anything.
+    """Process FAILED bodies again, whatever their attempts, without any request to the marketplace.
 
-    For use after a fix. A body that a newer one of the same call has made pointless is left alone. Exit 1 where
-    bodies fail again.
+    For use after a fix. A body is left alone if a newer one of the same call exists. Exit 1 if bodies fail again.
     """
     after, before = since_when(since, utc_now()), since_when(until, utc_now())
     state = Replaying(0, 0)
@@ -139,7 +138,7 @@ def _tell(done: Replay, total: ProcessingReport) -> None:
 
 
 def _changes(report: ProcessingReport) -> Counter[str]:
-    """The same counts that a crawl tells: steps of products' lives, and changed fields by type."""
+    """The same counts as for a crawl: life cycle steps of products, and changed fields by type."""
     steps = {step.value: number for step, number in report.versions.items() if step is not LifeCycle.UPDATED}
     return Counter(steps) + report.changes
 

@@ -1,4 +1,4 @@
-"""`mustit reconcile`: is the product server where we believe it is?"""
+"""`mustit reconcile`: compare the product server with the delivered versions."""
 
 from typing import Annotated, Any
 
@@ -27,13 +27,13 @@ WORDS = {
 
 def reconcile(
     seller: Annotated[str | None, typer.Option("--seller", help="Only this seller's products.")] = None,
-    resend: Annotated[bool, typer.Option("--resend", help="Let what differs be sent again.")] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Send products that differ again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare what was delivered with what the product server reports; exit 1 where they differ.
+    """Compare what was delivered with what the product server reports; exit 1 if they differ.
 
-    Products with events on their way are left out. With --resend the state of each product that differs becomes a new
-    version that waits to be sent, and the next relay sends it.
+    Products with unsent events are left out. With --resend the state of each product that differs becomes a new
+    version, which the next relay sends.
 
     Example: `mustit reconcile --seller dmont --resend`
     """
@@ -77,7 +77,7 @@ def _print(found: Reconciliation, *, resend: bool) -> None:
     if found.resent:
         out.print(f"{found.resent} wait to be sent again: `mustit relay`, or the next run of it, does so.")
     elif found.differences and not resend:
-        out.print("`mustit reconcile --resend` lets them be sent again.")
+        out.print("`mustit reconcile --resend` sends them again.")
 
 
 def _row(one: Difference) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""`mustit recover`: set free what is stuck, through the same Dagster job that runs each minute."""
+"""`mustit recover`: recover stuck work, through the same Dagster job that runs each minute."""
 
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import RunFailed, dagster_instance, failure_reason, run_quietly, runtime
@@ -9,13 +9,13 @@ KINDS = {
     "completed_executions": ("completedExecutions", "crawls that only had to be ended"),
     "released_events": ("releasedEvents", "product events without a sender, waiting again"),
     "recovered_agents": ("recoveredAgents", "agents whose rest was over"),
-    "processed_sellers": ("processedSellers", "sellers whose fetched changes nobody had processed"),
+    "processed_sellers": ("processedSellers", "sellers with unprocessed fetched changes"),
     "failed_runs": ("failedRuns", "runs whose process is gone"),
 }
 
 
 def recover(as_json: Json = False) -> None:
-    """Set free what a dead worker, relay or run left behind, now instead of within a minute.
+    """Recover the work of a dead worker, relay or run, now instead of within a minute.
 
     Example: `mustit recover --json`
     """

@@ -1,4 +1,4 @@
-"""`mustit relay`: send what waits, through the same Dagster job that the daemon runs."""
+"""`mustit relay`: send waiting events, through the same Dagster job that the daemon runs."""
 
 import signal
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ STOPPED = "Stopped; what was not sent waits for the next relay"
 
 
 class RelayStopped(Stopped):
-    """The relay was asked to stop; with what it sent by then."""
+    """The relay was asked to stop; with the numbers until then."""
 
     def __init__(self, number: signal.Signals, report: dict[str, Any]) -> None:
         super().__init__(number)
@@ -29,7 +29,7 @@ class RelayStopped(Stopped):
 def relay(as_json: Json = False) -> None:
     """Send waiting product events until nothing is due; back-offs of up to a minute are waited out.
 
-    Exit 1 where an event became FAILED.
+    Exit 1 if an event became FAILED.
 
     Example: `mustit relay --json`
     """

@@ -1,4 +1,4 @@
-"""`mustit run-worker`: do Dagster runs on this host, warm, beside any number of others."""
+"""`mustit run-worker`: work on Dagster runs on this host, in warm processes, beside any number of other hosts."""
 
 import socket
 from typing import Annotated, Any
@@ -17,11 +17,11 @@ def run_worker(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Take runs from the broker until SIGTERM, which lets the runs in hand end, or SIGQUIT, which stops them in the
-    grace time; their crawls go on elsewhere. With --json the document, before the first run, says who works here.
+    """Take runs from the broker until SIGTERM, which lets running runs end, or SIGQUIT, which stops them in the grace
+    time; their crawls continue elsewhere. With --json the document comes before the first run and names this worker.
 
-    Needs MUSTIT_RUN_LAUNCHER=celery and the databases, Redis, MUSTIT_BASE_URL and secrets of the host where
-    `mustit up` runs.
+    Needs MUSTIT_RUN_LAUNCHER=celery and the databases, Redis, MUSTIT_BASE_URL and secrets of the host where `mustit up`
+    runs.
 
     Example: `mustit run-worker --slots 8`
     """

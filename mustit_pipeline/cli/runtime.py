@@ -1,4 +1,4 @@
-"""What a command runs on: settings, the upgraded database, and Dagster's instance, each opened when first needed."""
+"""The runtime of a command: settings, the upgraded database, and Dagster's instance, each opened on demand."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ class RunFailed(EnvironmentFailure):
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """One command's ground."""
+    """The settings and the database of one command."""
 
     settings: Settings
     database: Database
@@ -40,7 +40,7 @@ class Runtime:
 
 @contextmanager
 def runtime() -> Generator[Runtime]:
-    """Open the database; the embedded one is brought up to date first, another one must be so already."""
+    """Open the database; the embedded one is upgraded first, another one must be up to date."""
     settings = load_settings()
     if settings.embedded:
         upgrade(settings)
@@ -52,7 +52,7 @@ def runtime() -> Generator[Runtime]:
 
 
 def add_missing_agents(settings: Settings) -> int:
-    """The built-in user agents, where some are missing from a schema that is up to date; says how many."""
+    """Add missing built-in user agents if the schema is up to date; returns their number."""
     database = open_database(settings)
     try:
         with database.transaction() as connection:
@@ -62,7 +62,7 @@ def add_missing_agents(settings: Settings) -> int:
 
 
 def upgrade(settings: Settings) -> schema.SchemaStatus:
-    """Bring the schema up to date and add the built-in user agents; returns where the database stood before."""
+    """Bring the schema up to date and add the built-in user agents; returns the schema's state before."""
     settings.make_secrets()
     database = open_database(settings, check_schema=False)
     try:
@@ -84,7 +84,7 @@ def _upgrade(connection: Connection) -> schema.SchemaStatus:
 
 
 def dagster_environment(settings: Settings) -> dict[str, str]:
-    """What a Dagster process needs in its environment, with DAGSTER_HOME made ready."""
+    """The environment of a Dagster process; prepares DAGSTER_HOME."""
     home = make_dagster_home(settings)
     servers = addresses(settings)
     broker = settings.broker_url or servers.redis_url
@@ -99,7 +99,7 @@ def dagster_environment(settings: Settings) -> dict[str, str]:
 
 
 def _in_utc(url: URL) -> URL:
-    """Dagster reads the times of its tables as UTC, and PostgreSQL writes them in the zone of the session."""
+    """Dagster reads the times of its tables as UTC, and PostgreSQL writes them in the session's time zone."""
     given = url.normalized_query.get("options", ())
     return url.update_query_dict({"options": " ".join((*given, "-c timezone=UTC"))})
 
@@ -108,8 +108,8 @@ def _in_utc(url: URL) -> URL:
 def dagster_instance(settings: Settings, *, runs_here: bool = False) -> Generator["dg.DagsterInstance"]:
     """Dagster's instance, with its storage in our PostgreSQL.
 
-    Runs in this process leave its output alone: Dagster would redirect it to a file, where no progress can be seen, and
-    mirror it with processes that a Ctrl-C kills noisily.
+    With `runs_here`, runs in this process keep its output: Dagster would redirect it to a file, where no progress is
+    seen, and mirror it with processes that print errors on Ctrl-C.
     """
     os.environ.update(dagster_environment(settings))
     _require_dagster_database(addresses(settings).dagster_database_url)
@@ -125,13 +125,13 @@ def dagster_instance(settings: Settings, *, runs_here: bool = False) -> Generato
 
 
 def upgrade_dagster(settings: Settings) -> None:
-    """Make or bring up to date Dagster's own tables, before several processes would do so at once."""
+    """Create or upgrade Dagster's own tables, before several processes would do so at once."""
     with dagster_instance(settings) as instance:
         instance.upgrade()
 
 
 def _require_dagster_database(url: URL) -> None:
-    """Ask once: Dagster itself would retry for a quarter of a minute and then not say where."""
+    """Connect once: Dagster itself would retry for 15 seconds, and its error names no address."""
     engine = create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 10})
     try:
         engine.connect().close()
@@ -144,7 +144,7 @@ def _require_dagster_database(url: URL) -> None:
 
 
 def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
-    """Make a seller a partition at once; the sensor only reconciles."""
+    """Add a seller's partition at once; the sensor only reconciles."""
     from mustit_pipeline.defs.partitions import SELLERS
 
     if not instance.has_dynamic_partition(SELLERS, seller_id):
@@ -152,7 +152,7 @@ def ensure_partition(instance: "dg.DagsterInstance", seller_id: str) -> None:
 
 
 def announce_partitions(settings: Settings, seller_ids: Sequence[str]) -> None:
-    """The same for sellers that are stored already: what Dagster cannot be told now, its sensor finds out."""
+    """The same for stored sellers; if Dagster's database does not answer, the sensor adds them later."""
     from mustit_pipeline.defs.partitions import SELLERS
 
     try:
@@ -166,7 +166,7 @@ def announce_partitions(settings: Settings, seller_ids: Sequence[str]) -> None:
 def run_quietly(
     instance: "dg.DagsterInstance", job: str, config: Mapping[str, Any] | None = None, **options: Any
 ) -> "dg.ExecuteInProcessResult":
-    """A job of ours in this process, as the daemon would run it; what it tells goes into Dagster's logs alone."""
+    """Run a job in this process, as the daemon would; its output goes only to Dagster's logs."""
     from mustit_pipeline.definitions import defs
 
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
@@ -177,7 +177,7 @@ def run_quietly(
 
 
 def failure_reason(result: "dg.ExecuteInProcessResult") -> str:
-    """Why a run's first failed step failed, in words for people."""
+    """Why a run's first failed step failed, for people."""
     for event in result.all_events:
         if not event.is_step_failure:
             continue

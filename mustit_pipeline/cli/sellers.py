@@ -1,4 +1,4 @@
-"""`mustit seller`: who is crawled, and how often."""
+"""`mustit seller`: which sellers are crawled, and how often."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from mustit_pipeline.sellers.enrolment import enrol
 from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.sellers.sql.sellers import SellerOverview
 
-app = typer.Typer(help="Sellers: who is crawled, and how often.", no_args_is_help=True)
+app = typer.Typer(help="Sellers: which are crawled, and how often.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The seller's id on the marketplace.")]
 
@@ -26,7 +26,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The seller's id on the ma
 @app.command("add", epilog='Example: `mustit seller add dmont --name "D.MONT" --interval 6h`')
 def add(
     seller_id: Id,
-    name: Annotated[str, typer.Option("--name", help="How people call the seller.")],
+    name: Annotated[str, typer.Option("--name", help="The seller's name for people.")],
     interval: Annotated[str, typer.Option("--interval", help="1d to 30d, or 1h to 23h.")] = "1d",
     as_json: Json = False,
 ) -> None:
@@ -45,7 +45,7 @@ def load(
 ) -> None:
     """Register the sellers of a CSV file, one a line; blank lines and lines that start with # are left out.
 
-    Known sellers stay as they are. A line that cannot be read is named; the others are registered.
+    Known sellers are not changed. A line that cannot be read is named; the others are registered.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     with runtime() as ground:
@@ -142,7 +142,7 @@ def activate(seller_id: Id, as_json: Json = False) -> None:
 
 @app.command("deactivate", epilog="Example: `mustit seller deactivate dmont`")
 def deactivate(seller_id: Id, as_json: Json = False) -> None:
-    """Crawl a seller no more; a crawl that is under way is cancelled."""
+    """Stop crawling a seller; an open crawl is cancelled."""
     with runtime() as ground:
         seller = deactivate_seller(ground.database, SellerId(seller_id), utc_now())
     _say(seller, f"{seller.seller_id} is INACTIVE.", as_json)

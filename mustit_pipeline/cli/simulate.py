@@ -52,7 +52,7 @@ def product_server(port: Port = 0, as_json: Json = False) -> None:
 def _run(server: str, port: int, arguments: list[str], *, as_json: bool) -> None:
     state = load_settings().home / "simulator"
     command = [sys.executable, "-m", "mustit_pipeline.simulator", server, "--port", str(port), "--state", str(state)]
-    # It watches its stdin, which ends with us, however we end.
+    # The simulator ends when its stdin closes, which happens however we end.
     pipe = subprocess.PIPE
     with subprocess.Popen([*command, "--watch-stdin", *arguments], stdin=pipe, stdout=pipe) as process:
         try:

@@ -19,32 +19,32 @@ class Stopped(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """What shells and supervisors expect of a command that a signal has ended."""
+        """The exit code that shells and supervisors expect after a signal."""
         return 128 + self.number
 
 
 def hear_signals() -> None:
-    """From now on a signal raises Stopped; one that our parent process ignores stays ignored."""
+    """From now on a signal raises Stopped; a signal that the parent process ignores stays ignored."""
     for number in STOPS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
 def ignore_signals() -> None:
-    """A second Ctrl-C must not interrupt the tidying up after the first."""
+    """A second Ctrl-C must not interrupt the cleanup after the first."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def raise_if_stopped(result: "dg.ExecuteInProcessResult") -> None:
-    """Stop after a Dagster run that was stopped, whatever became of its steps."""
+    """Raise Stopped after a Dagster run that was stopped, whatever its steps' results."""
     interrupted = any(_is_interruption(event) for event in result.all_events)
     if heard or interrupted:
         raise Stopped(heard[0] if heard else signal.SIGINT)
 
 
 def _is_interruption(event: "dg.DagsterEvent") -> bool:
-    """Whether a step ended of a signal, or, before the first one, the whole run."""
+    """Whether a signal ended a step, or the whole run before its first step."""
     error = None
     if event.is_step_failure:
         error = event.step_failure_data.error

@@ -1,4 +1,4 @@
-"""Child processes that are kept alive, and that never outlive their parent."""
+"""Child processes that are restarted when they die, and never outlive their parent."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ LAST_LINES = 5
 
 
 def _die_with_parent() -> None:
-    """Linux ends the child when its parent is gone, however that happened; elsewhere this does nothing."""
+    """Linux kills the child when its parent is gone; elsewhere this does nothing."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     except (OSError, AttributeError):
@@ -38,7 +38,7 @@ class Child:
     pause: float = 1.0
 
     def start(self) -> None:
-        """Start it in a session of its own, so that a Ctrl-C reaches us alone and we end everything in order."""
+        """Start it in its own session, so that a Ctrl-C reaches only the parent, which stops the children in order."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -62,7 +62,7 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts children, restarts those that die and says so, and stops them all."""
+    """Starts children, restarts and reports those that die, and stops them all."""
 
     say: Callable[[str], None]
     children: list[Child] = field(default_factory=list[Child])
@@ -73,7 +73,7 @@ class Supervisor:
         self.children.append(child)
 
     def check(self) -> None:
-        """Restart whoever has died, with growing pauses while it keeps dying."""
+        """Restart children that have died, with growing pauses while one keeps dying."""
         now = time.monotonic()
         for child in self.children:
             if child.process is not None and (code := child.process.poll()) is not None:
@@ -90,7 +90,7 @@ class Supervisor:
                 self.say(f"{child.name} is restarted.")
 
     def stop(self) -> None:
-        """Ask every child's whole family to end, and insist after a while."""
+        """Send every child's process group SIGTERM, and SIGKILL after a while."""
         for child in self.children:
             self._end_group(child, signal.SIGTERM)
         deadline = time.monotonic() + STOP_SECONDS

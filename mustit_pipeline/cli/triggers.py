@@ -1,4 +1,4 @@
-"""`mustit triggers`: messages that asked for crawls and that nobody could follow."""
+"""`mustit triggers`: parked messages that asked for crawls."""
 
 from typing import Annotated, Any
 
@@ -20,11 +20,11 @@ app = typer.Typer(
 
 @app.command("list", epilog="Example: `mustit triggers list --json`")
 def show_all(
-    everything: Annotated[bool, typer.Option("--all", help="Those that were dismissed too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Dismissed ones too.")] = False,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List parked messages, newest first: why nobody could follow them, and what they said."""
+    """List parked messages, newest first: why they were parked, and their bodies."""
     with runtime() as ground, ground.database.reading() as connection:
         found = triggers.newest_parked(connection, everything=everything, limit=limit)
     show_page(found, as_json=as_json, document=_document, table=_table, empty="No message is parked.")
@@ -38,7 +38,7 @@ def dismiss(
     everything: Annotated[bool, typer.Option("--all", help="Every parked message.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Say that somebody has looked at parked messages: their alert ends. They ask for nothing any more."""
+    """Dismiss parked messages that you have looked at: their alert ends. No crawl starts from them."""
     if (not message_id) is not everything:
         raise typer.BadParameter("give either a message's id or --all")
     with runtime() as ground, ground.database.transaction() as connection:

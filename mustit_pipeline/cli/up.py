@@ -39,11 +39,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(Exception):
-    """Somebody asked us to stop."""
+    """A signal asked `mustit up` to stop."""
 
 
 def up(as_json: Json = False) -> None:
-    """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world where none is configured.
+    """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world if none is configured.
 
     With --json the document comes once the Dagster UI answers, or after two minutes without it.
 
@@ -91,7 +91,7 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
 
 
 def _children(settings: Settings) -> Iterator[Child]:
-    """The Dagster processes; each has a code server of its own."""
+    """The Dagster processes; each has its own code server."""
     environment = {**os.environ, **dagster_environment(settings)}
     folder = Path(sys.executable).parent
 
@@ -107,7 +107,7 @@ def _children(settings: Settings) -> Iterator[Child]:
 
 
 def _prepare(world: World, ground: Runtime) -> None:
-    """Make Dagster's tables before several processes would, and the demo sellers of a simulated marketplace."""
+    """Create Dagster's tables before several processes would, and the demo sellers of a simulated marketplace."""
     with dagster_instance(ground.settings) as instance:
         if world.marketplace is None:
             return
@@ -118,7 +118,7 @@ def _prepare(world: World, ground: Runtime) -> None:
                 continue
         for seller_id in SELLERS:
             ensure_partition(instance, seller_id)
-            # Whoever starts this wants to see a crawl, however recent the last one was; an INACTIVE seller stays so.
+            # A new user wants to see a crawl, however recent the last one was; an INACTIVE seller stays so.
             with suppress(Conflict):
                 open_or_join(ground.database, SellerId(seller_id), triggered_by="up", now=utc_now())
 
@@ -138,7 +138,7 @@ def _wait_for_ui(settings: Settings, supervisor: Supervisor) -> None:
 
 
 def _addresses(world: World, settings: Settings) -> dict[str, object]:
-    """Where everything is, for machines."""
+    """The addresses of all servers, for JSON."""
     return {
         "dagsterUrl": f"http://{HOST}:{settings.dagster_port}",
         "dagsterViewerUrl": _viewer(settings),
@@ -192,7 +192,7 @@ def _refuse_taken_port(variable: str, port: int) -> None:
 
 
 def _ignore_signals() -> None:
-    """A second Ctrl-C must not interrupt the tidying up after the first."""
+    """A second Ctrl-C must not interrupt the cleanup after the first."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

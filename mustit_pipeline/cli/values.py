@@ -1,4 +1,4 @@
-"""Values of products and their changes, in words for people."""
+"""Values of products and their changes, as text for people."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -15,7 +15,7 @@ CHANGES_SHOWN = 3
 
 
 def value_text(value: object, kind: str = "") -> str:
-    """One value: numbers of money grouped, nothing as a dash, objects by what they are called."""
+    """One value: money with separators, an empty value as a dash, an object by its name."""
     if value is None:
         return "—"
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def _length(value: object) -> int:
 
 
 def change_set_text(found: ChangeSet) -> str:
-    """What a version changed, or what the product is called where its life took a step."""
+    """The changes of a version, or the product's name for a life cycle step."""
     if found.life_cycle is not LifeCycle.UPDATED:
         return shortened(found.name or "", LONG_TEXT)
     if not found.changes:
@@ -66,6 +66,6 @@ def change_set_text(found: ChangeSet) -> str:
 
 
 def change_set_cell(found: ChangeSet) -> Text:
-    """The same in a table: changes are folded, a name ends with the screen."""
+    """The same as a table cell: changes are folded, a name is cut at the screen's edge."""
     text = change_set_text(found)
     return cell(text) if found.life_cycle is LifeCycle.UPDATED else cut(text)

@@ -19,7 +19,7 @@ TELL_SECONDS = 60.0
 
 
 class _Tally:
-    """What the worker has done so far, told now and then."""
+    """The worker's results so far, printed from time to time."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -28,7 +28,7 @@ class _Tally:
         self._latest = WorkReport()
 
     def follow(self, report: WorkReport) -> None:
-        """A batch was stored; another report is that of a worker that took over from the last one."""
+        """Count a stored batch; a new report object belongs to a restarted worker."""
         if report is not self._latest:
             self._before, self._latest = self.total(), report
         if not self._quiet and time.monotonic() - self._told >= TELL_SECONDS:
@@ -36,7 +36,7 @@ class _Tally:
             err.print(sentence(self.total()), highlight=False)
 
     def total(self) -> WorkReport:
-        """All of it."""
+        """The sum of all reports."""
         before, latest = self._before, self._latest
         return WorkReport(
             before.completed + latest.completed,
@@ -55,8 +55,8 @@ def worker(
 ) -> None:
     """Take crawl tasks of every running crawl until Ctrl-C or SIGTERM; requests in flight end within the grace time.
 
-    Crawls are opened, planned and ended by Dagster's runs or `mustit crawl`; a worker only adds hands. Run as many as
-    you like, on any host with the databases, Redis, MUSTIT_BASE_URL and secrets of the host where `mustit up` runs.
+    Crawls are opened, planned and ended by Dagster's runs or `mustit crawl`; a worker only adds capacity. Run as many
+    as you like, on any host with the databases, Redis, MUSTIT_BASE_URL and secrets of the host where `mustit up` runs.
 
     Example: `mustit worker --seconds 600`
     """
@@ -65,7 +65,7 @@ def worker(
         _ = ground.settings.marketplace_url
         if not as_json:
             err.print("waiting for tasks of running crawls; Ctrl-C stops", highlight=False)
-        # A signal is how a worker usually ends, when it has tidied up.
+        # A signal is the usual end of a worker, after its cleanup.
         with suppress(Stopped):
             event_loop.run(
                 serve(ground.database, ground.settings, math.inf if seconds is None else seconds, tally.follow)
@@ -85,7 +85,7 @@ def worker(
 
 
 def sentence(report: WorkReport) -> str:
-    """A worker's doings in one line."""
+    """A worker's report in one line."""
     return (
         f"{report.completed:,} tasks completed, {report.failed:,} failed, "
         f"{report.requests:,} requests, {report.throttled:,} of them throttled"

@@ -17,7 +17,7 @@ MARKETPLACE_PORT, PRODUCT_SERVER_PORT = "marketplace.port", "product-server.port
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The servers at both ends; None where a real one is configured."""
+    """The simulated servers; None where a real one is configured."""
 
     settings: Settings
     marketplace: RunningSimulator | None
@@ -26,7 +26,7 @@ class World:
 
 @contextmanager
 def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[World]:
-    """Start what is not configured, with the same limits that the crawler keeps to, and point the settings at it."""
+    """Start simulators for servers that are not configured, with the crawler's limits, and set their addresses."""
     settings = load_settings()
     state = settings.home / "simulator"
     with ExitStack() as stack:
@@ -63,7 +63,7 @@ def simulated_world(sellers: dict[str, int], *, announce: bool) -> Generator[Wor
 
 @contextmanager
 def only_one(home: Path) -> Generator[None]:
-    """Two worlds in one home would fight over everything."""
+    """Refuse a second world in the same home."""
     path = home / "run" / "up.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
@@ -78,7 +78,7 @@ def only_one(home: Path) -> Generator[None]:
 
 
 def _usual_port(file: Path) -> int:
-    """The port of the last time, which people may have noted; any (0) where that is unknown or taken."""
+    """The port of the last start, which people may have noted; 0 (any) if it is unknown or taken."""
     try:
         port = int(file.read_text())
         with socket.socket() as probe:
@@ -91,7 +91,7 @@ def _usual_port(file: Path) -> int:
 
 @contextmanager
 def _announced(home: Path, urls: dict[str, str]) -> Generator[None]:
-    """Let other commands of this home find the servers, for as long as we hold the file's lock."""
+    """Let other commands of this home find the servers, as long as this process holds the file's lock."""
     path = simulated_world_file(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:

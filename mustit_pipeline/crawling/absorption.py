@@ -1,18 +1,18 @@
-"""Bodies absorbed into the catalog while others are still being fetched, so that little is left to do afterwards."""
+"""Absorbs bodies into the catalog while others are still being fetched, so that little is left afterwards."""
 
 import asyncio
 from collections.abc import Callable
 
 import structlog
 
-# Results worth a pass: a seller with fewer is processed as fast when all of it is there.
+# Results per pass: a smaller seller is processed as fast after all fetches.
 ENOUGH = 1000
 
 log = structlog.get_logger(__name__)
 
 
 class Absorption:
-    """One pass at a time, beside a worker; what is left is processed when the fetching has ended."""
+    """One pass at a time, beside a worker; the remaining bodies are processed after the fetching."""
 
     def __init__(self, absorb: Callable[[], object]) -> None:
         self._absorb = absorb
@@ -21,7 +21,7 @@ class Absorption:
         self._failed = False
 
     def stored(self, results: int) -> None:
-        """So many results are stored by now."""
+        """Report the number of stored results; starts a pass when there are enough."""
         if self._failed or results - self._stored < ENOUGH or (self._pass is not None and not self._pass.done()):
             return
         self._stored = results
@@ -29,13 +29,13 @@ class Absorption:
         self._pass.add_done_callback(self._ended)
 
     async def end(self) -> None:
-        """Wait for the pass under way."""
+        """Wait for the running pass."""
         if self._pass is not None:
             await asyncio.wait([self._pass])
 
     def _ended(self, ended: asyncio.Task[object]) -> None:
         error = None if ended.cancelled() else ended.exception()
         if error is not None:
-            # Processing meets the same fault if it lasts, and reports it; the fetching goes on.
+            # If the fault persists, processing meets and reports it; the fetching continues.
             self._failed = True
-            log.warning("bodies are absorbed when the fetching has ended", error=type(error).__name__)
+            log.warning("bodies are absorbed after the fetching", error=type(error).__name__)

@@ -1,4 +1,4 @@
-"""The two stretches of a crawl: the sweep of a seller's listing, and the fetching of its products."""
+"""The two steps of a crawl: the sweep of a seller's listing, and the fetching of its products."""
 
 import asyncio
 import math
@@ -44,14 +44,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Crawl:
-    """One seller's open execution, with all it takes to work on it."""
+    """One seller's open execution, and the work on it."""
 
     database: Database
     settings: Settings
     stored: StoredExecution
 
     def sweep(self, seconds: float, progress: Progress | None = None) -> WorkReport:
-        """Count the products, fetch the listing pages, and judge what was not seen."""
+        """Count the products, fetch the listing pages, and judge the products that were not seen."""
         report = event_loop.run(self._sweep(seconds, progress))
         self._close_sweep()
         return report
@@ -68,7 +68,7 @@ class Crawl:
             if stored.is_planned or not stored.is_open:
                 return 0
             added = 0
-            # All or nothing, but never all of them at once: memory does not grow with the seller.
+            # In one transaction, but chunk by chunk: memory does not grow with the seller.
             for items in products.known_items(connection, stored.home.seller_id, limit=stored.product_limit):
                 planned = plan_products(endpoints, dict.fromkeys(items, 1), types)
                 added += tasks.add(connection, stored.home, planned)
@@ -94,7 +94,7 @@ class Crawl:
     async def _sweep(self, seconds: float, progress: Progress | None) -> WorkReport:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        # The count call is no task, but a request of the sweep.
+        # The count call is not a task, but counts as a request of the sweep.
         counting, report = RequestCounter(), WorkReport(remaining=1)
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
             if not self.reload().is_planned:
@@ -117,7 +117,7 @@ class Crawl:
         return report
 
     async def _wait(self, deadline: float, seconds: float) -> None:
-        """Wait for an agent, in the slice's time and while nobody stops the crawl."""
+        """Wait for an agent, until the slice's time is over or the crawl is paused or ended."""
         left = deadline - asyncio.get_running_loop().time()
         execution = (await asyncio.to_thread(self.reload)).execution
         if left <= 0 or not execution.is_open or execution.status is ExecutionStatus.PAUSED:
@@ -139,7 +139,7 @@ class Crawl:
         await asyncio.to_thread(self._start, calls, count, pages)
 
     async def _count(self, url: str, fetcher: Fetcher, calls: RequestCounter, drift: list[Deviation]) -> int:
-        """The count call is no task, but it gets as many attempts as one."""
+        """The count call is not a task, but gets as many attempts."""
         tries = Tries(1 + self.settings.task_max_retries)
         read = partial(parse_count, drift=drift, most=self.settings.seller_most_products)
         while True:
@@ -224,13 +224,13 @@ class Crawl:
         return AgentPool(self.settings, self.database, client, redis_url=addresses(self.settings).redis_url)
 
     def _close_sweep(self) -> SweepJudgement | None:
-        """Once every page has ended, say whether the whole listing was seen, and what its absences mean."""
+        """Once every page has ended, record whether the whole listing was seen, and judge the absences."""
         with self.database.transaction() as connection:
             stored = executions.get(connection, self.stored.id, lock=True)
             if stored.is_swept or stored.status is not ExecutionStatus.RUNNING:
                 return None
             if stored.listed_count is None:
-                # One that failed before it had a plan was resumed, and has none yet: it has looked at nothing.
+                # An execution that failed without a plan and was resumed: it has fetched no page yet.
                 return None
             pages = tasks.page_outcomes(connection, stored.home)
             if pages.open:
@@ -242,7 +242,7 @@ class Crawl:
             executions.set_sweep(connection, stored.home.execution_id, status)
             if not whole:
                 log.warning(
-                    "listing seen in part: it says nothing about what is gone",
+                    "listing seen in part: absent products are not judged",
                     seller_id=stored.home.seller_id,
                     execution_id=str(stored.id),
                     seen=seen,

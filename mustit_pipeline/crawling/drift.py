@@ -1,4 +1,4 @@
-"""Fields of the marketplace's bodies that are not as they were, as a batch of results shows them."""
+"""Recording of the drift that a batch of results shows."""
 
 from collections.abc import Collection
 
@@ -10,6 +10,6 @@ from mustit_pipeline.crawling.sql import executions
 
 
 def record_drift(connection: Connection, sightings: Collection[Sighting]) -> None:
-    """Record deviations, and warn their executions of those that were not accepted; the executions are locked."""
+    """Record deviations, and note unaccepted ones in their executions; the caller has locked the executions."""
     executions.warn_of_drift(connection, sightings)
     drift.record(connection, sightings)

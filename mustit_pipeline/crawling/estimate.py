@@ -1,4 +1,4 @@
-"""What a crawl would cost, asked with a single request at most and without leaving a trace of a plan."""
+"""An estimate of a crawl's cost, with one request at most; nothing is stored."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from mustit_pipeline.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How many requests a crawl takes, or what is left of the one it joins, and how long that lasts at best."""
+    """The requests of a crawl, or those left of the execution it would join, and the shortest time for them."""
 
     joins: ExecutionId | None
     products: int | None
@@ -33,7 +33,7 @@ class Estimate:
 
 
 def estimate(database: Database, settings: Settings, seller_id: SellerId, *, limit: int | None = None) -> Estimate:
-    """Work out what a crawl would do now; refuses what the crawl would be refused for."""
+    """Estimate a crawl that starts now; raises the errors that the crawl would raise."""
     with database.reading() as connection:
         joined = would_join(connection, seller_id)
     if joined is not None and joined.is_planned:
@@ -50,7 +50,7 @@ def estimate(database: Database, settings: Settings, seller_id: SellerId, *, lim
 
 
 def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:
-    """The products of an execution that has a plan, unless it goes without a listing, and the requests yet to make."""
+    """The products of a planned execution (None without a listing), and its remaining requests."""
     execution = stored.execution
     left = expected_tasks(stored, settings.page_size) - execution.completed_tasks - execution.failed_tasks
     count = stored.listed_count

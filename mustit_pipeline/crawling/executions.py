@@ -1,4 +1,4 @@
-"""What can be done with a crawl as a whole: open, plan, pause, resume, cancel, end."""
+"""Actions on a whole execution: open, fail its plan, pause, resume, cancel, end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from mustit_pipeline.sellers.sql import sellers
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The seller's open execution, and whether it was there before."""
+    """The seller's open execution, and whether it existed before."""
 
     stored: StoredExecution
     joined: bool
@@ -43,7 +43,7 @@ def open_or_join(
 ) -> Opened:
     """Open an execution for an active seller and restart its interval, or join the one that is open.
 
-    One that does not look at the listing delays no sweep: the interval goes on, and what is due comes after it.
+    An execution without a sweep (`sweeps=False`) does not restart the interval, so it delays no sweep.
     """
     with database.transaction() as connection:
         return open_or_join_within(
@@ -67,7 +67,7 @@ def open_or_join_within(
     product_limit: int | None = None,
     sweeps: bool = True,
 ) -> Opened:
-    """The same inside the caller's transaction; a refusal leaves nothing behind in it."""
+    """The same inside the caller's transaction; a refusal writes nothing."""
     seller, schedule = sellers.get(connection, seller_id, lock=True)
     present = executions.find_open(connection, seller_id)
     if present is not None:
@@ -90,7 +90,7 @@ def open_or_join_within(
 
 
 def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
-    """The open execution that a crawl would join, None where it would open one; refuses what it could not work on."""
+    """The open execution that a crawl would join, None if it would open one; raises what the crawl would raise."""
     seller, _ = sellers.get(connection, seller_id)
     present = executions.find_open(connection, seller_id)
     if present is None:
@@ -106,7 +106,7 @@ def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution |
 
 
 def pause(database: Database, execution_id: ExecutionId) -> StoredExecution:
-    """Let no further task of it be taken; those in flight end normally."""
+    """Lease no further task of it; requests in flight end normally."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
         stored.execution.pause()
@@ -115,7 +115,7 @@ def pause(database: Database, execution_id: ExecutionId) -> StoredExecution:
 
 
 def resume(database: Database, execution_id: ExecutionId) -> StoredExecution:
-    """Go on with a paused or failed execution from what is stored."""
+    """Continue a paused or failed execution with its stored tasks."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id)
         seller, _ = sellers.get(connection, stored.seller_id, lock=True)
@@ -149,7 +149,7 @@ def cancel_locked(connection: Connection, stored: StoredExecution, now: datetime
 
 
 def deactivate_seller(database: Database, seller_id: SellerId, now: datetime) -> Seller:
-    """Crawl a seller no more; a crawl that is under way is cancelled."""
+    """Deactivate a seller and cancel its open execution."""
     with database.transaction() as connection:
         seller = registry.deactivate(connection, seller_id, now)
         present = executions.find_open(connection, seller_id, lock=True)
@@ -159,7 +159,7 @@ def deactivate_seller(database: Database, seller_id: SellerId, now: datetime) ->
 
 
 def give_up(database: Database, execution_id: ExecutionId, code: str, reason: str, now: datetime) -> None:
-    """Fail an execution that gets no further, with its reason; it can be resumed."""
+    """Fail an execution that makes no progress, with the reason; it can be resumed."""
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)
         if stored.is_open:
@@ -177,9 +177,9 @@ def fail_plan(
     longest: float,
     seen: Sequence[Deviation] = (),
 ) -> bool:
-    """Fail an execution without a plan; where trying again may help, its seller is due again after a back-off.
+    """Fail an execution without a plan; if a retry may help, its seller is due again after a back-off.
 
-    The drift behind it is recorded. False where somebody else has made a plan meanwhile: that one goes on.
+    The drift in the answer is recorded. Returns False if another run has planned the execution meanwhile: it continues.
     """
     with database.transaction() as connection:
         seller_id = executions.get(connection, execution_id).seller_id
@@ -203,7 +203,8 @@ def fail_plan(
 def complete_if_done(database: Database, execution_id: ExecutionId, now: datetime) -> StoredExecution:
     """Complete a running execution whose tasks have all ended; otherwise leave it to the next slice.
 
-    So is one whose last bodies a worker stored after everybody had looked: once it is over nobody would come for them.
+    It also stays open while bodies wait, such as bodies that a worker stored after the last processing: no later slice
+    would process them.
     """
     with database.transaction() as connection:
         stored = executions.get(connection, execution_id, lock=True)

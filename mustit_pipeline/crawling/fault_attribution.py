@@ -1,7 +1,7 @@
-"""Fault attribution: who a failed call is charged to. `docs/faults.md` has the whole table.
+"""Fault attribution: what a failed call is charged to. `docs/faults.md` has the whole table.
 
-A 429 is judged in two places. All workers together judge the host (`agents/judgement.py`: a storm). The worker that
-got it judges the URL, here: an agent pays only for a 429 to a URL that is answered to another agent.
+A 429 is judged in two places. All workers together judge the host (`agents/judgement.py`: a storm). The worker that got
+the 429 judges the URL, here: an agent is charged only if another agent gets an answer for the same URL.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ CHARGED_AGENTS = 5
 MOST_SUBJECTS = 1000
 MOST_URLS = 1000
 FORGOTTEN_AFTER = timedelta(hours=1)
-# How long a good answer shows that the host is well.
+# For how long a good answer proves that the host works.
 ANSWERS_SECONDS = 3.0
-# After a 429, how long another call's good answer is waited for before one is asked for.
+# After a 429, how long to wait for another call's good answer before sending a request to get one.
 NEXT_ANSWER_SECONDS = 0.25
 
 
 class Charge(Enum):
-    """Who 429s are charged to."""
+    """What 429s are charged to."""
 
     UNDECIDED = "undecided"
     AGENT = "agent"
@@ -42,8 +42,8 @@ class Charge(Enum):
 class Refusals:
     """The 429s recorded for one URL since it was last answered otherwise.
 
-    `proven` agents were refused, since their last good answer, nothing else that other agents were not refused too.
-    `host_answered` counts the 429s before which the host had answered another call since the 429 before.
+    `proven` agents got 429s, since their last good answer, only for URLs that other agents got 429s for too.
+    `host_answered` counts the 429s before which the host had answered another call since the previous 429.
     """
 
     total: int
@@ -53,9 +53,9 @@ class Refusals:
 
 
 def charge_429(seen: Refusals, tries: int) -> Charge:
-    """Who the 429s of a URL are charged to after one more: the URL, once `tries` proven agents were refused it.
+    """What a URL's 429s are charged to after one more: the URL, once `tries` proven agents got a 429.
 
-    Where the agents are in doubt too, twice as many 429s decide, so that no URL is asked for without end.
+    If the agents are not proven, twice as many 429s decide, so that no URL is requested without end.
     """
     if seen.host_answered < tries - 1:
         return Charge.UNDECIDED
@@ -63,13 +63,13 @@ def charge_429(seen: Refusals, tries: int) -> Charge:
 
 
 def charge_answered(seen: Refusals, tries: int) -> Charge:
-    """Who the 429s of a URL are charged to that is answered at last: no agent, once the URL was refused to so many."""
+    """What a URL's 429s are charged to once it is answered: no agent, if `tries` agents got a 429."""
     return Charge.AGENT if seen.agents < tries else Charge.HOST
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is asked for: calls that are likely to fail together, with any agent."""
+    """The subject of a call: calls with the same subject are likely to fail together, with any agent."""
 
     seller_id: SellerId
     task_type: TaskType
@@ -87,19 +87,19 @@ class _Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a URL's 429s: who they are charged to, and the longest Retry-After that they came with."""
+    """The end of a URL's 429s: what they are charged to, and their longest Retry-After."""
 
     charge: Charge
     retry_after: float | None
 
 
 class FaultAttribution:
-    """What one worker knows of failed calls.
+    """One worker's record of failed calls.
 
-    `throttled_tries` agents decide about a URL. A failed call that is no 429 is charged to its agent, unless
-    `charged_agents` different ones have failed at the same subject since it was last answered: then it is the seller's,
-    if the host answers other calls. A host that answers nothing costs health as ever, until the breaker lets all work
-    wait for it.
+    `throttled_tries` agents decide about a URL. Any other failed call is charged to its agent, unless `charged_agents`
+    different agents have failed at the same subject since it was last answered: then it is the seller's fault, if the
+    host answers other calls. If the host answers nothing, the calls cost the agents health as usual, until the breaker
+    opens.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class FaultAttribution:
         self._clock = clock
         self._failed: dict[Subject, set[UUID]] = {}
         self._urls: dict[str, _Recorded] = {}
-        # The URLs that an agent was refused since its last good answer.
+        # The URLs for which an agent got a 429 since its last good answer.
         self._refused: dict[UUID, set[str]] = {}
         self._answered_at = self._doubted_at = -math.inf
         self._next_answer = asyncio.Event()
 
     def answered(self, agent_id: UUID, subject: Subject | None) -> None:
-        """The host gave this agent a good answer: one that fails next at the same subject may be at fault again."""
+        """Record a good answer; the next agent that fails at the same subject may be charged again."""
         self._answered_at = self._clock()
         self._refused.pop(agent_id, None)
         if subject is not None:
@@ -128,17 +128,17 @@ class FaultAttribution:
         self._next_answer = asyncio.Event()
 
     def has_answered_since(self, moment: float) -> bool:
-        """Whether the host has given this worker a good answer since then."""
+        """Whether this worker has got a good answer since then."""
         return self._answered_at > moment
 
     async def next_answer(self) -> None:
-        """Wait for the next good answer, but not for long."""
+        """Wait a short time for the next good answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(NEXT_ANSWER_SECONDS):
                 await self._next_answer.wait()
 
     def record_429(self, url: str, agent_id: UUID, verdict: Throttling, retry_after: float | None = None) -> Charge:
-        """One more 429 recorded for this URL, and who its 429s are charged to now."""
+        """Record a 429 for this URL; returns what its 429s are charged to now."""
         if verdict.storm:
             self.forget_429s()
             return Charge.HOST
@@ -161,7 +161,7 @@ class FaultAttribution:
         return charge
 
     def end_429s(self, url: str) -> Ended | None:
-        """The URL was answered: who its 429s are charged to, None if there were none."""
+        """The URL was answered: what its 429s are charged to, None if there were none."""
         known = self._urls.get(url)
         if known is None:
             return None
@@ -170,19 +170,19 @@ class FaultAttribution:
         return ended
 
     def last_429(self, url: str) -> float:
-        """When this URL was last refused, on this clock."""
+        """When this URL last got a 429, on this worker's clock."""
         known = self._urls.get(url)
         return -math.inf if known is None else known.last_at
 
     def unexplained_429s(self, url: str) -> int:
-        """How many 429s of this URL, from the one on that should have decided, the host's silence left undecided."""
+        """How many 429s of this URL stay undecided because the host answers nothing else, from number `tries` on."""
         known = self._urls.get(url)
         if known is None or self.has_answered_since(known.last_at):
             return 0
         return max(0, known.total - self._tries + 1)
 
     def forget_429s(self) -> None:
-        """It was the host: no URL and no agent is charged with what it refused."""
+        """The host was at fault: forget all 429s, so that no URL and no agent is charged."""
         self._urls.clear()
         self._refused.clear()
 
@@ -195,7 +195,7 @@ class FaultAttribution:
         return True
 
     def charge(self, agent_id: UUID, subject: Subject) -> bool:
-        """Whether one more failed call, no 429, is charged to the agent that made it."""
+        """Record a failed call that is no 429; returns whether it is charged to its agent."""
         if self._is_sellers(subject):
             return self._clock() - self._answered_at >= ANSWERS_SECONDS
         if subject not in self._failed and len(self._failed) >= MOST_SUBJECTS:
@@ -211,7 +211,7 @@ class FaultAttribution:
         return Refusals(known.total, len(known.agents), proven, known.host_answered)
 
     def _is_proven(self, agent_id: UUID, url: str) -> bool:
-        """Whether the agent alone was refused nothing but this since its last good answer."""
+        """Whether all other URLs of the agent's 429s since its last good answer were refused to other agents too."""
         others = self._refused.get(agent_id, set()) - {url}
         return all(len(self._urls[other].agents) > 1 for other in others)
 

@@ -1,8 +1,8 @@
-"""What a worker knows of free agents without asking."""
+"""A worker's knowledge of free agents, so that it does not ask the limiter in vain."""
 
 
 class FreeAgents:
-    """While none was free a moment ago, only one that may have become free since is a reason to ask again."""
+    """After "no agent is free", the worker asks again only for agents that may have been released since."""
 
     def __init__(self) -> None:
         self.none_until = 0.0
@@ -15,7 +15,7 @@ class FreeAgents:
         self._maybe += 1
 
     def ask(self, wanted: int, now: float) -> int:
-        """How many of those that are wanted are worth asking for, which is done now."""
+        """How many of the wanted agents are worth asking for; counts them as asked."""
         asked = max(0, wanted if self.none_until <= now else min(wanted, self._maybe))
         self._maybe = max(0, self._maybe - asked)
         return asked
@@ -27,5 +27,5 @@ class FreeAgents:
         self._maybe = min(self._maybe, self.freed - freed)
 
     def blocked(self, now: float) -> float:
-        """Seconds until one may be free, unless one is already."""
+        """Seconds until an agent may be free; 0 if one may be free now."""
         return 0.0 if self._maybe else max(0.0, self.none_until - now)

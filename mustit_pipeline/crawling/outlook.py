@@ -1,4 +1,4 @@
-"""What an execution is doing at this moment, and when it will be done."""
+"""The present activity of an execution, and when it should end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.settings import Settings
 
 RECENT_SECONDS = 300.0
-# A run that follows on another is there within seconds.
+# The next slice's run starts within seconds.
 IDLE_SECONDS = 60.0
-# How long a crawl has been trying before it is said to lack a session.
+# How long a crawl has to be running before a missing session is reported.
 SESSION_SECONDS = 5.0
 NO_SESSION = "no agent has a session token"
 SEOUL = ZoneInfo("Asia/Seoul")
@@ -28,9 +28,9 @@ SEOUL = ZoneInfo("Asia/Seoul")
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How the tasks of an execution stand, what it is doing, and when it should be done if that goes on.
+    """The state of an execution's tasks, its activity, and when it should end at this pace.
 
-    `waits_for` is what keeps every worker from sending its requests.
+    `waits_for` is the reason why no worker can send requests.
     """
 
     standings: Sequence[TypeStanding]
@@ -44,7 +44,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Everything that an outlook is judged by."""
+    """The data behind an outlook."""
 
     settings: Settings
     stored: StoredExecution
@@ -77,7 +77,7 @@ class _View:
 
     @property
     def lacks_session(self) -> bool:
-        # A crawl that has just begun, or whose agents just renew theirs, has none for a moment either.
+        # Not for a crawl that has just started, or whose agents are renewing their tokens.
         return without_session(self.pool) and not self.per_second and self.running_for > SESSION_SECONDS
 
     @property
@@ -87,7 +87,7 @@ class _View:
 
 
 def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
-    """Work it out from the tasks and the pool; of one that has ended there is nothing to expect."""
+    """The outlook from tasks and pool; an ended execution has no expected end."""
     standings = tasks.standings(
         connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
     )
@@ -100,12 +100,12 @@ def look(connection: Connection, settings: Settings, stored: StoredExecution, no
 
 
 def used_up(settings: Settings, pool: PoolStatus) -> bool:
-    """Whether the agents have used their requests, and are not merely busy for a moment."""
+    """Whether the agents have used all requests of the window, not only a short gap."""
     return pool.used_in_window >= pool.available * settings.requests_per_hour
 
 
 def without_session(pool: PoolStatus) -> bool:
-    """Whether agents could be had, but none of them can send anything before it gets a token."""
+    """Whether agents are available, but none of them has a token."""
     return pool.available > 0 and not pool.with_token
 
 
@@ -128,24 +128,24 @@ def _doing(connection: Connection, view: _View) -> str:
 
 
 def _idle(connection: Connection, view: _View) -> str:
-    """Why nobody works on an execution although agents could be had."""
+    """Why no worker has a task of the execution although agents are available."""
     retry_in = tasks.open_work(connection, view.stored.home).next_in
     if retry_in > 0:
-        return f"resting: what is left has failed before and is tried again in {retry_in:.0f} s"
+        return f"waiting: the tasks left have failed before and are retried in {retry_in:.0f} s"
     if view.idle_for < IDLE_SECONDS:
-        return "nobody works on it: the next slice starts soon"
+        return "no worker is on it: the next slice starts soon"
     if view.lacks_session:
-        # Whoever tries to get one holds a task for moments only: a look may fall between them.
+        # A worker that asks for a token holds its task only briefly, so none may be in progress at this moment.
         return (
             f"nothing has ended for {view.idle_for / 60:.0f} min and {NO_SESSION}: "
             f"see `mustit agents status` and the sensor `due_crawls`"
         )
-    return f"nobody has worked on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
+    return f"no worker has been on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
 
 
 def _obstacle(settings: Settings, pool: PoolStatus, now: datetime) -> str | None:
     if pool.host_paused_until is not None:
-        return f"the marketplace throttles everybody, calls pause{_until(pool.host_paused_until, now)}"
+        return f"the marketplace throttles all agents, calls pause{_until(pool.host_paused_until, now)}"
     if not pool.available:
         return f"no agent is available{_until(pool.next_recovery_at, now)}"
     if pool.circuit == "open":
@@ -158,7 +158,7 @@ def _obstacle(settings: Settings, pool: PoolStatus, now: datetime) -> str | None
 
 
 def _until(moment: datetime | None, now: datetime) -> str:
-    """When that is over, by the clock in Seoul, where it is known."""
+    """The end of a wait in Seoul time; empty if unknown."""
     if moment is None or moment <= now:
         return ""
     local = moment.astimezone(SEOUL)
@@ -167,7 +167,7 @@ def _until(moment: datetime | None, now: datetime) -> str:
 
 
 def _done_at(connection: Connection, view: _View) -> datetime | None:
-    """As fast as the limits let the pool be, or at its own pace: whichever is later; None where nothing ends."""
+    """The later of two estimates: by the pool's limits, and by its present pace. None if no progress is expected."""
     stands_still = view.idle_for >= IDLE_SECONDS or not view.per_second
     if stands_still and _obstacle(view.settings, view.pool, view.now) is None:
         return None
@@ -175,9 +175,9 @@ def _done_at(connection: Connection, view: _View) -> datetime | None:
     if least is None:
         return None
     if not view.stored.is_swept:
-        # Listing pages are few and slow: their pace says nothing about the products.
+        # Listing pages are few and slow: their pace does not predict that of the products.
         return view.now + timedelta(seconds=least)
-    # A pool that sends a window's requests at once and then waits is slow for most minutes, but not over a window.
+    # A pool that sends a window's requests at once and then waits looks slow in most minutes, but not over a window.
     in_window = sum(standing.in_window for standing in view.standings)
     pace = max(view.per_second, in_window / min(view.settings.window_seconds, view.running_for))
     at_its_pace = held_for(view.pool, view.now) + view.left / pace if pace else 0.0

@@ -1,4 +1,4 @@
-"""How long requests take at best: the limits of every agent played forward from what it has used."""
+"""The shortest time for a number of requests, computed from every agent's limits and present use."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PRECISION_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Requests of one agent with nothing but the gap between them; all of it happens again one cycle later."""
+    """Requests of one agent that follow each other at the minimum gap; they repeat one cycle later."""
 
     start: float
     requests: int
@@ -31,26 +31,26 @@ class _Run:
 
 
 def held_for(pool: PoolStatus, now: datetime) -> float:
-    """For how many seconds nobody may send anything."""
+    """The seconds for which a host pause or the breaker stops all requests."""
     return (max(now, pool.host_paused_until or now, pool.circuit_open_until or now) - now).total_seconds()
 
 
 def at_best(connection: Connection, settings: Settings, pool: PoolStatus, requests: int, now: datetime) -> float | None:
-    """In how many seconds the pool as it is can have sent so many requests; None where nobody can send them."""
+    """In how many seconds the present pool can send so many requests; None if no agent is usable."""
     limits = limits_of(settings)
     return seconds_for(agent_bookings.usable(connection, limits, now), limits, requests, start=held_for(pool, now))
 
 
 def seconds_for(agents: Sequence[AgentUse], limits: AgentLimits, requests: int, *, start: float = 0.0) -> float | None:
-    """When the last of so many requests can be sent, every agent doing its most; None where there is no agent.
+    """When the last of so many requests can be sent if every agent sends as fast as allowed; None without agents.
 
-    Nobody sends anything for the first `start` seconds. An answer takes no time here.
+    No request is sent in the first `start` seconds. The time of the answers is not counted.
     """
     if not agents:
         return None
     if requests <= 0:
         return 0.0
-    # An agent's slot is free again one window after its answer, and its slots as a whole never sooner than their gaps.
+    # A slot is free again one window after its answer, and all slots of an agent never faster than their gaps.
     cycle = max(limits.window, limits.requests * limits.rest)
     runs = [run for agent in agents for run in _first_cycle(agent, limits, start)]
     early = 0.0
@@ -65,7 +65,7 @@ def seconds_for(agents: Sequence[AgentUse], limits: AgentLimits, requests: int, 
 
 
 def _first_cycle(agent: AgentUse, limits: AgentLimits, start: float) -> Iterator[_Run]:
-    """The next request of each of the agent's slots: those that are free, then the others as their window passes."""
+    """The next request of each of the agent's slots: free slots first, then the others as their window ends."""
     moment = max(start, agent.rests, agent.ends[-1] + limits.rest if agent.ends else 0.0)
     free = limits.requests - len(agent.ends)
     if free:

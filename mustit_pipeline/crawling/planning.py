@@ -1,4 +1,4 @@
-"""Which calls a crawl consists of: its listing pages, then the products that they show."""
+"""The calls of a crawl: its listing pages, then the products on them."""
 
 import math
 from collections.abc import Container, Iterable, Sequence
@@ -18,7 +18,7 @@ PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
 
 
 def tasks_for(products: int, page_size: int) -> int:
-    """How many tasks a crawl of so many products comes to."""
+    """The number of tasks of a crawl of so many products."""
     return math.ceil(products / page_size) + len(PRODUCT_TYPES) * products
 
 
@@ -36,7 +36,7 @@ def expected_tasks(stored: StoredExecution, page_size: int) -> int:
 
 
 def plan_pages(endpoints: Endpoints, seller_id: SellerId, count: int, limit: int | None) -> list[PlannedTask]:
-    """The listing pages that hold so many products, or as many of them as are wanted."""
+    """The listing pages that hold so many products, or only the wanted ones."""
     return [
         PlannedTask(endpoints.listing(seller_id, page_no), PAGE_PRIORITY, page_no=page_no)
         for page_no in endpoints.page_numbers(wanted_products(count, limit))
@@ -44,7 +44,7 @@ def plan_pages(endpoints: Endpoints, seller_id: SellerId, count: int, limit: int
 
 
 def within_limit(endpoints: Endpoints, page_no: int, items: Sequence[int], limit: int | None) -> Sequence[int]:
-    """Those products of a page that a limited crawl still wants."""
+    """The products of a page that are within the crawl's limit."""
     if limit is None:
         return items
     before = (page_no - endpoints.first_page_no) * endpoints.page_size
@@ -58,7 +58,7 @@ def plan_products(
     *,
     changed: Container[int] = (),
 ) -> list[PlannedTask]:
-    """The calls for products, given each one's version; never published ones come first, then what has changed."""
+    """The calls for products with their versions; unpublished products come first, then `changed` ones."""
     kinds = tuple(types)
     planned: list[PlannedTask] = []
     for item_no, version in versions.items():
@@ -73,7 +73,7 @@ def plan_products(
 
 
 def plan_probes(endpoints: Endpoints, items: Iterable[int]) -> list[PlannedTask]:
-    """The detail calls that must confirm that products are gone."""
+    """The detail calls that confirm that products are gone."""
     return [
         PlannedTask(endpoints.detail(ItemNo(item_no)), PROBE_PRIORITY, item_no=item_no, probe=True) for item_no in items
     ]

@@ -1,4 +1,4 @@
-"""Work that somebody left behind finds its way back by itself."""
+"""Recovery of tasks whose worker died."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,7 +11,7 @@ BATCH = 500
 
 
 def release_expired(database: Database, settings: Settings, now: datetime, *, execution_id: UUID | None = None) -> int:
-    """Give tasks whose worker fell silent back to the queue; one released too often fails instead."""
+    """Release tasks whose lease has expired to the queue; a task released too often fails instead."""
     released = 0
     while True:
         with database.transaction() as connection:

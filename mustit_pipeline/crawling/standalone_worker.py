@@ -1,4 +1,4 @@
-"""A worker of its own: takes whatever tasks running crawls have, on any host, until it is told to stop."""
+"""The standalone worker: takes tasks of all running executions, on any host, until it is stopped."""
 
 import asyncio
 import random
@@ -18,14 +18,14 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
 
 LONGEST_PAUSE_SECONDS = 30.0
-# A worker that lasted this long starts counting its misfortunes anew.
+# After this long without a failure, the count of failures starts again.
 CALM_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
 
 
 async def serve(database: Database, settings: Settings, seconds: float, progress: Progress | None = None) -> None:
-    """Work until time is up or this is cancelled; a database that goes away is waited for."""
+    """Work until the time is over or the task is cancelled; an outage of the database is waited for."""
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
     deadline = loop.time() + seconds
     failures = 0
@@ -36,14 +36,14 @@ async def serve(database: Database, settings: Settings, seconds: float, progress
         except Exception as error:
             if not is_outage(error):
                 raise
-            # Our leases end by themselves; what was not stored is fetched again by whoever comes first.
+            # Our leases expire; results that were not stored are fetched again by another worker.
             failures = 1 if loop.time() - began > CALM_SECONDS else failures + 1
             pause = backoff_seconds(failures, 1.0, LONGEST_PAUSE_SECONDS, random.random())
             log.warning("PostgreSQL does not answer", error=type(error).__name__, again_in=round(pause, 1))
             if current is not None and current.cancelling():
-                # It went away while somebody asked us to stop: there is nothing left to tidy.
+                # The outage came while the worker was being stopped: nothing is left to clean up.
                 raise asyncio.CancelledError from error
-            # A server that is only a copy now goes on answering whoever is connected to it.
+            # A server that became a standby keeps its old connections open: reconnect to reach the new primary.
             await asyncio.to_thread(database.close)
             await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
 

@@ -1,4 +1,4 @@
-"""What every aggregate shares: its fields change only through its own methods."""
+"""The base of every aggregate: its fields change only through its own methods."""
 
 
 class Aggregate:

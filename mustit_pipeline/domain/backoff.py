@@ -2,18 +2,18 @@
 
 
 class Tries:
-    """The tries at one call that is no task: it is made at most `limit` times."""
+    """The tries at one call that is not a task: at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.failures = 0
 
     def failed(self) -> None:
-        """One more try was in vain."""
+        """Count a failed try."""
         self.failures += 1
 
     def can_retry(self) -> bool:
-        """Whether it may be made once more."""
+        """Whether another try is allowed."""
         return self.failures < self._limit
 
 

@@ -19,13 +19,13 @@ class BeliefRules:
     least: int = SUSPICIOUS_LEAST
 
     def may_be_many(self, suspicious: int) -> bool:
-        """Whether there are enough of them to ask what share of the seller they are."""
+        """Whether there are enough of them for their share of the seller's products to matter."""
         return suspicious >= self.least
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What is about to be published of a seller: how much of it looks wrong, of how many that were looked at."""
+    """How many of a seller's products look wrong before they are published, of how many that were checked."""
 
     jumped: int
     emptied: int
@@ -39,13 +39,13 @@ class Suspicion:
         return 100 * self.suspicious / self.looked_at if self.looked_at else 0.0
 
     def is_believable(self, rules: BeliefRules) -> bool:
-        """Whether so much can really have happened at once."""
+        """Whether so many suspicious changes at once are plausible."""
         return not rules.may_be_many(self.suspicious) or self.suspicious <= rules.share * self.looked_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChangeHold(Aggregate):
-    """One seller's changes, unpublished until they look right again or somebody lets them through."""
+    """One seller's changes, unpublished until they look right again or an admin releases them."""
 
     id: UUID
     seller_id: SellerId
@@ -55,5 +55,5 @@ class ChangeHold(Aggregate):
     closed_at: datetime | None = None
 
     def release(self, at: datetime) -> None:
-        """An admin has looked: it is really so."""
+        """An admin confirms that the changes are real."""
         self._set(status=CHANGE_HOLD.move(self.status, "release"), closed_at=at)

@@ -1,4 +1,4 @@
-"""Deletions that are held back until somebody decides."""
+"""Deletions that are held back until an admin decides."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from mustit_pipeline.domain.values import ExecutionId, SellerId
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeletionHold(Aggregate):
-    """What one seller's sweeps no longer show, where that is too much to be believed."""
+    """Products missing from one seller's sweep, too many at once to be believed."""
 
     id: UUID
     seller_id: SellerId
@@ -28,9 +28,9 @@ class DeletionHold(Aggregate):
         return 100 * len(self.item_nos) / self.live_count if self.live_count else 0.0
 
     def approve(self, at: datetime) -> None:
-        """An admin has looked: they are gone."""
+        """An admin confirms that the products are gone."""
         self._set(status=DELETION_HOLD.move(self.status, "approve"), closed_at=at)
 
     def reject(self, at: datetime) -> None:
-        """An admin has looked: they are not gone."""
+        """An admin finds that the products are not gone."""
         self._set(status=DELETION_HOLD.move(self.status, "reject"), closed_at=at)

@@ -1,4 +1,4 @@
-"""What can go wrong, as types: each has a stable code, a Korean and an English message and an HTTP status."""
+"""Errors of the domain as types: each has a stable code, a Korean and an English message and an HTTP status."""
 
 import re
 from typing import ClassVar
@@ -31,14 +31,14 @@ class ValidationFailed(DomainError):
 
 
 class NotFound(DomainError):
-    """Something that was asked for is not there."""
+    """The requested thing does not exist."""
 
     prefix = "NOT_FOUND"
     status = 404
 
 
 class Conflict(DomainError):
-    """The request does not fit the present state; every transition that a state machine refuses is one."""
+    """The request does not fit the present state; every transition that a state machine refuses raises it."""
 
     prefix = "CONFLICT"
     status = 409
@@ -52,7 +52,7 @@ class InvariantViolated(DomainError):
 
 
 class ExternalFailure(DomainError):
-    """Somebody else's system failed us."""
+    """An external system failed."""
 
     prefix = "EXTERNAL"
     status = 502

@@ -30,7 +30,7 @@ class CrawlingScheduleExecution(Aggregate):
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still do something; a seller has at most one such execution."""
+        """Whether it has not ended; a seller has at most one open execution."""
         return self.status in OPEN_STATES
 
     @property
@@ -49,17 +49,17 @@ class CrawlingScheduleExecution(Aggregate):
         return _percent(self.completed_tasks, self.completed_tasks + self.failed_tasks)
 
     def start(self, total: int, at: datetime) -> None:
-        """Begin with the tasks that are planned so far."""
+        """Start with the tasks planned so far."""
         status = EXECUTION.move(self.status, "start")
         _refuse_negative(total)
         self._set(status=status, total_tasks=total, started_at=at)
 
     def pause(self) -> None:
-        """Take no further tasks for now."""
+        """Lease no further tasks until it is resumed."""
         self._set(status=EXECUTION.move(self.status, "pause"))
 
     def resume(self) -> None:
-        """Go on with what is stored."""
+        """Continue with the stored tasks."""
         status = EXECUTION.move(self.status, "resume")
         self._set(status=status, ended_at=None, error_code=None, error_text=None)
 
@@ -75,11 +75,11 @@ class CrawlingScheduleExecution(Aggregate):
         self._set(status=status, ended_at=at)
 
     def fail(self, reason: str, at: datetime, *, code: str = GIVEN_UP) -> None:
-        """No plan could be made, or it was given up."""
+        """No plan could be made, or the crawl was given up."""
         self._set(status=EXECUTION.move(self.status, "fail"), ended_at=at, error_code=code, error_text=reason)
 
     def cancel(self, at: datetime) -> None:
-        """End it for good; whoever calls this cancels its open tasks too."""
+        """End it for good; the caller also cancels its open tasks."""
         self._set(status=EXECUTION.move(self.status, "cancel"), ended_at=at)
 
 

@@ -9,7 +9,7 @@ _PATH = re.compile(rf"(?:{'|'.join(SOURCES)}|(?=[^.]*\*)[\w*-]+)(?:\.[\w*-]+)*")
 
 
 class FieldPaths:
-    """Fields, each with everything below it; `*` stands for any text. None at all is a valid choice."""
+    """Fields, each with everything below it; `*` matches any text. An empty list is valid."""
 
     def __init__(self, written: str) -> None:
         self.paths = tuple(path for path in (part.strip() for part in written.split(",")) if path)
@@ -24,10 +24,10 @@ class FieldPaths:
 
     @classmethod
     def checked(cls, written: str) -> str:
-        """The same text, if it can be read."""
+        """The same text, if it is valid."""
         cls(written)
         return written
 
     def include(self, path: str) -> bool:
-        """Whether a field is one of these."""
+        """Whether a field is covered by these paths."""
         return self._pattern is not None and self._pattern.fullmatch(path) is not None

@@ -1,4 +1,4 @@
-"""What people ask for when they look things up: a time, an id by its first digits, a kind of change."""
+"""Filters of list commands: a time, an id by its first digits, a type of change."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LIFE_CYCLES = (LifeCycle.CREATED, LifeCycle.DELETED, LifeCycle.RESTORED)
 
 
 def read_since(text: str, now: datetime) -> datetime:
-    """Read `2h` or `3d` ago, a date, or an ISO time; without a zone it is meant as in Seoul."""
+    """Read `2h` or `3d` ago, a date, or an ISO time; without a zone it is Seoul time."""
     given = text.strip()
     try:
         if ago := _AGO.fullmatch(given):
@@ -55,12 +55,12 @@ class IdPrefix:
 
     @property
     def first(self) -> UUID:
-        """The lowest id that begins so."""
+        """The lowest id with this prefix."""
         return UUID(self._digits.ljust(32, "0"))
 
     @property
     def last(self) -> UUID:
-        """The highest id that begins so."""
+        """The highest id with this prefix."""
         return UUID(self._digits.ljust(32, "f"))
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class IdPrefix:
 
 @dataclass(frozen=True, slots=True)
 class ChangeKind:
-    """What a change is about: a type of field change, or a step of a product's life."""
+    """A type of field change, or a step in a product's life cycle."""
 
     change_type: ChangeType | None = None
     life_cycle: LifeCycle | None = None

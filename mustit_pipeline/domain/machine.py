@@ -12,7 +12,7 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[S]):
-    """One named change of state, and what is said when it is refused."""
+    """One named change of state, and the message when it is refused."""
 
     sources: frozenset[S]
     target: S
@@ -23,7 +23,7 @@ class Move(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class StateMachine(Generic[S]):
-    """The whole of what an aggregate's state may do."""
+    """All moves of one aggregate's state."""
 
     states: type[S]
     table: Mapping[str, Move[S]]
@@ -37,7 +37,7 @@ class StateMachine(Generic[S]):
         return self.table[move].target
 
     def move(self, current: S, move: str) -> S:
-        """The state after the move; a Conflict says where it is forbidden."""
+        """The state after the move; raises Conflict where the move is forbidden."""
         rule = self.table[move]
         if current not in rule.sources:
             raise Conflict(rule.code, korean=rule.korean, english=rule.english)

@@ -1,4 +1,4 @@
-"""Messages that must reach somebody else's system, whatever happens in between."""
+"""Messages that must reach an external system, whatever fails in between."""
 
 import json
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _EVENT_TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outbox(Aggregate):
-    """What both outboxes share: one message, its tries and its end."""
+    """The base of both outboxes: one message, its tries and its end."""
 
     machine: ClassVar[StateMachine[OutboxStatus]]
 
@@ -49,7 +49,7 @@ class Outbox(Aggregate):
         return retryable and self.retry_count < self.max_retries
 
     def complete(self, at: datetime) -> None:
-        """The other side has it."""
+        """The receiver has accepted it."""
         self._set(status=self.machine.move(self.status, "complete"), completed_at=at, last_error=None)
 
     def fail(self, reason: str, *, permanent: bool = False) -> None:
@@ -75,13 +75,13 @@ class Outbox(Aggregate):
         self._set(status=status)
 
     def release(self) -> None:
-        """Its sender is gone; no try is spent."""
+        """Its sender died or gave it back; this does not count as a try."""
         self._set(status=self.machine.move(self.status, "release"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProductOutbox(Outbox):
-    """One version of one product, on its way to the product server."""
+    """One version of one product, to be sent to the product server."""
 
     machine: ClassVar[StateMachine[OutboxStatus]] = PRODUCT_OUTBOX
 
@@ -92,7 +92,7 @@ class ProductOutbox(Outbox):
 
     @classmethod
     def announcing(cls, product: Product, life_cycle: LifeCycle, at: datetime) -> Self:
-        """The event that tells of a product's newest version."""
+        """The event of a product's newest version."""
         return cls(
             id=OutboxId.new(),
             created_at=at,
@@ -104,11 +104,11 @@ class ProductOutbox(Outbox):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for the same version, however often it is sent."""
+        """The same key for the same version, however often it is sent."""
         return f"{quote(self.seller_id.value, safe='')}:{self.item_no}:{self.version}"
 
     def goes_out_as(self, event_type: ProductEventType) -> None:
-        """What the receiver is told depends on what it has: an update of an unknown product creates it."""
+        """Set the event type that fits the product server's state: an update of a product that it lacks creates it."""
         deletion = ProductEventType.PRODUCT_DELETED
         if self.status is not OutboxStatus.SENDING or (self.event_type is deletion) != (event_type is deletion):
             raise InvariantViolated(
@@ -121,7 +121,7 @@ class ProductOutbox(Outbox):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SchedulerOutbox(Outbox):
-    """One change of a schedule, on its way to EventBridge."""
+    """One change of a schedule, to be sent to EventBridge."""
 
     machine: ClassVar[StateMachine[OutboxStatus]] = SCHEDULER_OUTBOX
 

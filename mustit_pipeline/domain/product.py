@@ -23,7 +23,7 @@ def absent_long_enough(absent_sweeps: int, sweeps: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product(Aggregate):
-    """What each source said last, how many states were published, and whether it is still listed."""
+    """The hash of each source's last data, the number of published versions, and whether it is still listed."""
 
     id: ProductId
     seller_id: SellerId
@@ -46,11 +46,11 @@ class Product(Aggregate):
         return self.deleted_at is not None
 
     def changed(self, source: TaskType, data_hash: str) -> bool:
-        """Whether a source says something else than last time."""
+        """Whether a source's data differs from last time."""
         return getattr(self, _HASH_OF[source]) != data_hash
 
     def saw(self, source: TaskType, data_hash: str) -> bool:
-        """Remember what a source says, and tell whether that is new."""
+        """Store the hash of a source's data, and return whether it differs from the last one."""
         changed = self.changed(source, data_hash)
         self._set(**{_HASH_OF[source]: data_hash})
         return changed
@@ -83,7 +83,7 @@ class Product(Aggregate):
         return not self.is_deleted and absent_long_enough(self.absent_sweeps, sweeps)
 
     def delete(self, at: datetime, *, sweeps: int = DELETION_SWEEPS, approved: bool = False) -> bool:
-        """It is gone, by proof or by an admin's approval; tells whether that is a version to publish."""
+        """Delete it, by proof or by an admin's approval; returns whether the deletion is a version to publish."""
         self._refuse_deleted()
         if not approved and not self.is_deletion_candidate(sweeps):
             raise InvariantViolated(
@@ -91,13 +91,13 @@ class Product(Aggregate):
                 korean=f"전체 수집에서 연속 {sweeps}회 확인되지 않은 상품만 삭제할 수 있습니다",
                 english=f"A product can only be deleted after {sweeps} complete sweeps without it",
             )
-        # Nobody has ever been told of an unpublished product, so nobody is told that it is gone.
+        # The product server never got an unpublished product, so its deletion is not sent either.
         published = self.version > 0
         self._set(deleted_at=at, version=self.version + published)
         return published
 
     def restore(self) -> None:
-        """It is back: the same product goes on, and its next version says so."""
+        """It is listed again: the same product continues, with its next version as RESTORED."""
         if not self.is_deleted:
             raise InvariantViolated(
                 "INVARIANT_PRODUCT_NOT_DELETED",

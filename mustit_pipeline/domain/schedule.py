@@ -1,4 +1,4 @@
-"""When a seller is crawled next, and the rule that says so outside."""
+"""When a seller is crawled next, and its EventBridge rule."""
 
 import hashlib
 import re
@@ -25,7 +25,7 @@ def rule_name(seller_id: SellerId) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEvent:
-    """Something that the outside scheduler has to be told."""
+    """A change that has to be sent to EventBridge."""
 
     event_type: ScheduleEventType
     schedule_id: ScheduleId
@@ -45,7 +45,7 @@ class CrawlingSchedule(Aggregate):
     next_due_at: datetime
     last_triggered_at: datetime | None = None
     status: ScheduleStatus = ScheduleStatus.ACTIVE
-    # Crawls in a row that came to no plan, and are tried again before the interval is over.
+    # Crawls in a row that could not be planned; they are retried before the interval is over.
     failed_plans: int = 0
     _events: list[ScheduleEvent] = field(default_factory=list[ScheduleEvent], init=False, repr=False)
 
@@ -69,7 +69,7 @@ class CrawlingSchedule(Aggregate):
         return self.interval.expression
 
     def change_interval(self, interval: CrawlingInterval, at: datetime) -> None:
-        """Count the new interval from the last crawl; a first crawl, and one that is tried again, move no further."""
+        """Count the new interval from the last crawl; a first or a retried crawl is not moved to later."""
         status = SCHEDULE.move(self.status, "change_interval")
         due = self.next_due_at if self.last_triggered_at is None else self.last_triggered_at + interval.timedelta
         if self.failed_plans:
@@ -78,7 +78,7 @@ class CrawlingSchedule(Aggregate):
         self._emit(ScheduleEventType.SCHEDULE_UPDATED, at)
 
     def activate(self, at: datetime) -> None:
-        """Start again; the rule may never have been made, so it is registered anew."""
+        """Start again; the rule may never have been created, so it is registered anew."""
         self._set(status=SCHEDULE.move(self.status, "activate"))
         self._emit(ScheduleEventType.SCHEDULE_REGISTERED, at)
 
@@ -88,7 +88,7 @@ class CrawlingSchedule(Aggregate):
         self._emit(ScheduleEventType.SCHEDULE_DEACTIVATED, at)
 
     def tell_again(self, at: datetime, *, active: bool) -> None:
-        """Say how it is once more; where the outside did not take it, start anew from what its seller is."""
+        """Send the state again; a schedule whose status does not match its seller's is changed to match."""
         if self.status in SCHEDULE.sources("activate") and active:
             self.activate(at)
         elif self.status in SCHEDULE.sources("deactivate") and not active:
@@ -102,19 +102,19 @@ class CrawlingSchedule(Aggregate):
         self._set(last_triggered_at=at, next_due_at=at + self.interval.timedelta)
 
     def plan_failed(self, at: datetime, *, base: float, longest: float) -> None:
-        """A crawl came to no plan for now: it is due again after a pause that doubles, and is no interval longer."""
+        """A crawl could not be planned: it is due again after a pause that doubles, up to one interval."""
         pause = timedelta(seconds=backoff_seconds(self.failed_plans + 1, base, longest, 0.0))
         self._set(failed_plans=self.failed_plans + 1, next_due_at=at + min(pause, self.interval.timedelta))
 
     def plan_settled(self) -> None:
-        """There is a plan, or trying again would bring none: the interval counts again, from the last crawl."""
+        """The crawl is planned, or a retry would not help: the interval counts again, from the last crawl."""
         if not self.failed_plans:
             return
         due = self.next_due_at if self.last_triggered_at is None else self.last_triggered_at + self.interval.timedelta
         self._set(failed_plans=0, next_due_at=max(due, self.next_due_at))
 
     def pull_events(self) -> tuple[ScheduleEvent, ...]:
-        """What happened since the last call; each event is handed out once."""
+        """The events since the last call; each is returned once."""
         events = tuple(self._events)
         self._events.clear()
         return events

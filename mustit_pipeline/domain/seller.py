@@ -1,4 +1,4 @@
-"""A seller whose products are watched."""
+"""A seller whose products are crawled."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seller(Aggregate):
-    """Who is crawled, how often, and how many products they list."""
+    """A seller: how often it is crawled, and how many products it lists."""
 
     seller_id: SellerId
     name: str
@@ -47,7 +47,7 @@ class Seller(Aggregate):
         self._set(status=SELLER.move(self.status, "activate"), updated_at=at)
 
     def deactivate(self, at: datetime) -> None:
-        """Stop crawling this seller; whoever calls this cancels the open execution too."""
+        """Stop crawling this seller; the caller also cancels the open execution."""
         self._set(status=SELLER.move(self.status, "deactivate"), updated_at=at)
 
     def change_interval(self, interval: CrawlingInterval, at: datetime) -> None:
@@ -55,7 +55,7 @@ class Seller(Aggregate):
         self._set(interval=interval, updated_at=at)
 
     def count_products(self, total: int, at: datetime) -> None:
-        """Remember how many products the marketplace says this seller has."""
+        """Store the product count that the marketplace reports for this seller."""
         if total < 0:
             raise ValidationFailed(
                 "VALIDATION_SELLER_PRODUCT_COUNT",

@@ -142,7 +142,7 @@ SCHEDULE = StateMachine(
         "change_interval": only(
             (_C.ACTIVE,), _C.ACTIVE, "CONFLICT_SCHEDULE_INTERVAL", "주기를 변경할", "The interval can only be changed"
         ),
-        # An INACTIVE one fails too: its rule could not be removed.
+        # From INACTIVE too: its rule could not be removed.
         "fail": unless_already((_C.ACTIVE, _C.INACTIVE), _C.FAILED, "CONFLICT_SCHEDULE_ALREADY_FAILED", "schedule"),
     },
 )
@@ -211,7 +211,7 @@ _A = AgentStatus
 AGENT = StateMachine(
     AgentStatus,
     {
-        # A SUSPENDED one that is throttled again stays away longer.
+        # A SUSPENDED agent that is throttled again is suspended for longer.
         "suspend": only(
             (_A.AVAILABLE, _A.SUSPENDED),
             _A.SUSPENDED,
@@ -283,7 +283,7 @@ class HoldStatus(StrEnum):
 
 
 def _decide(target: HoldStatus) -> Move[HoldStatus]:
-    """An end of an open hold; whoever comes second learns that it has one already."""
+    """An end of an open hold; a second decision is refused with a Conflict."""
     return Move(
         frozenset({HoldStatus.OPEN}),
         target,
@@ -318,7 +318,7 @@ CHANGE_HOLD = StateMachine(
     ChangeHoldStatus,
     {
         "release": _end_hold(ChangeHoldStatus.RELEASED),
-        # A later look found little enough to believe it.
+        # A later check found few enough suspicious products.
         "close": _end_hold(ChangeHoldStatus.CLOSED),
     },
 )

@@ -1,4 +1,4 @@
-"""When it is the host that throttles or is unwell, not one agent, and how long a throttling one is left alone."""
+"""When 429s or failures are the host's and not one agent's, and how long all calls then pause."""
 
 import re
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from mustit_pipeline.domain import limits
 
 _PRODUCT = re.compile(r"/(?:item|auction_products)/([0-9]+)/")
 
-# Beyond this every pause has long been the longest, and a float power would overflow.
+# Beyond this level every pause is capped already, and a float power would overflow.
 _HIGHEST_LEVEL = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """429s: how many, to how many different agents, and at the URLs of how many different products or pages."""
+    """429s: how many, to how many agents, and at the URLs of how many products or pages."""
 
     answers: int
     agents: int
@@ -28,7 +28,7 @@ def product_of(url: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormRules:
-    """What a storm of 429s is, and the pauses of all calls that follow."""
+    """When 429s are a storm, and the pauses of all calls that follow."""
 
     agents: int = limits.STORM_AGENTS
     urls: int = limits.STORM_URLS
@@ -51,7 +51,7 @@ class StormRules:
         return in_a_row.agents >= 2 * self.agents and in_a_row.urls >= self.urls
 
     def is_outage(self, *, agents: int, available: int) -> bool:
-        """Whether so many different agents got no token in a row that it is the host; one alone never tells."""
+        """Whether so many different agents in a row got no token that the host is at fault; one is never enough."""
         return agents >= max(2, min(self.agents, available))
 
     def next_level(self, level: int, *, last_pause: float, since_pause: float) -> int:
@@ -60,5 +60,5 @@ class StormRules:
         return 0 if calm else min(level + 1, _HIGHEST_LEVEL)
 
     def pause(self, level: int, asked: float) -> float:
-        """How long all calls wait: doubled from level to level, and never less than the host asks for."""
+        """How long all calls pause: doubled with each level, and never less than the host's Retry-After."""
         return max(asked, min(self.longest_pause_seconds, self.pause_seconds * 2.0**level))

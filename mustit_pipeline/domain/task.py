@@ -16,7 +16,7 @@ RELEASED_TOO_OFTEN = "RELEASED_TOO_OFTEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CrawlerTask(Aggregate):
-    """A task decides for itself whether it may be tried or handed back again."""
+    """A task knows whether it may be retried or released once more."""
 
     id: TaskId
     execution_id: ExecutionId
@@ -81,7 +81,7 @@ class CrawlerTask(Aggregate):
         )
 
     def release(self, at: datetime) -> None:
-        """Its worker is gone or gave it back: no retry is spent, but too many in a row fail it."""
+        """Its worker died or gave it back: no retry is spent, but too many releases in a row fail it."""
         status = TASK.move(self.status, "release")
         if self.can_release():
             self._set(status=status, release_count=self.release_count + 1, published_at=at, started_at=None)
@@ -89,7 +89,7 @@ class CrawlerTask(Aggregate):
             self.exhaust(f"released {self.max_releases} times in a row", at)
 
     def exhaust(self, reason: str, at: datetime) -> None:
-        """It went round the queue too often without an end: a failed attempt."""
+        """It was leased too often without a result: a failed attempt."""
         self._end(TASK.move(self.status, "exhaust"), RELEASED_TOO_OFTEN, reason, at)
 
     def _end(self, status: TaskStatus, code: str, reason: str, at: datetime, *, permanent: bool = False) -> None:

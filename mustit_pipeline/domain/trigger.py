@@ -1,4 +1,4 @@
-"""What a message from outside asks for: a crawl of one seller, or something that nobody can do."""
+"""A trigger message: it asks for a crawl of one seller, or cannot be carried out."""
 
 import json
 from enum import StrEnum
@@ -11,7 +11,7 @@ LARGEST_BODY_BYTES = 64 * 1024
 
 
 class ParkReason(StrEnum):
-    """Why a message is put aside: it would be refused again however often it came."""
+    """Why a message is parked: it would be refused again on every delivery."""
 
     TOO_LARGE = "TOO_LARGE"
     NOT_JSON = "NOT_JSON"
@@ -22,14 +22,14 @@ class ParkReason(StrEnum):
 
 
 def asked_seller(body: str) -> SellerId | ParkReason:
-    """Whose crawl a message asks for, or why it cannot be read; whatever else it says is somebody else's."""
+    """The seller whose crawl a message asks for, or why it cannot be read; other fields are ignored."""
     if len(body.encode(errors="replace")) > LARGEST_BODY_BYTES:
         return ParkReason.TOO_LARGE
     try:
-        said = json.loads(body)
+        message = json.loads(body)
     except (ValueError, RecursionError):
         return ParkReason.NOT_JSON
-    seller_id = cast("dict[str, object]", said).get("sellerId") if isinstance(said, dict) else None
+    seller_id = cast("dict[str, object]", message).get("sellerId") if isinstance(message, dict) else None
     if not isinstance(seller_id, str):
         return ParkReason.NO_SELLER_ID
     try:

@@ -13,7 +13,7 @@ from mustit_pipeline.domain.values import UserAgentId, has_control_characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRules:
-    """What answers give and cost, when an agent has to rest and for how long, and when it is blocked."""
+    """How answers change an agent's health, when and how long it is suspended, and when it is blocked."""
 
     gain_success: int = limits.HEALTH_GAIN_SUCCESS
     cost_throttled: int = limits.HEALTH_COST_THROTTLED
@@ -26,7 +26,7 @@ class AgentRules:
     issue_failures: int = limits.TOKEN_ISSUE_FAILURES
 
     def honoured(self, retry_after: float | None) -> float:
-        """How much of a Retry-After is waited for, in seconds: nothing odd or negative, and not for ever."""
+        """The seconds of a Retry-After that are honoured: 0 for NaN or negative values, and at most the limit."""
         # Written so that a NaN, which compares as false, counts as nothing.
         if retry_after is None or not retry_after > 0:
             return 0.0
@@ -35,7 +35,7 @@ class AgentRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UserAgent(Aggregate):
-    """An agent judges itself by the answers it gets; it knows of its token only how long it lives."""
+    """An agent's health and status by the answers it gets, and when its token expires."""
 
     id: UserAgentId
     user_agent: str
@@ -47,7 +47,7 @@ class UserAgent(Aggregate):
     rules: AgentRules = AgentRules()
 
     def __post_init__(self) -> None:
-        # It is sent in a header: a line break in it would forge another one.
+        # It is sent in a header: a line break would forge another header.
         if not self.user_agent.strip() or has_control_characters(self.user_agent):
             raise ValidationFailed(
                 "VALIDATION_USER_AGENT",
@@ -70,7 +70,7 @@ class UserAgent(Aggregate):
         self._rest_if_unwell(now)
 
     def throttled(self, retry_after: float | None, now: datetime) -> None:
-        """A 429 answer: rest for as long as we must and the host asks, and come back with another token."""
+        """A 429 answer: suspend for the longer of our pause and the host's Retry-After, and drop the token."""
         self._judge(-self.rules.cost_throttled)
         self._set(token_expires_at=None)
         self._rest(now, max(self.rules.suspend_seconds, self.rules.honoured(retry_after)))
@@ -80,22 +80,22 @@ class UserAgent(Aggregate):
         self._set(token_expires_at=expires_at, issue_failures=0)
 
     def issue_failed(self) -> None:
-        """No token could be had; too many times in a row block it until an admin looks."""
+        """No token was issued; too many failures in a row block the agent until an admin unblocks it."""
         self._set(issue_failures=self.issue_failures + 1)
         if self.issue_failures >= self.rules.issue_failures and self.status is not AgentStatus.BLOCKED:
             self.block()
 
     def issue_excused(self) -> None:
-        """The host gave nobody a token: that says nothing about this agent."""
+        """The host issued no agent a token: not this agent's fault."""
         self._set(issue_failures=0)
 
     def is_recoverable(self, now: datetime) -> bool:
-        """Whether it has rested long enough."""
+        """Whether its suspension is over."""
         rested = self.suspended_until is None or self.suspended_until <= now
         return self.status in AGENT.sources("recover") and rested
 
     def recover(self, now: datetime) -> None:
-        """Back to work after its rest, on probation and with a new token."""
+        """Available again after its suspension, with reduced health and without a token."""
         status = AGENT.move(self.status, "recover")
         if not self.is_recoverable(now):
             raise InvariantViolated(
@@ -106,16 +106,16 @@ class UserAgent(Aggregate):
         self._return(status, self.rules.recovered)
 
     def give_back(self) -> None:
-        """Its 429 was the host's or the URL's fault: back at once, with the health that it had cost."""
+        """Its 429 was the host's or the URL's fault: available at once, and the lost health is restored."""
         status = AGENT.move(self.status, "recover")
         self._return(status, max(self.rules.floor, min(HEALTH_MAX, self.health + self.rules.cost_throttled)))
 
     def block(self) -> None:
-        """Use it no more until an admin unblocks it."""
+        """Do not use it until an admin unblocks it."""
         self._set(status=AGENT.move(self.status, "block"), suspended_until=None, token_expires_at=None)
 
     def unblock(self) -> None:
-        """An admin trusts it again: on probation, with a new token."""
+        """An admin lets it work again, with reduced health and without a token."""
         self._return(AGENT.move(self.status, "unblock"), self.rules.recovered)
 
     def _judge(self, change: int) -> None:

@@ -17,7 +17,7 @@ LARGEST_ITEM_NO = 2**63 - 1
 
 def has_control_characters(text: str) -> bool:
     """Whether a text holds characters that break a header, a log line or UTF-8 (lone surrogates)."""
-    # Nothing that is printable is one of them, and almost every text is.
+    # isprintable() is fast and true for almost every text; a printable text holds none of them.
     return not text.isprintable() and any(
         unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in text
     )
@@ -159,7 +159,7 @@ _PRODUCT_PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestUrl:
-    """The address of one crawl task, checked against what its type fetches."""
+    """The URL of one crawl task, checked against its task type."""
 
     value: str
     task_type: TaskType
@@ -172,7 +172,7 @@ class RequestUrl:
                 korean="RequestUrl은 비어있을 수 없습니다",
                 english="A RequestUrl cannot be blank",
             )
-        # Only the path counts: the same words in a query would call something else.
+        # Only the path is checked: the same words in a query would fetch something else.
         path = re.split(r"[?#]", self.value, maxsplit=1)[0]
         if self.task_type is TaskType.MINISHOP:
             if listing_segment not in path:
@@ -196,7 +196,7 @@ class RequestUrl:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A marketplace session token; it shows itself to nobody who does not ask for `.value`."""
+    """A marketplace session token; logs and reprs show `***`, only `.value` holds the text."""
 
     value: str = field(repr=False)
 
@@ -205,7 +205,7 @@ class Token:
             raise ValidationFailed(
                 "VALIDATION_TOKEN_BLANK", korean="Token은 비어있을 수 없습니다", english="A Token cannot be blank"
             )
-        # It is sent in a header: a line break in it would forge another one.
+        # It is sent in a header: a line break would forge another header.
         if has_control_characters(self.value):
             raise ValidationFailed(
                 "VALIDATION_TOKEN_CHARACTERS",

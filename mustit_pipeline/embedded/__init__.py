@@ -8,5 +8,5 @@ __all__ = ["EmbeddedError", "Servers", "ServersStatus", "attach", "has_redis", "
 
 
 def has_redis() -> bool:
-    """Whether a Redis can be started here; where none can be had PostgreSQL counts the limits alone."""
+    """Whether a Redis can be started here; otherwise PostgreSQL alone counts requests."""
     return redis_programs() is not None

@@ -1,4 +1,4 @@
-"""Who runs the servers: this account, or an unprivileged one for root, which PostgreSQL refuses."""
+"""The account of the servers: the present one, or an unprivileged one for root, because PostgreSQL refuses root."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ PR_SET_DUMPABLE = 4
 
 @dataclass(frozen=True)
 class Account:
-    """The account of the servers, and what had to be opened for it."""
+    """The account of the servers, and notes on permissions that were opened for it."""
 
     uid: int
     gid: int
@@ -32,7 +32,7 @@ class Account:
 
     @property
     def user(self) -> int | None:
-        """Whom a subprocess must become; None where it already is this account. So `group` and `extra_groups`."""
+        """The uid for a subprocess; None if this process already has it. The same for `group` and `extra_groups`."""
         return None if self.is_this_one else self.uid
 
     @property
@@ -49,14 +49,14 @@ class Account:
             os.chown(path, self.uid, self.gid)
 
     def take(self, tree: Path) -> None:
-        """Take over data that root restored from a copy, and close it: PostgreSQL accepts it in no other way."""
+        """Take ownership of data that root restored from a copy, and make it private: PostgreSQL requires both."""
         if not self.is_this_one and tree.stat().st_uid == os.geteuid():
             for path in _tree(tree):
                 self.own(path)
         tree.chmod(0o700)
 
     def let_in(self, folder: Path) -> None:
-        """Open each folder on the way, and the folder itself, for this account to pass through (not to list)."""
+        """Let this account pass through (not list) the folder and all its parents."""
         if self.is_this_one:
             return
         for step in _way(folder):
@@ -71,11 +71,11 @@ class Account:
             self.notes.append(f"opened {step} for passing through (o+x): the servers run as account {self.uid}")
 
     def let_run(self, programs: Programs) -> None:
-        """Make the programs usable for this account where they were installed for their owner only."""
+        """Make the programs usable for this account if only their owner can use them."""
         if self.is_this_one:
             return
         self.let_in(programs.folder)
-        # One umask made the whole installation: a look at its tops spares a walk through it at every start.
+        # The whole installation has one umask: checking its top folders saves reading all of it at every start.
         if all(_is_open(path) for path in (*filter(Path.exists, programs.trees), *programs.folder.iterdir())):
             return
         closed = [path for tree in programs.trees if tree.exists() for path in _tree(tree) if not _is_open(path)]
@@ -84,7 +84,7 @@ class Account:
         self.notes.append(f"made {programs.folder.parent} readable (o+rX): the servers run as account {self.uid}")
 
     def with_a_name(self) -> Callable[[], None] | None:
-        """What initdb, which looks up its account's name, must do first where the uid has none (as in containers)."""
+        """A function that initdb's process runs first if the uid has no name (as in containers): initdb looks it up."""
         try:
             pwd.getpwuid(self.uid)
         except KeyError:
@@ -93,7 +93,7 @@ class Account:
 
 
 def server_account(layout: Layout) -> Account:
-    """The account for this home; existing data stays with its owner."""
+    """The account for this home; existing data keeps its owner."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid())
     for path in (layout.pgdata, layout.home):
@@ -106,15 +106,15 @@ def server_account(layout: Layout) -> Account:
         uid, gid = NOBODY, NOBODY
     for step in _way(layout.home):
         found = step.stat()
-        # A private folder of a person that root works in: only that person can pass without changing their folder.
+        # A private folder of a user: only that user's account can pass without a change of the folder.
         if found.st_uid != 0 and not _may_enter(found, uid, gid):
             return Account(found.st_uid, found.st_gid)
     return Account(uid, gid)
 
 
 def _appear_as_nobody(uid: int, gid: int) -> None:
-    """In a user namespace this process is nobody to itself, and to the file system who it was."""
-    # Where that is forbidden initdb says itself what it misses.
+    """Enter a user namespace in which this process appears as the account `nobody`; files keep its real uid."""
+    # Where that is forbidden, initdb reports the missing name itself.
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)

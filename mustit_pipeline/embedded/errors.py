@@ -9,19 +9,19 @@ TAIL_LINES = 15
 
 
 class EmbeddedError(EnvironmentFailure):
-    """The embedded servers cannot be used; the message says why, to people."""
+    """The embedded servers cannot be used; the message says why."""
 
     code = "EXTERNAL_EMBEDDED_SERVER"
     topic = "내장 서버를 사용할 수 없습니다"
 
 
 def log_size(log: Path) -> int:
-    """How long a log is now, so that a later tail shows only what came after."""
+    """The present size of a log, so that a later tail shows only newer lines."""
     return log.stat().st_size if log.exists() else 0
 
 
 def log_tail(log: Path, start: int = 0) -> str:
-    """The last lines of a log, after its name; `start` leaves out what older runs wrote."""
+    """A log's name and last lines; `start` leaves out lines of earlier runs."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)

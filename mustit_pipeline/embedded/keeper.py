@@ -1,4 +1,4 @@
-"""The process that runs the servers while anybody uses them: python -m mustit_pipeline.embedded.keeper HOME."""
+"""The process that runs the servers while they have users: python -m mustit_pipeline.embedded.keeper HOME."""
 
 import os
 import signal
@@ -19,22 +19,22 @@ from mustit_pipeline.embedded.postgres import Postgres
 from mustit_pipeline.embedded.redis_server import RedisServer
 
 TICK_SECONDS = 0.1
-# A server that dies this often may die again at once: it is left alone for a while between two starts.
+# A server that dies this often may die again at once: the keeper pauses between two starts.
 RESTARTS = 5
 RESTARTS_WITHIN_SECONDS = 60
 REST_SECONDS = 5
 
 
 class _StopRequested(BaseException):
-    """Somebody asked the keeper to stop, whoever uses the servers."""
+    """The keeper was asked to stop, even if the servers have users."""
 
 
 class _HomeRemovedError(Exception):
-    """HOME is gone, or another one is in its place."""
+    """HOME was removed or replaced."""
 
 
 def stop_servers(layout: Layout) -> None:
-    """Stop both servers of a home, whoever started them, and remove their traces; the caller holds the keeper lock."""
+    """Stop both servers of a home, even of an earlier keeper, and clean up; the caller holds the keeper lock."""
     known = state.read(layout)
     state.withdraw(layout)
     layout.redis_wanted.unlink(missing_ok=True)
@@ -51,7 +51,7 @@ def _remove_sockets(sockets: Path) -> None:
 
 
 class Keeper:
-    """Starts the servers, restarts one that dies, and knows when nobody is left."""
+    """Starts the servers, restarts one that dies, and ends when no user is left."""
 
     def __init__(self, layout: Layout, lock: int) -> None:
         self._layout = layout
@@ -63,7 +63,7 @@ class Keeper:
         self._restarts: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RESTARTS))
 
     def keep(self) -> None:
-        """Work until nobody uses the servers."""
+        """Work until the servers have no user."""
         self._account.let_in(self._layout.home)
         self._account.let_run(postgres_programs())
         self._start(self._postgres)
@@ -74,7 +74,7 @@ class Keeper:
                 if (programs := redis_programs()) is not None:
                     self._account.let_run(programs)
                 self._start(self._redis)
-            # Held from here to the end of this process: whoever comes now waits for that and starts afresh.
+            # Held until this process ends: a new user waits for that and starts a new keeper.
             if locks.try_exclusive(self._layout.users_lock) is not None:
                 return
             for server in self._servers:
@@ -104,11 +104,11 @@ class Keeper:
         try:
             self._start(server)
         except EmbeddedError as error:
-            # It died again while it started: the others live, and it is tried again.
+            # It died again during its start: the other server lives, and this one is retried.
             _say(str(error))
 
     def _abandon(self) -> None:
-        """Kill what runs without data; nothing by its name, which may be a new HOME's already."""
+        """Kill the servers whose data is gone by their handles; a new HOME may own the file names already."""
         for server in self._servers:
             server.process.kill()
         if not self._layout.home.exists():
@@ -127,7 +127,7 @@ def _request_stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def main(home: Path, lock: int | None) -> int:
-    """Keep the servers of this home; `lock` is the keeper lock, taken by whoever started this process."""
+    """Keep the servers of this home; `lock` is the keeper lock, taken by the process that started this one."""
     layout = Layout.of(home)
     layout.make_folders()
     held = lock if lock is not None else locks.try_exclusive(layout.keeper_lock)
@@ -141,7 +141,7 @@ def main(home: Path, lock: int | None) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _request_stop)
         Keeper(layout, held).keep()
-        _say("stopping the servers: nobody is left")
+        _say("stopping the servers: no user is left")
     except _StopRequested:
         _say("stopping the servers: asked to")
     except _HomeRemovedError:

@@ -1,4 +1,4 @@
-"""Where everything of the embedded servers lies under HOME, and where their sockets fit."""
+"""The files of the embedded servers under HOME, and the folder of their sockets."""
 
 import hashlib
 import os
@@ -15,8 +15,8 @@ POSTGRES_SOCKET = ".s.PGSQL.5432"
 REDIS_SOCKET = "redis.sock"
 # sun_path holds 104 bytes on macOS and 108 on Linux, the closing zero included.
 SOCKET_BYTES = 100
-# A comma separates hosts for libpq and folders for PostgreSQL, and a percent sign is special to Alembic's config:
-# a folder of plain letters needs no quoting in any of the places that read these addresses.
+# A comma separates hosts for libpq and folders for PostgreSQL, and a percent sign is special in Alembic's config: a
+# path of plain characters needs no quoting anywhere.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 LOG_BYTES = 20 * 1024 * 1024
 
@@ -42,17 +42,17 @@ class Layout:
 
     @property
     def users_lock(self) -> Path:
-        """Shared by every user for its lifetime; exclusive means that nobody is left."""
+        """Held shared by every user for its lifetime; if it can be taken exclusively, no user is left."""
         return self.run / "users.lock"
 
     @property
     def keeper_lock(self) -> Path:
-        """Exclusive to the one keeper for its lifetime; holds its pid."""
+        """Held exclusively by the keeper for its lifetime; contains its pid."""
         return self.run / "keeper.lock"
 
     @property
     def state(self) -> Path:
-        """What the keeper has running; there only while the servers are ready."""
+        """The keeper's running servers; the file exists only while they are ready."""
         return self.run / "servers.json"
 
     @property
@@ -81,10 +81,10 @@ class Layout:
         return self.home / "redis"
 
     def make_folders(self) -> None:
-        """Make HOME and the folders that every user needs."""
+        """Create HOME and the folders that every user needs."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
-            # Through `run` the servers' account reaches its sockets, which have a private folder of their own.
+            # The servers' account passes through `run` to its sockets, which have their own private folder.
             for folder, mode in ((self.run, 0o711), (self.logs, 0o700)):
                 if not folder.is_dir():
                     folder.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ class Layout:
             raise EmbeddedError(f"{self.home} cannot be used as MUSTIT_HOME: {error}") from error
 
     def give_to_home_owner(self, path: Path) -> None:
-        """Root working in somebody's HOME leaves them files that they can use again."""
+        """If root works in a user's HOME, give the file to that user."""
         if os.geteuid() == 0:
             owner = self.home.stat()
             os.chown(path, owner.st_uid, owner.st_gid)
@@ -111,7 +111,7 @@ class Layout:
         return file
 
     def socket_folder(self) -> Path:
-        """HOME/run/s, or a short folder for temporary files where that name does not suit a socket."""
+        """HOME/run/s, or a short temporary folder if that path does not suit a socket."""
         inside = self.run / "s"
         if _suits_sockets(inside):
             return inside
@@ -123,13 +123,13 @@ class Layout:
         raise EmbeddedError(f"No folder for the sockets: {inside} is too long and so is {tempfile.gettempdir()}")
 
     def make_socket_folder(self, owner: tuple[int, int]) -> Path:
-        """The folder of the sockets, which nobody but its owner (uid, gid) can enter: it is the only password."""
+        """The folder of the sockets, which only its owner (uid, gid) can enter: it is the only access control."""
         folder = self.socket_folder()
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), owner[0]):
-                raise EmbeddedError(f"{folder} belongs to somebody else; remove it, or set TMPDIR or MUSTIT_HOME")
+                raise EmbeddedError(f"{folder} belongs to another user; remove it, or set TMPDIR or MUSTIT_HOME")
             if (found.st_uid, found.st_gid) != owner and os.geteuid() == 0:
                 os.chown(folder, *owner, follow_symlinks=False)
             folder.chmod(0o700)

@@ -1,4 +1,4 @@
-"""File locks that the kernel gives back when their holder dies."""
+"""File locks that the kernel releases when their holder dies."""
 
 import fcntl
 import os
@@ -11,17 +11,17 @@ POLL_SECONDS = 0.02
 
 
 def try_exclusive(path: Path) -> int | None:
-    """The descriptor of the lock if nobody else holds it in any way."""
+    """The descriptor of the lock, None if another process holds it in any mode."""
     return _try(path, fcntl.LOCK_EX)
 
 
 def try_shared(path: Path) -> int | None:
-    """The descriptor of the lock unless somebody holds it exclusively."""
+    """The descriptor of the lock, None if another process holds it exclusively."""
     return _try(path, fcntl.LOCK_SH)
 
 
 def shared(path: Path, seconds: float) -> int | None:
-    """The descriptor of the shared lock, waited for; None when the time is over."""
+    """Wait for the shared lock and return its descriptor; None when the time is over."""
     deadline = time.monotonic() + seconds
     while (descriptor := try_shared(path)) is None:
         if time.monotonic() > deadline:
@@ -31,7 +31,7 @@ def shared(path: Path, seconds: float) -> int | None:
 
 
 def is_current(descriptor: int, path: Path) -> bool:
-    """Whether the locked file is still the one that others find under its name."""
+    """Whether the locked file is still the one under its name."""
     try:
         here = path.stat()
     except OSError:
@@ -47,11 +47,11 @@ def _try(path: Path, kind: int) -> int | None:
         except OSError as error:
             raise EmbeddedError(
                 f"{path} cannot be opened: {error.strerror}. "
-                "Is this MUSTIT_HOME somebody else's? Use the account that made it, or another MUSTIT_HOME."
+                "Does this MUSTIT_HOME belong to another user? Use the account that made it, or another MUSTIT_HOME."
             ) from error
         try:
             owner = path.parent.stat()
-            # Root in somebody's HOME leaves them a lock that they can open.
+            # If root works in a user's HOME, that user must be able to open the lock.
             if os.geteuid() == 0 and os.fstat(descriptor).st_uid != owner.st_uid:
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ SUPERUSER = "postgres"
 DATABASE = "mustit"
 DAGSTER_DATABASE = "mustit_dagster"
 INIT_SECONDS = 120
-# Recovery after a power cut replays up to max_wal_size; a process that is still at it is not a failure.
+# Recovery after a power cut replays up to max_wal_size; that is no failed start.
 START_SECONDS = 120
 STOP_STEPS = [(signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0)]
 SETTINGS = {
@@ -47,7 +47,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class PidFile:
-    """What postmaster.pid says."""
+    """The content of postmaster.pid."""
 
     pid: int
     socket_folder: str
@@ -55,7 +55,7 @@ class PidFile:
 
     @classmethod
     def read(cls, pgdata: Path) -> "PidFile | None":
-        """The file's content; None while there is none or it is half written."""
+        """The file's content; None if it is missing or half written."""
         try:
             lines = (pgdata / "postmaster.pid").read_text().splitlines()
             return cls(
@@ -77,16 +77,16 @@ class Postgres:
         self.process = ServerProcess("postgres", layout.pgdata)
 
     def usable(self) -> bool:
-        """Whether the server lives and its socket was not cleaned away."""
+        """Whether the server runs and its socket exists."""
         return self.process.alive() and self._sockets is not None and (self._sockets / POSTGRES_SOCKET).exists()
 
     def running(self) -> psutil.Process | None:
-        """The postmaster of this data folder, if one runs."""
+        """The running postmaster of this data folder, if any."""
         found = PidFile.read(self._pgdata)
         return None if found is None else processes.server(found.pid, "postgres", self._pgdata)
 
     def start(self, account: Account, sockets: Path) -> str:
-        """Go on with a running server or start one, with both databases; says which."""
+        """Adopt a running server or start one, with both databases; returns which."""
         self._sockets = sockets
         found = self.running()
         if found is not None and self._adopt(found, sockets):
@@ -103,9 +103,9 @@ class Postgres:
         return done
 
     def stop(self) -> None:
-        """Stop whatever runs on this data folder and remove what a killed server leaves behind."""
+        """Stop the server of this data folder and remove the files that a killed server leaves."""
         self.process.end(self.running(), STOP_STEPS)
-        # PostgreSQL believes any live pid in this file, even one that now is another program's.
+        # PostgreSQL believes any live pid in this file, even one of another program.
         (self._pgdata / "postmaster.pid").unlink(missing_ok=True)
 
     def _adopt(self, found: psutil.Process, sockets: Path) -> bool:
@@ -117,7 +117,7 @@ class Postgres:
         return ready.socket_folder == str(sockets) and accepts(sockets / POSTGRES_SOCKET)
 
     def _initialise(self, account: Account) -> None:
-        """Make the cluster beside its place and move it there whole: a kill leaves no half of one."""
+        """Create the cluster in a temporary folder and rename it: a kill leaves no partial cluster."""
         for left in self._layout.home.glob("pgdata.new-*"):
             _end_orphans(left)
             shutil.rmtree(left, ignore_errors=True)
@@ -197,7 +197,7 @@ class Postgres:
 
 
 def _end_orphans(folder: Path) -> None:
-    """Whoever was making a cluster there may have outlived the keeper that started it, and would go on writing."""
+    """End an initdb that has outlived its keeper and would go on writing there."""
     orphans = [
         process for process in psutil.process_iter(["cmdline"]) if str(folder) in (process.info["cmdline"] or ())
     ]

@@ -1,4 +1,4 @@
-"""Finding and ending processes that may not be ours: known by name and working folder, never by a pid alone."""
+"""Find and end server processes, identified by name and working folder, never by pid alone."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ POLL_SECONDS = 0.02
 
 
 def ended(process: psutil.Process) -> bool:
-    """Whether a process is over; a zombie that nobody has collected yet is."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -21,7 +21,7 @@ def ended(process: psutil.Process) -> bool:
 
 
 def server(pid: int, name: str, folder: Path) -> psutil.Process | None:
-    """The process with this pid if it is a server of this folder: pids are reused, also after a reboot."""
+    """The process with this pid if it is a server of this folder: pids are reused."""
     try:
         process = psutil.Process(pid)
         if process.name() == name and process.cwd() == os.path.realpath(folder) and not ended(process):
@@ -32,7 +32,7 @@ def server(pid: int, name: str, folder: Path) -> psutil.Process | None:
 
 
 def servers(name: str, folder: Path) -> Iterator[psutil.Process]:
-    """Every process of a server of this folder, helpers that outlived it included."""
+    """Every process of a server of this folder, including children that outlived it."""
     for process in psutil.process_iter(["name"]):
         if process.info["name"] == name and (found := server(process.pid, name, folder)) is not None:
             yield found
@@ -49,7 +49,7 @@ def is_keeper(pid: int, home: Path) -> bool:
 
 
 def end(process: psutil.Process, steps: list[tuple[signal.Signals, float]]) -> None:
-    """Send each signal and give it its seconds, until the process is over."""
+    """Send each signal and wait its seconds, until the process has ended."""
     for number, seconds in steps:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
@@ -58,7 +58,7 @@ def end(process: psutil.Process, steps: list[tuple[signal.Signals, float]]) -> N
 
 
 def clear(name: str, folder: Path, patience: float) -> bool:
-    """Wait for what is left of a dead server in this folder, then kill it; True once nothing is left."""
+    """Wait for the remaining processes of a dead server in this folder, then kill them; True once none is left."""
     left = list(servers(name, folder))
     if not left or _wait_until_ended(left, patience):
         return True

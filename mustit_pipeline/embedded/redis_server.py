@@ -20,12 +20,12 @@ SETTINGS = {
     "port": "0",
     "unixsocketperm": "700",
     "daemonize": "no",
-    # Relative to the working folder: Redis joins its arguments to one text, where a path with spaces needs care.
+    # Relative to the working folder: Redis joins its arguments to one text, where a path with spaces would break.
     "dir": "./",
     "pidfile": "redis.pid",
     "save": "",
     "appendonly": "no",
-    # A full memory must be an error: an evicted count would be a forgotten limit.
+    # Full memory must be an error: an evicted count would break a limit.
     "maxmemory-policy": "noeviction",
 }
 
@@ -42,11 +42,11 @@ class RedisServer:
         self.process = ServerProcess("redis-server", layout.redis_data)
 
     def usable(self) -> bool:
-        """Whether the server lives and its socket was not cleaned away."""
+        """Whether the server runs and its socket exists."""
         return self.process.alive() and self._sockets is not None and (self._sockets / REDIS_SOCKET).exists()
 
     def running(self) -> psutil.Process | None:
-        """The Redis of this folder, if one runs."""
+        """The running Redis of this folder, if any."""
         try:
             pid = int((self._folder / "redis.pid").read_text())
         except (OSError, ValueError):
@@ -54,7 +54,7 @@ class RedisServer:
         return processes.server(pid, "redis-server", self._folder)
 
     def start(self, account: Account, sockets: Path) -> str:
-        """Go on with a running server or start one; says which."""
+        """Adopt a running server or start one; returns which."""
         self._sockets = sockets
         found = self.running()
         if found is not None and answers_ping(sockets / REDIS_SOCKET):
@@ -65,7 +65,7 @@ class RedisServer:
         return "started"
 
     def stop(self) -> None:
-        """Stop whatever runs in this folder and remove what a killed server leaves behind."""
+        """Stop the server of this folder and remove the files that a killed server leaves."""
         self.process.end(self.running(), STOP_STEPS)
         (self._folder / "redis.pid").unlink(missing_ok=True)
 

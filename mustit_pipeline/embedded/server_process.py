@@ -1,4 +1,4 @@
-"""The one process of a server, started by this keeper or left running by an earlier one."""
+"""The process of a server, started by this keeper or by an earlier one."""
 
 import os
 import signal
@@ -15,12 +15,12 @@ from mustit_pipeline.embedded.errors import EmbeddedError
 
 # The caller's locale, PG* variables and library paths must not reach a server.
 ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
-# A backend whose postmaster was killed notices within moments, unless it is deep in a computation.
+# A backend whose postmaster was killed ends within moments, unless it is computing.
 ORPHAN_SECONDS = 2
 
 
 class ServerProcess:
-    """A process that works in the server's data folder, which is how it is recognised."""
+    """A process whose working folder is the server's data folder, by which it is recognised."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self._program = program
@@ -33,13 +33,13 @@ class ServerProcess:
         return None if self._process is None else self._process.pid
 
     def alive(self) -> bool:
-        """Whether the process is still there."""
+        """Whether the process runs."""
         if self._child is not None and self._child.poll() is not None:
             return False
         return self._process is not None and not processes.ended(self._process)
 
     def adopt(self, found: psutil.Process) -> None:
-        """Go on with a process that an earlier keeper started."""
+        """Adopt a process that an earlier keeper started."""
         if found.pid != self.pid:
             self._child, self._process = None, found
 
@@ -70,7 +70,7 @@ class ServerProcess:
                 self._process.kill()
 
     def end(self, found: psutil.Process | None, steps: list[tuple[signal.Signals, float]]) -> None:
-        """End the given server, then everything of it that is left in its folder."""
+        """End the server, then all its remaining processes in its folder."""
         if found is not None:
             processes.end(found, steps)
         gone = processes.clear(self._program, self._folder, ORPHAN_SECONDS)

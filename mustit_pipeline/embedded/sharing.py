@@ -1,4 +1,4 @@
-"""Using the servers together: users hold a shared lock, and the keeper stops when nobody does."""
+"""Sharing of the servers: users hold a shared lock, and the keeper stops when no user holds it."""
 
 import atexit
 import os
@@ -16,7 +16,7 @@ from mustit_pipeline.embedded.errors import EmbeddedError, log_size, log_tail
 from mustit_pipeline.embedded.layout import POSTGRES_SOCKET, REDIS_SOCKET, Layout
 from mustit_pipeline.embedded.sockets import accepts, answers_ping
 
-# initdb, recovery and somebody else's stop may all come first.
+# initdb, recovery and another user's stop may all come first.
 ATTACH_SECONDS = 300
 ATTEMPTS = 3
 RELEASE_SECONDS = 10
@@ -25,7 +25,7 @@ STOP_SECONDS = 90
 
 @dataclass(frozen=True)
 class Servers:
-    """The addresses of the running servers; Redis answers only if it was asked for."""
+    """The addresses of the running servers; Redis runs only if a user asked for it."""
 
     database_url: str
     dagster_database_url: str
@@ -34,7 +34,7 @@ class Servers:
 
 @dataclass(frozen=True)
 class ServersStatus:
-    """What runs for a home, and whether anybody uses it."""
+    """The running servers of a home, and whether they have users."""
 
     running: bool
     in_use: bool
@@ -46,7 +46,7 @@ class ServersStatus:
 
 @dataclass(frozen=True)
 class _Hold:
-    """This process's place among the users; a forked child inherits the descriptor but not the place."""
+    """This process's registration as a user; a forked child inherits the descriptor but not the registration."""
 
     pid: int
     lock: int
@@ -64,7 +64,7 @@ def _forget_guard() -> None:
 
 def _release_all() -> None:
     for home in list(_holds):
-        # A home that was removed meanwhile is no reason for a traceback at the end of a command.
+        # A home that was removed meanwhile must not cause a traceback at the end of a command.
         with suppress(EmbeddedError, OSError):
             release(home)
 
@@ -74,7 +74,7 @@ atexit.register(_release_all)
 
 
 def attach(home: Path, *, redis: bool = True) -> Servers:
-    """Use the servers of this home until this process ends, starting what does not run."""
+    """Use the servers of this home until this process ends; starts those that do not run."""
     layout = Layout.of(home)
     with _guard:
         layout.make_folders()
@@ -94,7 +94,7 @@ def attach(home: Path, *, redis: bool = True) -> Servers:
 
 
 def release(home: Path, wait: bool = True) -> None:
-    """Stop using the servers; the last user waits for their stop, if asked to."""
+    """Stop using the servers; with `wait` the last user waits for their stop."""
     layout = Layout.of(home)
     with _guard:
         hold = _holds.get(layout.home)
@@ -107,7 +107,7 @@ def release(home: Path, wait: bool = True) -> None:
 
 
 def stop(home: Path) -> None:
-    """Stop the servers now, whoever uses them."""
+    """Stop the servers now, even if they have users."""
     from mustit_pipeline.embedded import keeper, processes
 
     layout = Layout.of(home)
@@ -132,7 +132,7 @@ def stop(home: Path) -> None:
 
 
 def status(home: Path) -> ServersStatus:
-    """What runs for this home, without starting or changing anything."""
+    """The running servers of this home; starts and changes nothing."""
     from mustit_pipeline.embedded import processes
     from mustit_pipeline.embedded.postgres import Postgres
     from mustit_pipeline.embedded.redis_server import RedisServer
@@ -153,7 +153,7 @@ def status(home: Path) -> ServersStatus:
 
 
 def _take_place(layout: Layout) -> bool:
-    """Hold the users' lock; False if this process does already."""
+    """Take the users' lock; False if this process holds it already."""
     hold = _holds.get(layout.home)
     if hold is not None and hold.pid == os.getpid() and locks.is_current(hold.lock, layout.users_lock):
         return False
@@ -167,7 +167,7 @@ def _take_place(layout: Layout) -> bool:
 
 
 def _ensure(layout: Layout, redis: bool) -> state.State:
-    """Wait until a keeper has the servers ready, starting one where none is."""
+    """Wait until a keeper has the servers ready; starts a keeper if there is none."""
     deadline = time.monotonic() + ATTACH_SECONDS
     log_start = log_size(layout.keeper_log)
     ours: subprocess.Popen[bytes] | None = None
@@ -178,7 +178,7 @@ def _ensure(layout: Layout, redis: bool) -> state.State:
             layout.give_to_home_owner(layout.redis_wanted)
         lock = locks.try_exclusive(layout.keeper_lock)
         if lock is not None:
-            # A keeper that was told to stop, or killed, meanwhile is replaced; one that gave up says why.
+            # A keeper that was stopped or killed meanwhile is replaced; one that gave up is an error.
             if ours is not None and (ours.wait() > 0 or attempts == ATTEMPTS):
                 os.close(lock)
                 raise EmbeddedError(f"The embedded servers did not start. {log_tail(layout.keeper_log, log_start)}")
@@ -204,11 +204,11 @@ def _answers(ready: state.State, redis: bool) -> bool:
 
 
 def _spawn_keeper(layout: Layout, lock: int) -> subprocess.Popen[bytes]:
-    """Start a keeper and hand it the lock, so that there is no moment in which two could start."""
+    """Start a keeper and pass it the lock, so that two can never start at once."""
     try:
         state.withdraw(layout)
         os.ftruncate(lock, 0)
-        # The package may be used from a checkout without being installed.
+        # The package may run from a checkout without being installed.
         root = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         with layout.open_log(layout.keeper_log) as log:
@@ -240,7 +240,7 @@ def _wait_for_stop_if_last(layout: Layout) -> None:
         if users is not None:
             lock = locks.try_exclusive(layout.keeper_lock)
             if lock is not None:
-                # The keeper is done, or was killed and its servers were left to the last user.
+                # The keeper has ended, or was killed and left its servers to the last user.
                 try:
                     stop_servers(layout)
                 finally:

@@ -1,4 +1,4 @@
-"""Asking a server's socket whether somebody answers."""
+"""Checks whether a server answers on its socket."""
 
 import socket
 from pathlib import Path

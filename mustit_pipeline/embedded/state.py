@@ -1,4 +1,4 @@
-"""What the keeper tells the users: which servers are ready, and where."""
+"""The keeper's message to the users: which servers are ready, and their addresses."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from mustit_pipeline.embedded.layout import Layout
 
 @dataclass(frozen=True)
 class State:
-    """The servers that are ready."""
+    """The ready servers."""
 
     keeper_pid: int
     socket_folder: str
@@ -24,7 +24,7 @@ class State:
 
 
 def publish(layout: Layout, state: State) -> None:
-    """Replace the state in one step, so that nobody reads a half."""
+    """Replace the state atomically, so that no user reads a partial file."""
     fresh = layout.state.with_name(f"{layout.state.name}.{os.getpid()}")
     fresh.write_text(json.dumps(asdict(state)))
     layout.give_to_home_owner(fresh)
@@ -32,12 +32,12 @@ def publish(layout: Layout, state: State) -> None:
 
 
 def withdraw(layout: Layout) -> None:
-    """Say that nothing is ready."""
+    """Remove the state: no server is ready."""
     layout.state.unlink(missing_ok=True)
 
 
 def read(layout: Layout) -> State | None:
-    """The state, if one was published; a killed keeper leaves its own behind."""
+    """The published state, if any; a killed keeper leaves its state behind."""
     try:
         return State(**json.loads(layout.state.read_text()))
     except (OSError, ValueError, TypeError):

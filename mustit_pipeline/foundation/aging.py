@@ -1,4 +1,4 @@
-"""Rows that go by their age alone."""
+"""Rows that are deleted by age alone."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from mustit_pipeline.foundation.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """Rows that go by their age alone: their key, and the times that have to be past."""
+    """A table whose rows are deleted by age alone: its key, and the times that all have to be past."""
 
     table: str
     key: str
@@ -22,13 +22,13 @@ class Aged:
 
 
 def count_aged(connection: Connection, aged: Aged, before: datetime) -> int:
-    """How many such rows there are."""
+    """Count the rows that are old enough."""
     query = text(f"SELECT count(*) FROM {aged.table} WHERE {aged.old}")
     return connection.execute(query, {"before": before}).scalar_one()
 
 
 def delete_aged(database: Database, aged: Aged, before: datetime, batch: int) -> int:
-    """Remove them, in transactions of a batch each."""
+    """Delete those rows, one transaction per batch."""
     query = text(f"""
         DELETE FROM {aged.table} WHERE ({aged.key}) IN (
             SELECT {aged.key} FROM {aged.table} WHERE {aged.old} ORDER BY {aged.times[0]} LIMIT :batch)
@@ -43,7 +43,7 @@ def delete_aged(database: Database, aged: Aged, before: datetime, batch: int) ->
 
 
 def tidy(database: Database, *tables: str) -> None:
-    """Give removed rows' room back for new ones and renew what the planner knows; nobody waits for it."""
+    """Free the space of deleted rows and renew the planner's statistics; a locked table is skipped."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for table in tables:
             connection.exec_driver_sql(f"VACUUM (ANALYZE, SKIP_LOCKED) {table}")

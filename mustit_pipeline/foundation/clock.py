@@ -1,8 +1,8 @@
-"""The one place where the time is read; everybody below is told it."""
+"""The one place where the time is read; other code gets it as an argument."""
 
 from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """The present moment, as it is stored."""
+    """The present time, in UTC as it is stored."""
     return datetime.now(UTC)

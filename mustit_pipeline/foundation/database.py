@@ -1,4 +1,4 @@
-"""The way to PostgreSQL: addresses, engine and the check that code and schema fit together."""
+"""Access to PostgreSQL: addresses, engine, and the check that code and schema fit together."""
 
 import re
 from collections.abc import Generator
@@ -19,27 +19,28 @@ from mustit_pipeline.foundation import schema
 from mustit_pipeline.settings import Settings
 
 LONGEST_IDLE_TRANSACTION_SECONDS = 60
-# A minute in all: a host without power, or cut off, says nothing, and PostgreSQL would keep its locks for two hours.
+# A minute in all: a host that lost power or network closes no connection, and PostgreSQL would keep its locks for two
+# hours.
 SILENT_HOSTS = {
     "tcp_keepalives_idle": "30s",
     "tcp_keepalives_interval": "10s",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "60s",
 }
-# Of a refused connection libpq keeps no SQLSTATE (28…, 3D000, 42501), only what the server said. One that says it in
-# another language counts as one that may come back.
+# For a refused connection libpq keeps no SQLSTATE (28…, 3D000, 42501), only the server's text. A refusal in another
+# language counts as an outage.
 _REFUSAL = re.compile(
     r"authentication failed|no password supplied|pg_hba\.conf|not permitted to log in|permission denied"
     r"|(?:role|database) \"[^\n]*\" does not exist"
 )
 
-# The last two are internal errors by their numbers: we stood still for too long, or the server became another's copy.
+# The last two have codes of internal errors: our transaction was idle for too long, or the server became a standby.
 _OUTAGES = (OperationalError, psycopg.OperationalError, IdleInTransactionSessionTimeout, ReadOnlySqlTransaction)
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the servers are; `redis_url` is None where PostgreSQL does it alone."""
+    """The addresses of the servers; `redis_url` is None where PostgreSQL alone counts requests."""
 
     database_url: URL
     dagster_database_url: URL
@@ -47,22 +48,22 @@ class Addresses:
 
 
 class DatabaseUnreachable(EnvironmentFailure):
-    """PostgreSQL does not answer; the message says where it was looked for and never holds a password."""
+    """PostgreSQL does not answer; the message names the address, without its password."""
 
     code = "EXTERNAL_DATABASE_UNREACHABLE"
     topic = "데이터베이스에 연결할 수 없습니다"
 
 
 class DatabaseRefused(DatabaseUnreachable):
-    """PostgreSQL answers and does not let us in: with the same address it never will."""
+    """PostgreSQL answers and refuses the login: a retry with the same address does not help."""
 
     code = "EXTERNAL_DATABASE_REFUSED"
     topic = "데이터베이스가 접속을 거부했습니다"
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether PostgreSQL went away, cut us off or hands over to another server: later it may do the same work."""
-    # A COPY speaks to the driver itself, and so does its error.
+    """Whether PostgreSQL went away, closed the connection or is failing over: the same work may succeed later."""
+    # COPY uses the driver directly, so SQLAlchemy does not wrap its errors.
     return isinstance(error, _OUTAGES) or isinstance(getattr(error, "orig", None), _OUTAGES)
 
 
@@ -82,7 +83,7 @@ def addresses(settings: Settings) -> Addresses:
 
 
 class Database:
-    """One engine; every use case opens its transactions here."""
+    """One engine; every use case opens its transactions through it."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -100,7 +101,7 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Give every connection back."""
+        """Close all connections."""
         self.engine.dispose()
 
 
@@ -108,15 +109,15 @@ def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -
     """An engine for one process: its connections, UTC, and a clear name in pg_stat_activity."""
     options = {
         "timezone": "UTC",
-        # A process that is frozen inside a transaction must not keep its locks for as long as it is.
+        # A process that is frozen inside a transaction must not keep its locks.
         "idle_in_transaction_session_timeout": f"{LONGEST_IDLE_TRANSACTION_SECONDS}s",
         **SILENT_HOSTS,
-        # Every statement has its index, and reads it in order as far as it must. To read a table from end to end, or
-        # all that an index holds of a crawl before the first row, is what the planner falls for when its statistics
-        # are of another hour; where it is right, for a small table, the index costs as little.
+        # Every statement has its index and reads it in order. With outdated statistics the planner would choose a
+        # sequential scan, or a bitmap scan that reads all index entries of a crawl before the first row. For a small
+        # table, where such a scan is right, the index costs hardly more.
         "enable_seqscan": "off",
         "enable_bitmapscan": "off",
-        # Compiling a plan pays for queries of seconds; a wrong estimate would have it done for those of milliseconds.
+        # JIT pays for queries of seconds; a wrong estimate would use it for queries of milliseconds.
         "jit": "off",
     }
     engine = create_engine(
@@ -128,7 +129,7 @@ def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -
             "application_name": "mustit",
             "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
             "connect_timeout": 10,
-            # The same from our side: whoever waits for a server that vanished would wait as long.
+            # The same on our side: a client would also wait two hours for a server that vanished.
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
@@ -145,18 +146,18 @@ def _send_lists_as_binary(connection: Any, record: object) -> None:
 
 
 def database_time(connection: Connection) -> datetime:
-    """The moment by the one clock that all hosts share, not when the transaction began."""
+    """The present time by PostgreSQL's clock, which all hosts share; not the start of the transaction."""
     return connection.execute(text("SELECT clock_timestamp()")).scalar_one()
 
 
 def is_committed(connection: Connection, transaction: str) -> bool:
-    """Whether a transaction of a moment ago was committed, whatever its client heard of that."""
+    """Whether a recent transaction was committed, even if its client never got the answer."""
     query = text("SELECT pg_xact_status(CAST(CAST(:id AS text) AS xid8))")
     return connection.execute(query, {"id": transaction}).scalar_one() == "committed"
 
 
 def open_database(settings: Settings, *, check_schema: bool = True) -> Database:
-    """Connect, and refuse a schema that this code was not made for."""
+    """Connect, and refuse a schema of another version."""
     url = addresses(settings).database_url
     connections, most = settings.database_connections, settings.database_max_connections
     database = Database(make_engine(url, connections=connections, max_connections=most))

@@ -1,4 +1,4 @@
-"""The event loop of whoever sends many requests: uvloop, which spends a third less CPU time on each."""
+"""The event loop for code that sends many requests: uvloop, which uses a third less CPU time per request."""
 
 import asyncio
 import gc
@@ -14,18 +14,18 @@ import uvloop
 T = TypeVar("T")
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-# The signals that have asked this process to stop. Their next handler may not say which it was: Dagster makes one
-# exception of both.
+# The signals that asked this process to stop, recorded here because Dagster's handler raises the same exception for
+# both.
 heard: list[signal.Signals] = []
-# Every request makes and drops hundreds of objects: at the usual threshold a sixth of the CPU time goes into looking
-# for cycles among them.
+# Every request creates and drops hundreds of objects: at the default threshold a sixth of the CPU time goes into the
+# search for cycles.
 COLLECT_AFTER = (20_000, 50, 50)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a loop of its own; a signal cancels the work, and reaches its usual handler once that is over.
+    """Run to the end on a loop of its own; a signal cancels the work, and reaches its usual handler afterwards.
 
-    An exception that a signal handler raises inside uvloop is lost, so the handlers of others wait their turn.
+    An exception that a signal handler raises inside uvloop is lost, so other handlers run after the loop has ended.
     """
     caught: list[signal.Signals] = []
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -57,7 +57,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def heard_signals() -> Generator[None]:
-    """Note the signals that reach the body outside of a loop; they go on to their usual handlers."""
+    """Record the signals that arrive outside of a loop, and pass them on to their usual handlers."""
     usual = {number: handler for number, handler in _usual_handlers().items() if callable(handler)}
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -74,7 +74,7 @@ def heard_signals() -> Generator[None]:
 
 
 def _usual_handlers() -> dict[signal.Signals, Any]:
-    """Who handles the signals that ask us to stop; only the main thread hears them, and an ignored one stays so."""
+    """The handlers of the stop signals; none outside the main thread, and none for an ignored signal."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     handlers = {number: signal.getsignal(number) for number in STOPS}

@@ -1,4 +1,4 @@
-"""Failures of calls to the outside as types: which of them a repeat may heal, and the one reader of status codes."""
+"""Failures of external calls as types: which of them a retry may fix, and the one reader of status codes."""
 
 import re
 from datetime import UTC, datetime
@@ -11,9 +11,9 @@ from mustit_pipeline.domain.errors import ExternalFailure
 RetryAfter: TypeAlias = float
 """Seconds from the moment the answer arrived; never negative, always finite, not capped."""
 
-# A sound answer about somebody else's product.
+# A valid answer about another seller's product.
 WRONG_SELLER = "EXTERNAL_WRONG_SELLER"
-# A readable answer in which a field changed that must not change unseen.
+# A readable answer in which a field of MUSTIT_DRIFT_BLOCK changed.
 BLOCKED_DRIFT = "EXTERNAL_BLOCKED_DRIFT"
 _DELAY = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 # No cap in any practical sense (31,000 years); it keeps arithmetic on the value finite.
@@ -21,7 +21,7 @@ _LONGEST_DELAY = 1e12
 
 
 class FetchError(ExternalFailure):
-    """A call that brought no usable answer; `transient` says whether trying again may help."""
+    """A call without a usable answer; `transient` says whether a retry may help."""
 
     transient: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ _NETWORK_TEXTS = {
 
 
 class NetworkFailure(FetchError):
-    """No whole answer arrived; `answered` says whether a part of one did, `server` where it was looked for."""
+    """No complete answer arrived; `answered` says whether a part of it did, `server` names the address."""
 
     def __init__(self, path: str, reason: NetworkReason, *, answered: bool = False, server: str = "") -> None:
         korean, english = _NETWORK_TEXTS[reason]
@@ -66,7 +66,7 @@ class NetworkFailure(FetchError):
 
     @property
     def may_still_arrive(self) -> bool:
-        """Whether the server may read the request, and count it, only later: it was sent and nothing came back."""
+        """Whether the server may still receive and count the request: it was sent, and no answer arrived."""
         return not self.answered and self.reason not in (NetworkReason.CONNECT, NetworkReason.CONNECT_TIMEOUT)
 
 
@@ -108,13 +108,13 @@ class Throttled(StatusFailure):
 
 
 class ThrottledUrl(Throttled):
-    """429 to every agent that asked for this, while the host answers others: not tried again before the next crawl."""
+    """429 for this URL to every agent, while other URLs are answered: not retried before the next crawl."""
 
     transient = False
 
 
 class Unauthorized(StatusFailure):
-    """401 or 403: the session is not accepted; a new token may be."""
+    """401 or 403: the session is not accepted; a new token may help."""
 
     def __init__(self, path: str, status: int) -> None:
         super().__init__(
@@ -127,7 +127,7 @@ class Unauthorized(StatusFailure):
 
 
 class NotFoundAnswer(StatusFailure):
-    """404 or 410: the server says that there is no such thing."""
+    """404 or 410: it does not exist."""
 
     transient = False
 
@@ -142,7 +142,7 @@ class NotFoundAnswer(StatusFailure):
 
 
 class UnexpectedStatus(StatusFailure):
-    """Any other status that is no success, redirects included: asking again brings the same."""
+    """Any other status that is no success, redirects included: a retry does not help."""
 
     transient = False
 
@@ -157,7 +157,7 @@ class UnexpectedStatus(StatusFailure):
 
 
 class MalformedBody(FetchError):
-    """A success whose body is not what it should be: a failed fetch, never "no items"."""
+    """A success with an invalid body: a failed fetch, never "no items"."""
 
     def __init__(
         self, source: str, reason: str, excerpt: str = "", path: str = "", document: bytes | None = None
@@ -172,7 +172,7 @@ class MalformedBody(FetchError):
         self.source = source
         self.reason = reason
         self.excerpt = excerpt[:200]
-        # The body itself where it is JSON: only its shape was refused, and another parser may read it.
+        # The body, if it is JSON: only its shape was refused, and a corrected parser may read it.
         self.document = document
 
 
@@ -224,7 +224,7 @@ def failure_of_status(status: int, path: str, retry_after: str | None, now: date
     if status == 200:
         return None
     if 200 < status < 300:
-        # A part of an answer, or none yet: nothing that can be read is promised.
+        # 206 or 202, for example: the body may be partial or empty.
         return MalformedBody("answer", f"its status is {status}, not 200", path=path)
     if status == 429:
         return Throttled(path, parse_retry_after(retry_after, now))
@@ -233,7 +233,7 @@ def failure_of_status(status: int, path: str, retry_after: str | None, now: date
     if status in (404, 410):
         return NotFoundAnswer(path, status)
     if status == 408:
-        # The server itself says that the call timed out: a 4xx by number only.
+        # 408: the server says that the call timed out, so it is handled as a timeout.
         return NetworkFailure(path, NetworkReason.READ_TIMEOUT, answered=True)
     if 500 <= status < 600:
         return ServerFailure(path, status)

@@ -19,7 +19,7 @@ def find_one(
     thing: str,
     listing: str,
 ) -> Row[Any]:
-    """The one row whose id begins so; none and several are refused alike."""
+    """The one row whose id has this prefix; no match and several matches are both refused."""
     query = text(f"SELECT * FROM {table} WHERE {column} BETWEEN :first AND :last ORDER BY {column} LIMIT 2")
     rows = connection.execute(query, {"first": wanted.first, "last": wanted.last}).all()
     if len(rows) == 1:

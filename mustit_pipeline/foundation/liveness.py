@@ -1,4 +1,4 @@
-"""Who is alive: a lock that PostgreSQL drops the moment its holder's process is gone."""
+"""Liveness: an advisory lock, which PostgreSQL releases as soon as its holder's process is gone."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +15,7 @@ LOOK_SECONDS = 1.0
 
 @contextmanager
 def present(database: Database, name: str) -> Generator[None]:
-    """Be seen alive as this run or at this work, and soon again after PostgreSQL was away; others may be at it too."""
+    """Hold the liveness lock of this name, and retake it after an outage; several processes may share it."""
     over = Event()
     keeper = Thread(target=_keep, args=(database, name, _hold(database, name), over), daemon=True)
     keeper.start()
@@ -46,7 +46,7 @@ def _hold(database: Database, name: str) -> Connection:
 
 
 def _keep(database: Database, name: str, connection: Connection | None, over: Event) -> None:
-    """Look after the lock until it is over: a connection that breaks takes it along, while its process may go on."""
+    """Keep the lock until the work is over: a broken connection loses it while its process goes on."""
     while not over.wait(LOOK_SECONDS):
         try:
             if connection is None:

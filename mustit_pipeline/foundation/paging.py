@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """What a list shows; a query asks for one row more than that to know whether it is all."""
+    """One page of a list; the query asks for one row more, to know whether there are more."""
 
     rows: list[T]
     more: bool
 
 
 def page(rows: Iterable[T], limit: int) -> Page[T]:
-    """At most so many of the rows that a query found."""
+    """The first `limit` rows of a query."""
     found = list(islice(rows, limit + 1))
     return Page(found[:limit], len(found) > limit)

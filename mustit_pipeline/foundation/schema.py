@@ -23,7 +23,7 @@ class SchemaMismatch(EnvironmentFailure):
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """Where the database stands against this code."""
+    """The revision of the database, and the one that this code needs."""
 
     current: str | None
     expected: str
@@ -69,7 +69,7 @@ def upgrade(connection: Connection) -> SchemaStatus:
 
 
 def require_current(connection: Connection) -> None:
-    """Refuse an older, newer or missing schema with what to do about it."""
+    """Refuse an older, newer or missing schema; the message says what to do."""
     found = status(connection)
     if found.is_current:
         return

@@ -1,4 +1,4 @@
-"""What the tables of all rooms have in common; the migrations create them."""
+"""Metadata and column types shared by the tables of all rooms; the migrations create the tables."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -15,8 +15,8 @@ metadata = MetaData(
     }
 )
 
-# True of every row. An index with this condition serves only statements that state it too, which are those that go by
-# time: one that looks up a version by its key cannot be led astray by what the planner believes of a seller or a state.
+# True for every row. PostgreSQL uses an index with this condition only for statements that contain it: those ordered by
+# time. So wrong statistics about a seller or a state cannot make a lookup by key use that index.
 BY_TIME = "version > 0"
 
 
@@ -26,7 +26,7 @@ def timestamp(name: str, *, nullable: bool = False, default: bool = False) -> Co
 
 
 def one_of(column: str, states: type[StrEnum]) -> CheckConstraint:
-    """The column takes the states of the domain, and no other."""
+    """A check that the column holds a state of the domain."""
     values = ", ".join(f"'{state.value}'" for state in states)
     return CheckConstraint(f"{column} IN ({values})", name=f"{column}_known")
 

@@ -35,7 +35,7 @@ class Answer:
 
 
 class MarketplaceClient:
-    """Sends single requests and raises a FetchError for whatever is no success; repeating is the caller's business."""
+    """Sends single requests and raises a FetchError unless they succeed; the caller retries."""
 
     def __init__(self, settings: Settings) -> None:
         self.endpoints = Endpoints.from_settings(settings)
@@ -45,18 +45,18 @@ class MarketplaceClient:
         self._limit = settings.max_body_bytes
         self._deadline = settings.total_timeout_seconds
         self._connections = settings.max_concurrent_requests
-        # Waiting for a free connection is bounded by the deadline alone.
+        # The wait for a free connection is bounded only by the deadline.
         self._timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=settings.connect_timeout_seconds, sock_read=settings.read_timeout_seconds
         )
         self._pool: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        # aiohttp itself, without httpx around it: cookies, redirects, proxies and auth are all unwanted here, and
-        # httpx's own requests and addresses cost as much CPU time as everything else of a call together.
+        # aiohttp instead of httpx: its cookies, redirects, proxies and auth are not needed here, and its request and
+        # URL objects cost as much CPU time as the rest of a call.
         self._pool = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections),
-            # aiohttp would keep cookies, and agents must not share them.
+            # Agents must not share cookies.
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(_send_once,),
             timeout=self._timeout,
@@ -87,18 +87,18 @@ class MarketplaceClient:
                 retry_after = response.headers.get("retry-after")
                 failure = failure_of_status(response.status, path, retry_after, datetime.now(UTC))
                 if failure is not None:
-                    # Its body is of no interest and may have no end: the connection goes with it.
+                    # Its body is not needed and may be endless: close the connection.
                     response.close()
                     raise failure
                 body = await self._whole_body(response, path)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            # Without the cause: its text may name what a request carried.
+            # Without the cause: its text may contain headers of the request.
             raise NetworkFailure(path, _reason(error), answered=answered, server=self._server) from None
         return Answer(body, perf_counter() - started, tuple(response.headers.getall("set-cookie", ())))
 
     def _permitted(self, url: str) -> yarl.URL:
         try:
-            # Sent as it is: the addresses are percent-encoded already.
+            # The URLs are percent-encoded already.
             target = yarl.URL(url, encoded=True)
             if url.startswith(self._prefix) and url.isascii() and url.isprintable() and " " not in url:
                 return target
@@ -113,7 +113,7 @@ class MarketplaceClient:
         return target
 
     async def _whole_body(self, response: aiohttp.ClientResponse, path: str) -> bytes:
-        """The decompressed body; no more than the limit is ever held, whatever the headers say."""
+        """The decompressed body; never more than the limit is held in memory, whatever the headers say."""
         announced = response.headers.get("content-length", "")
         if announced.isascii() and announced.isdigit() and int(announced[:20]) > self._limit:
             raise BodyTooLarge(path, self._limit)
@@ -121,13 +121,13 @@ class MarketplaceClient:
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise MalformedBody("answer", "its content encoding was not asked for", path=path)
         if announced and not encoding and "transfer-encoding" not in response.headers:
-            # So much and no more is read, whatever the server goes on sending.
+            # aiohttp reads Content-Length bytes and no more.
             return await response.read()
         unzip = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
         parts: list[bytes] = []
         size = 0
         async for chunk in response.content.iter_any():
-            # Unfolds at most one byte over the limit at a time, so a bomb never does.
+            # At most one byte over the limit is decompressed, so a compression bomb cannot grow.
             part = _unzipped(unzip, chunk, self._limit + 1, path) if unzip else chunk
             size += len(part)
             if size > self._limit:
@@ -149,13 +149,13 @@ def _unzipped(
     except zlib.error:
         raise MalformedBody("answer", "its gzip data is broken", path=path) from None
     if unzip.unused_data:
-        # Kept by zlib without a bound, and a body cut there would be silently short.
+        # zlib keeps such data in memory without a bound, and ignoring it would shorten the body silently.
         raise MalformedBody("answer", "its gzip data goes on after its end", path=path)
     return part
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Refuses what HTTP cannot carry, without showing it: the libraries' own errors would hold the value."""
+    """Refuse headers that HTTP cannot carry; our error does not show the value, the libraries' errors would."""
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise ValueError(f"the header {name} takes printable ASCII text only")
@@ -163,7 +163,7 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keeps aiohttp from silently repeating a GET on a dropped connection: the marketplace would count two."""
+    """Keep aiohttp from silently repeating a GET on a dropped connection: the marketplace would count two requests."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:

@@ -14,7 +14,7 @@ _OPTIONS = "/mustit-api/legacy-api/v1/auction_products/{}/options"
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where each call goes; equal arguments always give the same text, so URLs can be compared."""
+    """The URL of each call; equal arguments give the same text, so URLs can be compared."""
 
     base_url: str
     listing_path: str
@@ -38,7 +38,7 @@ class Endpoints:
         )
 
     def count(self, seller_id: SellerId) -> RequestUrl:
-        """The cheapest call that tells how many products a seller has."""
+        """The cheapest call that returns a seller's product count."""
         return self.listing(seller_id, self.first_page_no, page_size=1)
 
     def detail(self, item_no: ItemNo) -> RequestUrl:
@@ -52,7 +52,7 @@ class Endpoints:
         return self.base_url + "/"
 
     def present(self, url: str) -> str:
-        """The same call at the server that is configured now: a planned one outlives a change of the address."""
+        """The same call at the configured server: a planned task may be older than a change of the address."""
         if url.startswith(f"{self.base_url}/"):
             return url
         planned, server = urlsplit(url), urlsplit(self.base_url)

@@ -1,4 +1,4 @@
-"""Bits of untrusted bodies for people: one line, nothing unprintable, nothing that looks like a secret."""
+"""Excerpts of untrusted bodies for people: one line, printable, without anything that looks like a secret."""
 
 import re
 from itertools import islice
@@ -22,7 +22,7 @@ def safe_excerpt(body: bytes) -> str:
 
 
 def safe_sample(name: str, value: Any) -> str:
-    """A field's value, the start of it; the name tells whether it is a secret."""
+    """The start of a field's value; a field whose name suggests a secret is masked."""
     return _safe(f"{name}: {_shown(value, DEPTH_SHOWN)}").partition(": ")[2][:LONGEST]
 
 
@@ -33,7 +33,7 @@ def _safe(text: str) -> str:
 
 
 def _shown(value: Any, depth: int) -> str:
-    """JSON, of which long and deep parts are left out: a hostile value costs no more than another."""
+    """JSON without its long and deep parts, so that a hostile value costs no more than another."""
     if type(value) is str:
         return f'"{value[:LONGEST]}"'
     if type(value) not in (dict, list):

@@ -1,4 +1,4 @@
-"""The shape that the marketplace's bodies have had so far; what the parser leaves alone is known here all the same."""
+"""The known shape of the marketplace's bodies, including fields that the parser does not read."""
 
 from types import NoneType
 from typing import Any, cast
@@ -13,7 +13,7 @@ def _field(*types: type, **more: Any) -> Field:
     return Field(frozenset(types), **more)
 
 
-# Fields that are read. Of those that a product may do without, null is as good as a value.
+# Fields that are read. An optional one may be null.
 _IDENTITY = _field(int, float, str, read=identity)
 _NUMBER = _field(int, float, str, read=number)
 _MAYBE_NUMBER = _field(int, float, str, NoneType, read=number)
@@ -27,7 +27,7 @@ _CODE = _field(str, int, NoneType, read=code)
 _RARE_CODE = _field(str, int, NoneType, optional=True, read=code)
 _FLAG = _field(bool, str, read=flag)
 _TEXTS = _field(list, read=texts)
-# Fields that are there and say nothing about a product.
+# Known fields that are not read.
 _SOME_TEXT = _field(str, NoneType, optional=True)
 _SOME_NUMBER = _field(int, float, str, NoneType, optional=True)
 _SOME_FLAG = _field(bool, str, NoneType, optional=True)
@@ -121,7 +121,7 @@ MODULES = {
     ),
 }
 _PATHS = {kind: f"detail.{kind}" for kind in MODULES}
-# Nothing of these is read, so they are not looked into, and nobody misses them.
+# Modules that are not read: they are not examined, and may be missing.
 OTHER_MODULES = frozenset(
     {
         "NonMemberBannerModule",
@@ -148,10 +148,10 @@ OPTION = Shape(
 
 
 def examine(source: str, document: Any, *, closely: bool = False, replaced: bool = False) -> tuple[Deviation, ...]:
-    """How a body differs from what it should be; `closely` reads the values too, where reading the body failed.
+    """How a body differs from the expected shape; `closely` also checks the values, after parsing failed.
 
-    `replaced` says that lone surrogates in its texts became U+FFFD: the fields that hold one are named.
-    A body that has nothing in common with the expected one is another body, such as a notice, and no drift.
+    `replaced` says that lone surrogates in its texts became U+FFFD: the fields that hold one are named. A body without
+    any expected field is another document, such as a notice, and no drift.
     """
     found = Examination(closely=closely, replaced=replaced)
     if source == "options":
@@ -177,7 +177,7 @@ def _akin(shape: Shape, found: Any) -> bool:
 
 
 def _examine_modules(found: Examination, modules: list[Any]) -> None:
-    """Modules are told apart by their type; of two with one type the first counts."""
+    """Modules are identified by type; if a type occurs twice, the first one counts."""
     missing = dict(_PATHS)
     try:
         telling = [module for module in modules if module["type"] not in OTHER_MODULES]

@@ -7,7 +7,7 @@ from unicodedata import normalize
 # Whole numbers as people write them: 1,083,000 · 49% · 12.0; ASCII digits, and few enough for 64 bits.
 _NUMBER = re.compile(r"([+-]?(?:[0-9]{1,19}|[0-9]{1,3}(?:,[0-9]{3}){1,6}))(?:\.0{1,9})?[ ]?%?")
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
-# Beyond this a float no longer knows its last digit.
+# Beyond this a float cannot represent every whole number.
 _EXACT = 2**53
 _KINDS: dict[type, str] = {
     dict: "an object",
@@ -20,7 +20,7 @@ _KINDS: dict[type, str] = {
 
 
 class WrongValue(Exception):
-    """A field that holds something else than it should."""
+    """A field with an invalid value."""
 
 
 def clean(value: str) -> str:
@@ -40,7 +40,7 @@ def text(data: dict[str, Any], name: str) -> str:
 
 
 def filled(data: dict[str, Any], name: str) -> str:
-    """A text that must be there and not be blank."""
+    """A required text that is not blank."""
     value = text(data, name)
     if not value or value.isspace():
         raise WrongValue(f"{name} is missing")
@@ -102,7 +102,7 @@ def rate(data: dict[str, Any], name: str) -> int | None:
 
 
 def identity(data: dict[str, Any], name: str) -> int:
-    """A number that must be there and positive."""
+    """A required positive number."""
     value = number(data, name)
     if value is None or value <= 0:
         raise WrongValue(f"{name} takes a positive number")

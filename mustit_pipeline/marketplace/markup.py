@@ -9,12 +9,12 @@ from html import unescape
 from mustit_pipeline.marketplace.fields import clean
 
 _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
-# Possessive throughout: no input makes it try the same characters again.
+# Possessive quantifiers only: no input causes backtracking.
 _ATTRIBUTE = re.compile(
     r"""[\s/]*+(?:(>)|(=?+[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)?+))?+)"""
 )
-# A tag as almost everybody writes it: quotes only around whole values, and neither < nor > inside. Where all tags are
-# such, and none of them holds raw text, the images are where they seem to be: nothing is read attribute by attribute.
+# A plain tag, as almost all markup has it: quotes only around whole values, and neither < nor > inside. If all tags are
+# plain and none holds raw text, the images are found without reading attribute by attribute.
 _PLAIN_TAG = re.compile(
     r"""<(/?[a-zA-Z][^\s/<>"'=]*+)(?=[\s/>])"""
     r"""([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++(?=[\s>]))[^<>"'=]*+)*+)>"""
@@ -29,12 +29,12 @@ _RAW_TEXT = {
 
 
 def description_images(markup: str) -> list[str]:
-    """The images of a description, as text that can be compared."""
+    """The image URLs of a description, cleaned for comparison."""
     return [clean(source) for source in image_sources(markup)]
 
 
 def image_sources(markup: str) -> tuple[str, ...]:
-    """Every `<img src>` in order, entities decoded, duplicates kept; comments and scripts hold no images."""
+    """Every `<img src>` in order, entities decoded, duplicates kept; comments and scripts are skipped."""
     plain = _plain_sources(markup)
     return read_sources(markup) if plain is None else plain
 
@@ -55,7 +55,7 @@ def _source(attributes: str) -> str:
 
 
 def read_sources(markup: str) -> tuple[str, ...]:
-    """The same from any markup, tag by tag and attribute by attribute."""
+    """The sources in any markup, read tag by tag and attribute by attribute."""
     found: list[str] = []
     position = 0
     while position >= 0 and (opening := _NEXT.search(markup, position)):
@@ -75,16 +75,16 @@ def read_sources(markup: str) -> tuple[str, ...]:
 
 
 def _end_of_other(markup: str, opening: re.Match[str]) -> int:
-    """Where a comment, declaration or closing tag ends; -1 for one that never does."""
+    """The end of a comment, declaration or closing tag; -1 if it is unclosed."""
     if opening[2]:
-        # From its own dashes on, because <!--> is a whole comment.
+        # From its own dashes on, because <!--> is a complete comment.
         end = _COMMENT_END.search(markup, opening.end() - 2)
         return end.end() if end else -1
     return markup.find(">", opening.end())
 
 
 def _read_tag(markup: str, position: int) -> tuple[str, int]:
-    """The tag's first `src` and where the tag ends; -1 for a tag that never does."""
+    """The tag's first `src` and the end of the tag; -1 if it is unclosed."""
     source: str | None = None
     length = len(markup)
     while position < length and (attribute := _ATTRIBUTE.match(markup, position)):

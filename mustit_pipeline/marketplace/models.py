@@ -1,4 +1,4 @@
-"""What the marketplace says, as typed values: absent text is "", a list (), a number or a category None."""
+"""The marketplace's data as typed values: absent text is "", a list (), a number or a category None."""
 
 from msgspec import Struct
 
@@ -26,12 +26,12 @@ class ListingEntry(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every price is there that must not be missing."""
+        """Whether no required price is missing."""
         return self.price is not None and self.original_price is not None and self.normal_price is not None
 
 
 class ListingPage(Struct, frozen=True):
-    """One listing page; `skipped` items could not be read, so a sweep with any is not complete."""
+    """One listing page; a sweep with `skipped` items, which could not be read, is not complete."""
 
     count: int
     entries: tuple[ListingEntry, ...]
@@ -56,7 +56,7 @@ class Shipping(Struct, frozen=True):
 
 
 class ProductDetail(Struct, frozen=True):
-    """A product's detail page; fields of a module that is not in `modules` say nothing about the product."""
+    """A product's detail page; fields of a module that is not in `modules` are unknown."""
 
     modules: frozenset[str]
     seller_no: int | None
@@ -86,7 +86,7 @@ class ProductDetail(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every module is there, and every price that must not be missing."""
+        """Whether no module and no required price is missing."""
         return (
             self.shipping is not None
             and self.normal_price is not None
@@ -96,7 +96,7 @@ class ProductDetail(Struct, frozen=True):
         )
 
     def is_of(self, seller_id: str) -> bool:
-        """Whether it is this seller's product; the marketplace writes one id in more than one case."""
+        """Whether it is this seller's product; the marketplace writes one id in upper and lower case."""
         return self.seller_id == seller_id or self.seller_id.casefold() == seller_id.casefold()
 
 

@@ -1,4 +1,4 @@
-"""The marketplace's three bodies, from untrusted bytes to typed values; whatever is wrong is a MalformedBody."""
+"""Parsing of the marketplace's three bodies from untrusted bytes to typed values; errors are MalformedBody."""
 
 import json
 import re
@@ -42,10 +42,10 @@ from mustit_pipeline.marketplace.usual import usual_modules, usual_options
 
 T = TypeVar("T")
 
-# So many fit 64 bits in any case.
+# So many digits always fit 64 bits.
 _MOST_DIGITS = 18
 _KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
-# An escaped backslash or a surrogate pair, which stay as they are, or one half of a pair alone.
+# An escaped backslash or a surrogate pair, which are kept, or a lone surrogate.
 _SURROGATES = re.compile(
     rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
@@ -54,18 +54,18 @@ _SURROGATES = re.compile(
 def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> ListingPage:
     """One listing page; an item that cannot be read is skipped and counted, the rest is kept.
 
-    No seller has more than `most` products: a count above that would plan pages without end.
+    A count above `most` is refused: it would plan pages without end.
     """
     return _parse("listing", body, lambda document: _listing(document, most), drift)
 
 
 def parse_count(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> int:
-    """How many products a seller has, from any listing page; whether its items can be read is the page's business."""
+    """The product count in any listing page; its items are not parsed."""
     return _parse("listing", body, lambda document: _listed(document, most)[0], drift)
 
 
 def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
-    """A product's detail, which must be about `item_no` where that is given."""
+    """A product's detail, which must be of `item_no` if given."""
     modules = usual_modules(body)
     if modules is not None:
         with suppress(WrongValue):
@@ -76,7 +76,7 @@ def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation]
 def parse_options(
     body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None
 ) -> tuple[ProductOption, ...]:
-    """A product's options, all of one product (`item_no` where that is given); none is a valid answer."""
+    """A product's options, all of one product (`item_no` if given); an empty list is valid."""
     options = usual_options(body)
     if options is not None:
         with suppress(WrongValue):
@@ -85,7 +85,7 @@ def parse_options(
 
 
 def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Deviation] | None) -> T:
-    """What a body says; how it differs from what it was goes to `drift`, also where it cannot be read."""
+    """The parsed body; its drift is added to `drift`, also if parsing fails."""
     document, refused, replaced = None, None, False
     try:
         document, replaced = _decoded(body)
@@ -105,7 +105,7 @@ def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Devia
 
 
 def _decoded(body: bytes) -> tuple[Any, bool]:
-    """The JSON of a body, and whether lone surrogates in it were replaced, for which orjson refuses all of it."""
+    """The JSON of a body, and whether lone surrogates in it were replaced: orjson would refuse the whole body."""
     try:
         return orjson.loads(body), False
     except orjson.JSONDecodeError:
@@ -114,7 +114,7 @@ def _decoded(body: bytes) -> tuple[Any, bool]:
 
 
 def _with_any_number(body: bytes) -> Any:
-    """JSON whose numbers may be too large for any float: each costs its own field, and orjson would refuse them all."""
+    """JSON with numbers too large for a float: only their own fields fail, while orjson would refuse the whole body."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -149,7 +149,7 @@ def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:
 
 def _listing(document: Any, most: int | None) -> ListingPage:
     count, listed = _listed(document, most)
-    # By number, because a product pushed on by a new one may be listed twice; the last one wins.
+    # By item number, because a product may be listed twice when a new one moves it; the last entry wins.
     entries: dict[int, ListingEntry] = {}
     skipped = 0
     for item in listed:
@@ -199,7 +199,7 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductD
     return ProductDetail(
         modules=frozenset(modules),
         seller_no=number(info, "sellerNo"),
-        # Another seller's id proves a deletion; a missing one proves nothing.
+        # Another seller's id proves a deletion, so a missing id is refused.
         seller_id=filled(info, "sellerId"),
         item_no=found,
         item_name=filled(info, "itemName"),
@@ -227,7 +227,7 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductD
 
 
 def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The known modules that say something, by type; of two with one type the first counts."""
+    """The known modules with data, by type; if a type occurs twice, the first one counts."""
     listed = document.get("moduleList")
     if type(listed) is not list:
         raise WrongValue("moduleList takes a list")

@@ -1,4 +1,4 @@
-"""Session tokens: how one is issued and what a request carries of it."""
+"""Session tokens: how they are issued, and the headers of a request."""
 
 import re
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from mustit_pipeline.marketplace.client import MarketplaceClient
 
 USUAL_LIFETIME = timedelta(hours=2)
-# Whatever a cookie says: a key that was rotated out is needed for no longer.
+# Whatever a cookie says: so a rotated-out key is needed for no longer than a day.
 LONGEST_LIFETIME = timedelta(days=1)
 
-# What RFC 6265 allows in a cookie's value: it is sent back in headers, where anything else is an injection.
+# The characters that RFC 6265 allows in a cookie's value: it is sent in headers, where others could inject.
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 _SECONDS = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A token and its companions, valid for `lifetime` until `expires_at`; only headers() shows them."""
+    """A token and its cookies, valid for `lifetime` until `expires_at`; only headers() shows them."""
 
     token: Token = field(repr=False)
     nid: str = field(repr=False)
@@ -33,11 +33,11 @@ class Session:
 
     @property
     def issued_at(self) -> datetime:
-        """When it was asked for."""
+        """When it was requested."""
         return self.expires_at - self.lifetime
 
     def headers(self, user_agent: str) -> dict[str, str]:
-        """What a request of this session sends."""
+        """The headers of a request of this session."""
         headers = {"User-Agent": user_agent, "Authorization": f"Bearer {self.token.value}"}
         if self.nid and self.mustit_uid:
             headers["Cookie"] = f"nid={self.nid}; mustit_uid={self.mustit_uid}"
@@ -51,7 +51,7 @@ async def issue_session(client: "MarketplaceClient", user_agent: str, now: datet
 
 
 def read_session(set_cookies: Iterable[str], now: datetime) -> Session:
-    """The session in an answer's Set-Cookie headers; of two cookies with one name the last counts."""
+    """The session in an answer's Set-Cookie headers; if a name occurs twice, the last cookie counts."""
     cookies: dict[str, tuple[str, dict[str, str]]] = {}
     for header in set_cookies:
         pair, *attributes = header.split(";")
@@ -84,7 +84,7 @@ def _companion(cookies: dict[str, tuple[str, dict[str, str]]], name: str, now: d
 
 
 def _lifetime(attributes: dict[str, str], now: datetime) -> timedelta:
-    """Max-Age, else Expires, else two hours; nothing or less if the server deletes it, and a day at most."""
+    """Max-Age, else Expires, else two hours; zero or negative if the server deletes it, and at most a day."""
     max_age = attributes.get("max-age", "").strip('"')
     if _SECONDS.fullmatch(max_age):
         return timedelta(seconds=max(0, min(int(max_age), LONGEST_LIFETIME.total_seconds())))

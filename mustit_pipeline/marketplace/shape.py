@@ -1,4 +1,4 @@
-"""What bodies are made of, and how one of them differs: fields that are new, missing or of another type."""
+"""Shapes of bodies, and how a body differs: fields that are new, missing or of another type."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.marketplace.excerpt import safe_sample
 from mustit_pipeline.marketplace.fields import WrongValue
 
-# What a hostile body can cost: deviations, objects that are looked at, and shapes that are remembered.
+# Limits for hostile bodies: deviations, examined objects, and cached shapes.
 MOST_DEVIATIONS = 50
 MOST_OBJECTS = 10_000
 MOST_JUDGED = 512
@@ -33,18 +33,18 @@ _TYPES: dict[type, str] = {
 
 
 def type_name(value: Any) -> str:
-    """What JSON calls it."""
+    """The JSON name of a value's type."""
     return _TYPES[type(value)]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a field may hold; `read` is how its value is read where that says more than its type."""
+    """The types of a field; `read` parses its value where the type alone is not enough."""
 
     types: frozenset[type]
     optional: bool = False
     read: Callable[[dict[str, Any], str], object] | None = None
-    # Of the object, or of each entry of the list; of the first one alone where the others say nothing to us.
+    # The shape of the object, or of each entry of the list; of only the first entry where the others are not read.
     inside: "Shape | None" = None
     first_only: bool = False
 
@@ -55,7 +55,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A field of an object that is not as it was."""
+    """A field of an object that differs from its shape."""
 
     name: str
     kind: DriftKind
@@ -69,13 +69,13 @@ class Shape:
     def __init__(self, **fields: Field) -> None:
         self.fields = fields
         self.inside = [(name, field, field.inside) for name, field in fields.items() if field.inside is not None]
-        # By the names and types of an object's fields: one that looks like an earlier one is not judged again.
+        # Results by the names and types of an object's fields: equal ones are judged once.
         self.judged: dict[tuple[str | type, ...], tuple[Flaw, ...]] = {}
 
     def judge(self, found: dict[str, Any], look: tuple[str | type, ...]) -> tuple[Flaw, ...]:
-        """How an object differs."""
+        """How an object differs from this shape."""
         flaws = tuple(islice(self._judge(found), MOST_DEVIATIONS))
-        # Of known names only: what somebody else makes up is not kept.
+        # Only for known names: names that the server invents are not cached.
         if len(self.judged) < MOST_JUDGED and self.fields.keys() >= found.keys():
             self.judged[look] = flaws
         return flaws
@@ -93,7 +93,7 @@ class Shape:
 
 
 class Examination:
-    """One body under the glass: each deviation is noted once, however often the body shows it."""
+    """The examination of one body: each deviation is noted once, however often it occurs."""
 
     def __init__(self, *, closely: bool, replaced: bool = False) -> None:
         self._closely = closely
@@ -136,8 +136,8 @@ class Examination:
                     self.look(inside, entry, below)
 
     def note(self, above: str, flaw: Flaw, value: Any = None) -> None:
-        """Keep a deviation of what is at this place."""
-        # A new name is somebody else's choice.
+        """Note a deviation at this path."""
+        # The server chooses new names, so they are cleaned.
         name = _NOT_IN_A_NAME.sub("_", flaw.name[:LONGEST_NAME]) or "_"
         path = f"{above}.{name}" if above else name
         if (path, flaw.kind, flaw.observed) in self._noted or len(self._noted) >= MOST_DEVIATIONS:
@@ -154,7 +154,7 @@ class Examination:
                 self.note(path, Flaw(name, DriftKind.RETYPED, field.expected, LONE_SURROGATE), value)
 
     def _read(self, shape: Shape, found: dict[str, Any], path: str) -> None:
-        """A value of the right type may still be of no use, such as a price in words."""
+        """Check values too: a value of the right type may be invalid, such as a price in words."""
         for name, field in shape.fields.items():
             if field.read is not None and type(found.get(name)) in field.types:
                 try:

@@ -1,7 +1,7 @@
-"""Bodies of just the expected shape, decoded straight into what is read of them; any other body takes the long way.
+"""Fast path: bodies of exactly the expected shape are decoded directly; any other body takes the general parser.
 
-The decoders are made of the expected shapes and refuse every field that is new, missing or of another type: what they
-accept has no drift. What is not read is checked for its kind alone, and no object is made of it.
+The decoders are built from the expected shapes and refuse every field that is new, missing or of another type: a body
+that they accept has no drift. For fields that are not read only the type is checked, and no object is created.
 """
 
 from types import NoneType
@@ -17,7 +17,7 @@ from mustit_pipeline.marketplace.shape import Field, Shape
 
 
 class _Unread(msgspec.Struct, gc=False):
-    """An object of which nothing is read."""
+    """An object that is not read."""
 
 
 def _union(kinds: list[Any]) -> Any:
@@ -60,14 +60,14 @@ _OPTIONS = msgspec.json.Decoder(list[_struct("Option", OPTION)])
 
 
 def usual_modules(body: bytes) -> dict[str, dict[str, Any]] | None:
-    """The known modules of a detail by type, or None for a body that has to be looked at."""
+    """The known modules of a detail by type, or None for a body that needs the general parser."""
     decoded = _decoded(_DETAIL, body)
     if decoded is None:
         return None
     found: dict[str, dict[str, Any]] = {}
     for module in decoded.moduleList:
         kind = _KNOWN.get(type(module))
-        # Of two with one type the first counts.
+        # If a type occurs twice, the first one counts.
         if kind is not None and kind not in found:
             found[kind] = asdict(module.data)
     if len(found) < len(_KNOWN) or not found[SHIPPING]["items"]:
@@ -80,14 +80,14 @@ def usual_modules(body: bytes) -> dict[str, dict[str, Any]] | None:
 
 
 def usual_options(body: bytes) -> list[dict[str, Any]] | None:
-    """The options, or None for a body that has to be looked at."""
+    """The options, or None for a body that needs the general parser."""
     decoded = _decoded(_OPTIONS, body)
     return None if decoded is None else [asdict(option) for option in decoded]
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
-        # The decoder does not look into what it skips, and all of the body is kept as text.
+        # The decoder does not check the encoding of skipped parts, and the whole body is stored as text.
         body.decode()
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What is wrong right now, written down as alerts; those of what is well again end."""
+"""Opens alerts for present problems, and ends the alerts of problems that are over."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ THROTTLED = "THROTTLED"
 FAILED_EVENTS = "FAILED_EVENTS"
 SCHEDULE_FAILED = "SCHEDULE_FAILED"
 PARKED_MESSAGES = "PARKED_MESSAGES"
-# Before a seller's name: whatever job a run of his was, the next good one is the end of it.
+# Before a seller's id: an alert of any job of the seller ends with the seller's next successful run.
 RUN_OF_SELLER = "run of seller "
-# Kinds that are looked for as a whole: of these, what is not found is over.
+# Kinds that are always checked completely: an alert of such a kind that is not found again is over.
 STATES = (
     HELD_DELETIONS,
     HELD_CHANGES,
@@ -42,21 +42,20 @@ STATES = (
     TICK_FAILED,
 )
 STORM_MEMORY = timedelta(minutes=5)
-# A sweep that was incomplete a week ago has been followed by none: that is another alert.
+# If the newest sweep is a week old, no sweep followed it: another alert reports that.
 SWEEP_MEMORY = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class Alerted:
-    """Alerts that were opened, and those that ended."""
+    """The numbers of alerts that were opened and that ended."""
 
     opened: int = 0
     ended: int = 0
 
 
 def observe(database: Database, settings: Settings, now: datetime, *, others: Sequence[Condition] = ()) -> Alerted:
-    """Look at every state that somebody should know of, with what the caller has seen elsewhere, and write it down,
-    once for each subject."""
+    """Check every state and open or end its alerts, one per subject; `others` are problems that the caller found."""
     with database.reading() as connection:
         found = {one.subject: one for one in (*_found(connection, now), *others)}
     unseen_since = now - timedelta(seconds=settings.alert_calm_seconds)
@@ -68,7 +67,7 @@ def observe(database: Database, settings: Settings, now: datetime, *, others: Se
 
 
 def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Alerted:
-    """Write down what failed and what succeeded, of each subject the newest of both."""
+    """Open alerts for failures and end those of successes, by the newest of each subject."""
     failed: dict[str, tuple[Condition, datetime]] = {}
     healed: dict[str, Outcome] = {}
     for one in sorted(outcomes, key=lambda outcome: outcome.at):
@@ -84,7 +83,7 @@ def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Al
 
 
 def let_go(database: Database, now: datetime) -> Alerted:
-    """End the alerts of failed runs of sellers who are not crawled any more: no good run would ever end them."""
+    """End the alerts of failed runs of inactive sellers: no successful run would end them."""
     with database.transaction() as connection:
         subjects = health.alerts_of_nobody(connection, RUN_FAILED, RUN_OF_SELLER)
         alerts.lock_open(connection)
@@ -114,7 +113,7 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             INCOMPLETE_SWEEP,
             f"The listing of {seller_id} was seen in part",
             "Nothing is deleted by such a sweep; the next one decides. "
-            f"`mustit execution list --seller {seller_id}`, then `show ID`, tell of failed pages.",
+            f"`mustit execution list --seller {seller_id}`, then `show ID`, shows failed pages.",
         )
     yield from _throttling(connection, now)
     failed = health.failed_events(connection)
@@ -123,15 +122,15 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             "failed events",
             FAILED_EVENTS,
             f"{failed} product events are FAILED",
-            "`mustit outbox list --status FAILED` says why; mend it, then `mustit outbox retry --status FAILED`.",
+            "`mustit outbox list --status FAILED` shows why; fix it, then `mustit outbox retry --status FAILED`.",
         )
     for seller_id in health.failed_schedules(connection):
         yield Condition(
             f"schedule of {seller_id}",
             SCHEDULE_FAILED,
             f"The schedule of {seller_id} is FAILED",
-            "EventBridge did not take it, so that nobody may start its crawls; the run of relay_scheduler_outbox says "
-            "why. Mend that, then run it with `everything: true`.",
+            "EventBridge did not accept it, so its crawls may not start; the run of relay_scheduler_outbox shows "
+            "the reason. Fix it, then run that job with `everything: true`.",
         )
     parked = triggers.parked(connection)
     if parked:
@@ -140,7 +139,7 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             "parked messages",
             PARKED_MESSAGES,
             f"{sum(parked.values())} messages that ask for crawls are parked",
-            f"{reasons}. `mustit triggers list` shows them; once mended, `mustit triggers dismiss --all`.",
+            f"{reasons}. `mustit triggers list` shows them; once fixed, `mustit triggers dismiss --all`.",
         )
 
 

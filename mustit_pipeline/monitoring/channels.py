@@ -1,4 +1,4 @@
-"""The way to people: one message to one address, through whatever service apprise knows it by."""
+"""Channels to people: one message to one address, through a service that apprise supports."""
 
 import hashlib
 import logging
@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import apprise
 
-# It writes addresses into its log lines, and addresses carry tokens.
+# apprise logs addresses, and addresses contain tokens.
 logging.getLogger("apprise").disabled = True
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a person reads."""
+    """A message for people."""
 
     title: str
     body: str
@@ -22,7 +22,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One address; all that is ever shown of it is its number and its service."""
+    """One address; only its number and its service are ever shown."""
 
     number: int
     url: str
@@ -32,16 +32,16 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """The address as people may see it."""
+        """The name of the address that may be shown."""
         return f"address {self.number} ({self.url.split('://', 1)[0]})"
 
     @property
     def key(self) -> str:
-        """The address as it is remembered: by its hash."""
+        """The hash of the address, for storage."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
     def send(self, message: Message) -> str | None:
-        """Send a message; says what went wrong, or nothing."""
+        """Send a message; returns the error, None if it was sent."""
         kind = apprise.NotifyType.SUCCESS if message.good_news else apprise.NotifyType.WARNING
         try:
             service = cast("Any", apprise.Apprise).instantiate(self.url, suppress_exceptions=True)
@@ -49,11 +49,11 @@ class Channel:
                 return f"{self.name}: apprise knows no such address"
             sent = service.notify(title=message.title, body=message.body, notify_type=kind)
         except Exception as error:
-            # A service's own error may hold the address.
+            # A service's own error may contain the address.
             return f"{self.name}: {type(error).__name__}"
         return None if sent else f"{self.name}: the service did not take the message"
 
 
 def channels(addresses: list[str]) -> list[Channel]:
-    """The addresses that are set, each once."""
+    """The configured addresses, without duplicates."""
     return [Channel(number, url) for number, url in enumerate(dict.fromkeys(addresses), start=1)]

@@ -1,4 +1,4 @@
-"""The success criteria and the quality of the data, each judged by one rule; checks and `mustit doctor` ask here."""
+"""The success criteria and the quality of the data, one rule each, for asset checks and `mustit doctor`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ LONGEST_INTERVAL = timedelta(days=31)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a rule found: in one line, and as numbers that plot."""
+    """The result of a rule: one line of text, and numbers for plots."""
 
     passed: bool
     summary: str
@@ -27,14 +27,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A rule, the asset that it is about, and what to do where it fails."""
+    """A rule, its asset, and what to do if it fails."""
 
     name: str
     asset: str
     description: str
     remedy: str
     judge: Callable[[Connection, Settings, datetime], Judgement]
-    # Whether the promise itself is broken; otherwise somebody should look before it is.
+    # Whether a failure breaks a success criterion; otherwise it is a warning.
     error: bool = True
 
 
@@ -50,7 +50,7 @@ def crawl_success(connection: Connection, settings: Settings, now: datetime) -> 
     found = numbers.outcomes(connection, _window(settings, now))
     tasks, crawls = found.completed_tasks + found.failed_tasks, found.completed_crawls + found.failed_crawls
     of_tasks, of_crawls = _percent(found.completed_tasks, tasks), _percent(found.completed_crawls, crawls)
-    # A crawl that failed before it had a plan has no tasks that could have failed.
+    # A crawl that failed without a plan has no tasks, so crawls count too.
     reached = min(of_tasks, of_crawls)
     return Judgement(
         reached >= settings.crawl_success_percent,
@@ -130,7 +130,7 @@ def outbox_age(connection: Connection, settings: Settings, now: datetime) -> Jud
     hours = 0.0 if found.oldest is None else max(0.0, (now - found.oldest).total_seconds() / 3600)
     return Judgement(
         hours <= settings.outbox_age_hours,
-        f"{found.number} events are on their way, the oldest change for {hours:.1f} h",
+        f"{found.number} events are unsent, the oldest change has waited {hours:.1f} h",
         {"unsent": found.number, "oldest_hours": round(hours, 3), "wanted_hours": settings.outbox_age_hours},
     )
 
@@ -203,7 +203,7 @@ def sampled_truth(connection: Connection, settings: Settings, now: datetime) -> 
     reached = _percent(right, right + wrong)
     return Judgement(
         reached >= settings.correct_percent,
-        f"{reached:g} % of {right + wrong} sampled products are as the marketplace has them",
+        f"{reached:g} % of {right + wrong} sampled products equal the marketplace's",
         {
             "correct_percent": reached,
             "wanted_percent": settings.correct_percent,
@@ -222,8 +222,8 @@ def _names(names: list[str] | tuple[str, ...], number: int | None = None) -> str
     return ", ".join(shown) + more or "none"
 
 
-# They are about all sellers together, and hang on the two ends of the lineage: what is materialized seller by seller
-# runs its checks along with each seller, a backfill of a thousand as often.
+# The criteria concern all sellers, so they belong to the two ends of the lineage: checks of an asset with seller
+# partitions would run with each partition, a thousand times in a backfill.
 CRITERIA = (
     Criterion(
         "crawl_success",
@@ -235,7 +235,7 @@ CRITERIA = (
     Criterion(
         "listing_coverage",
         "mustit_marketplace",
-        "The last sweeps of all active sellers saw what the marketplace counts.",
+        "The last sweeps of all active sellers saw as many products as the marketplace counts.",
         "See `mustit execution list` for sweeps that are INCOMPLETE, then `show ID` for why.",
         listing_coverage,
     ),
@@ -250,7 +250,7 @@ CRITERIA = (
         "delivered_in_time",
         "product_server",
         "Success criterion: every change has reached the product server in time.",
-        "See `mustit outbox list` and `mustit doctor` for what keeps them.",
+        "See `mustit outbox list` and `mustit doctor` for the cause.",
         delivered_in_time,
     ),
     Criterion(
@@ -263,7 +263,7 @@ CRITERIA = (
     Criterion(
         "sampled_truth",
         "mustit_marketplace",
-        "Success criterion: products that are fetched anew are what we have, or the difference is explained.",
+        "Success criterion: sampled products equal the marketplace's, or the difference is explained.",
         "See the products that the check names, then `mustit product show ITEM` and the marketplace.",
         sampled_truth,
     ),
@@ -277,7 +277,7 @@ CRITERIA = (
     Criterion(
         "sellers_on_time",
         "mustit_marketplace",
-        "Every active seller has been crawled as a whole within its interval and another.",
+        "Every active seller has had a whole crawl within the allowed number of its intervals.",
         "See `mustit execution list --seller ID`; is the daemon running?",
         sellers_on_time,
     ),
@@ -307,7 +307,7 @@ CRITERIA = (
     Criterion(
         "null_share",
         "product_server",
-        "New versions have the fields that a product lives by.",
+        "New versions have all essential fields.",
         "See `mustit drift list` and `mustit product show ITEM`.",
         null_share,
         error=False,
@@ -316,7 +316,7 @@ CRITERIA = (
         "schema_drift",
         "mustit_marketplace",
         "The marketplace's bodies have the shape that the parser was written for.",
-        "See `mustit drift list`, then `mustit drift accept PATH` for what is harmless.",
+        "See `mustit drift list`, then `mustit drift accept PATH` for harmless changes.",
         schema_drift,
         error=False,
     ),

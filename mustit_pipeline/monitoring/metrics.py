@@ -1,4 +1,4 @@
-"""The numbers of a day in Seoul, for the asset that keeps them and for whoever asks for one seller."""
+"""The numbers of a day in Seoul, for the asset of all sellers and for one seller."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from mustit_pipeline.sellers.sql import sellers
 __all__ = ["CHANGE_KINDS", "CrawlMetrics", "DaySums", "days_to_compute", "metrics_of", "metrics_of_seller", "sums"]
 
 SEOUL = "Asia/Seoul"
-# A crawl that is still being worked on after a week has been paused; its day is told anew by a backfill.
+# A crawl that still runs after a week has been paused; a backfill computes its day again.
 LOOK_BACK_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlMetrics:
-    """One seller's day with its rates, in percent; 0 where there is nothing to divide by."""
+    """One seller's day with its rates in percent; 0 where the divisor is 0."""
 
     day: date
     counts: SellerDay
@@ -33,7 +33,7 @@ class CrawlMetrics:
 
     @property
     def progress_rate(self) -> float:
-        """Complete products of all that the seller lists, as both were when the day ended."""
+        """Complete products of all listed products at the end of the day."""
         return min(100.0, _percent(self.counts.products_complete, self.counts.products_total))
 
 
@@ -67,7 +67,7 @@ def _day_of(moment: datetime) -> date:
 
 
 def metrics_of(database: Database, day: date) -> list[CrawlMetrics]:
-    """Every seller's day; sellers that were registered later are not in it."""
+    """Every seller's day; without sellers that were registered later."""
     start, end = day_span(day)
     with database.reading() as connection:
         return [CrawlMetrics(day, counts) for counts in metrics.seller_days(connection, start, end)]
@@ -83,10 +83,10 @@ def metrics_of_seller(database: Database, seller_id: SellerId, day: date) -> Cra
 
 
 def days_to_compute(database: Database, now: datetime, measured: Collection[date]) -> list[date]:
-    """From the first day that nobody has measured to yesterday, and earlier days whose crawls went on since: their
-    numbers have changed.
+    """The days from the first unmeasured one to yesterday, and earlier days whose crawls continued since.
 
-    Of the ticks that an outage swallowed only the last comes again. Before the first seller there was nothing to tell.
+    After an outage Dagster repeats only the last missed tick, so missed days are computed here. Days before the first
+    seller are left out.
     """
     yesterday = _day_of(now) - timedelta(days=1)
     with database.reading() as connection:
@@ -101,7 +101,7 @@ def days_to_compute(database: Database, now: datetime, measured: Collection[date
 
 
 def sums(rows: Sequence[CrawlMetrics]) -> DaySums:
-    """What all sellers together came to."""
+    """The sums of all sellers."""
     counts = [row.counts for row in rows]
     tasks, completed = sum(one.tasks_total for one in counts), sum(one.tasks_completed for one in counts)
     listed = sum(one.products_total for one in counts)

@@ -1,4 +1,4 @@
-"""Telling people of alerts: each once by one sender, again while it goes on, and when it is over."""
+"""Notifications of alerts: sent once by one sender, again while the alert is open, and when it ends."""
 
 import time
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ import structlog
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.channels import Channel, Message, channels
 from mustit_pipeline.monitoring.sql import alerts
-from mustit_pipeline.monitoring.sql.alerts import Alert, Notice, Told
+from mustit_pipeline.monitoring.sql.alerts import Alert, Notice, Notified
 from mustit_pipeline.settings import Settings
 
-# One message tells of all that is due, so that a bad hour is one message and not a thousand.
+# One message holds all due alerts, so that a bad hour is one message and not a thousand.
 AT_ONCE = 1000
 LINES = 20
-# A sensor's tick has a minute; whom it did not come to, the next one tells.
+# A sensor's tick has a minute; the next tick sends to the remaining addresses.
 LONGEST_SECONDS = 30.0
 # How long a notice stays with a silent sender: several times as long as one that works may take.
 LEASE_SECONDS = 120.0
@@ -31,14 +31,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """Alerts that everybody has been told of, and those that somebody still has to be told of."""
+    """The number of alerts that every address has got, and of those that an address still has to get."""
 
     told: int = 0
     untold: int = 0
 
 
 def tell(database: Database, settings: Settings, now: datetime, *, longest_seconds: float = LONGEST_SECONDS) -> Telling:
-    """Tell every address of every alert that is due; what fails is tried again. Nothing is sent in a transaction."""
+    """Send every due alert to every address; failures are retried. Nothing is sent inside a transaction."""
     targets = channels(settings.alert_addresses())
     if not targets:
         with database.transaction() as connection:
@@ -50,7 +50,7 @@ def tell(database: Database, settings: Settings, now: datetime, *, longest_secon
         return Telling()
     due = _Due(now, timedelta(hours=settings.alert_repeat_hours))
     errors = _send(targets, notices, due, longest_seconds)
-    outcome = [_told(notice, targets, due, errors) for notice in notices]
+    outcome = [_notified(notice, targets, due, errors) for notice in notices]
     with database.transaction() as connection:
         alerts.settle(connection, outcome)
     told = sum(one.error is None for one in outcome)
@@ -59,7 +59,7 @@ def tell(database: Database, settings: Settings, now: datetime, *, longest_secon
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """One telling: what an address has to hear of now, whatever becomes of the others."""
+    """Which alerts an address has to get now, independent of other addresses."""
 
     now: datetime
     repeat: timedelta
@@ -72,7 +72,7 @@ class _Due:
 
 
 def _send(targets: list[Channel], notices: list[Notice], due: _Due, longest_seconds: float) -> dict[str, str]:
-    """Tell each address of everything that it has to hear of; says which could not be told, and why."""
+    """Send each address its due alerts; returns the addresses that failed, and why."""
     errors: dict[str, str] = {}
     until = time.monotonic() + longest_seconds
     for channel in targets:
@@ -89,31 +89,31 @@ def _send(targets: list[Channel], notices: list[Notice], due: _Due, longest_seco
     return errors
 
 
-def _told(notice: Notice, targets: list[Channel], due: _Due, errors: dict[str, str]) -> Told:
+def _notified(notice: Notice, targets: list[Channel], due: _Due, errors: dict[str, str]) -> Notified:
     asked = [channel.key for channel in targets if due.concerns(channel, notice)]
     missing = [key for key in asked if key in errors]
     heard = {key: due.now for key in asked if key not in errors}
-    # Addresses that are no longer set are forgotten.
+    # Addresses that are no longer configured are dropped.
     reached = {channel.key: notice.reached[channel.key] for channel in targets if channel.key in notice.reached} | heard
     if missing:
         again_at = due.now + TRY_AGAIN
     else:
         again_at = min(reached.values()) + due.repeat if notice.alert.ended_at is None else None
-    return Told(notice, reached, bool(heard), again_at, errors[missing[0]] if missing else None)
+    return Notified(notice, reached, bool(heard), again_at, errors[missing[0]] if missing else None)
 
 
-def message_of(told: Sequence[Alert]) -> Message:
-    """One alert as itself, several as a list of which the first lines are shown."""
-    over = sum(alert.ended_at is not None for alert in told)
-    if len(told) == 1:
-        [alert] = told
+def message_of(due_alerts: Sequence[Alert]) -> Message:
+    """One alert in full, several as a list of which the first lines are shown."""
+    over = sum(alert.ended_at is not None for alert in due_alerts)
+    if len(due_alerts) == 1:
+        [alert] = due_alerts
         title = f"Over: {alert.title}" if over else alert.title
         return Message(f"[mustit] {title}", f"{alert.detail}\n{_since(alert)}", good_news=bool(over))
-    parts = [f"{len(told) - over} alerts"] * (over < len(told)) + [f"{over} over"] * bool(over)
-    lines = [_line(alert) for alert in told[:LINES]]
-    if len(told) > LINES:
-        lines.append(f"and {len(told) - LINES} more: `mustit alerts list`")
-    return Message(f"[mustit] {', '.join(parts)}", "\n".join(lines), good_news=over == len(told))
+    parts = [f"{len(due_alerts) - over} alerts"] * (over < len(due_alerts)) + [f"{over} over"] * bool(over)
+    lines = [_line(alert) for alert in due_alerts[:LINES]]
+    if len(due_alerts) > LINES:
+        lines.append(f"and {len(due_alerts) - LINES} more: `mustit alerts list`")
+    return Message(f"[mustit] {', '.join(parts)}", "\n".join(lines), good_news=over == len(due_alerts))
 
 
 def _line(alert: Alert) -> str:

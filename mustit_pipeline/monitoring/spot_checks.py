@@ -1,15 +1,14 @@
-"""Is what we have what the marketplace has? A few products are fetched anew, by booked agents like any request.
+"""Spot checks: a few products are fetched again, with booked agents like any request, and compared with the catalog.
 
-A difference alone proves nothing: the product may have changed since our last fetch. So it is remembered with what the
-marketplace said, and judged later:
-
-- our content has become equal: the change has been noticed, the difference is explained;
-- a whole crawl has fetched the product since, and the marketplace still says what it said before that crawl: it said
-  so while we fetched, and what we have is wrong;
-- the marketplace says yet something else: it waits for the next crawl once more;
-- no crawl has fetched it within two of its intervals and the time that a delivery may take: wrong, because stale;
-- the product is gone there, and has not been deleted here within the sweeps that prove it and one more: wrong;
-- its seller is not active any more: nobody is to notice, and it is forgotten.
+A difference alone proves nothing: the product may have changed since the last crawl. So it is stored with the hash of
+the marketplace's data, and judged later:
+- the catalog has become equal: a crawl has noticed the change, the difference is explained;
+- a whole crawl has fetched the product since, and the marketplace still has the data from before that crawl: the
+  crawl should have stored it, so the catalog is wrong;
+- the marketplace has other data again: the product waits for the next crawl once more;
+- no crawl has fetched it within two of its intervals plus the time allowed for a delivery: wrong, because stale;
+- the product is gone there, and was not deleted here within the sweeps that prove it and one more: wrong;
+- its seller is no longer active: no crawl will notice, so the difference is dropped.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ GONE = "gone"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the marketplace says of a product right now; nothing, where it is gone."""
+    """The marketplace's present data of a product; empty if it is gone."""
 
     detail: ProductDetail | None = None
     options: tuple[ProductOption, ...] = ()
@@ -50,7 +49,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class TruthReport:
-    """Products that were compared, those that gave no answer, and the requests that it took."""
+    """The numbers of compared products, of products without an answer, and of requests."""
 
     compared: int
     unanswered: int
@@ -58,7 +57,7 @@ class TruthReport:
 
 
 def spot_check(database: Database, settings: Settings) -> TruthReport:
-    """Compare a few products with the marketplace, and judge those that differed before."""
+    """Compare a few products with the marketplace, and judge earlier differences."""
     number = settings.truth_sample
     if not number:
         return TruthReport(0, 0, 0)
@@ -68,12 +67,12 @@ def spot_check(database: Database, settings: Settings) -> TruthReport:
         before = spot_checks.known(connection, [*(one.product for one in suspects), *drawn])
     calls = RequestCounter()
     wanted = [product for product, known in before.items() if not known.deleted]
-    said = event_loop.run(_ask(database, settings, wanted, calls)) if wanted else {}
+    answers = event_loop.run(_ask(database, settings, wanted, calls)) if wanted else {}
     with database.reading() as connection:
-        # What a crawl stored meanwhile is as good as what was there before.
+        # Data that a crawl stored meanwhile counts as well.
         after = spot_checks.known(connection, list(before))
     now = utc_now()
-    looks = {one: _Look(before[one], after[one], answer) for one, answer in said.items() if one in after}
+    looks = {one: _Look(before[one], after[one], answer) for one, answer in answers.items() if one in after}
     samples = [_compare(one, looks[one]) for one in drawn if one in looks and not after[one].deleted]
     judged = [
         (one, Sample(one.product, TruthVerdict.EXPLAINED, one.said_hash))
@@ -88,12 +87,12 @@ def spot_check(database: Database, settings: Settings) -> TruthReport:
     with database.transaction() as connection:
         spot_checks.add(connection, samples, now)
         spot_checks.judge(connection, judged, now)
-    return TruthReport(len(said), len(wanted) - len(said), calls.requests)
+    return TruthReport(len(answers), len(wanted) - len(answers), calls.requests)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What we had before we asked and after, and the answer in between."""
+    """The catalog before and after the request, and the answer."""
 
     before: Known
     after: Known
@@ -109,33 +108,33 @@ class _Look:
 
 
 def _compare(product: Drawn, look: _Look) -> Sample:
-    """A first look: equal, or a suspect."""
+    """The first comparison: equal, or a suspect."""
     if not look.differs:
         return Sample(product, TruthVerdict.EQUAL)
     return Sample(product, TruthVerdict.OPEN, said_hash(look.after, look.said), look.difference)
 
 
 def _judge(settings: Settings, suspect: Suspect, look: _Look, now: datetime) -> Sample:
-    """A second look at one that differed."""
+    """The judgement of a product that differed before."""
     if not look.differs:
         return Sample(suspect.product, TruthVerdict.EXPLAINED, suspect.said_hash)
     gone, hashed = look.said.detail is None, said_hash(look.after, look.said)
     proven = suspect.refetched and not gone and hashed == suspect.said_hash
     if proven or now > deadline(settings, suspect, gone=gone):
         return Sample(suspect.product, TruthVerdict.WRONG, hashed, look.difference)
-    # Until we have fetched it, what it said first stays the evidence.
+    # Until a crawl has fetched it, the first hash stays the evidence.
     evidence = hashed if suspect.refetched else suspect.said_hash
     return Sample(suspect.product, TruthVerdict.OPEN, evidence, look.difference)
 
 
 def deadline(settings: Settings, suspect: Suspect, *, gone: bool) -> datetime:
-    """Until when we should have noticed."""
+    """Until when a crawl should have noticed the difference."""
     intervals = settings.deletion_sweeps + 1 if gone else 2
     return suspect.sampled_at + intervals * suspect.interval + timedelta(hours=settings.delivery_hours)
 
 
 def differences(known: Known, said: Said) -> list[str]:
-    """The sources in which what we have is not what the marketplace says."""
+    """The sources in which the catalog differs from the marketplace."""
     if said.detail is None:
         return [GONE]
     return [
@@ -149,7 +148,7 @@ def differences(known: Known, said: Said) -> list[str]:
 
 
 def said_hash(known: Known, said: Said) -> str:
-    """What the marketplace says, in short."""
+    """The hash of the marketplace's data."""
     if said.detail is None:
         return GONE
     both = _detail_hash(known, said.detail) + _hash(canonical.options_document(said.options))
@@ -157,7 +156,7 @@ def said_hash(known: Known, said: Said) -> str:
 
 
 def _detail_hash(known: Known, detail: ProductDetail) -> str:
-    # A module that is missing leaves what was known, as it does in a crawl.
+    # A missing module keeps the earlier values, as in a crawl.
     previous = None if known.detail is None else orjson.loads(known.detail)
     return _hash(canonical.detail_document(detail, previous))
 
@@ -169,7 +168,7 @@ def _hash(document: canonical.Document) -> str:
 async def _ask(
     database: Database, settings: Settings, products: Sequence[Drawn], calls: RequestCounter
 ) -> dict[Drawn, Said]:
-    """What the marketplace says of products; those without an answer in time are left out."""
+    """Fetch products from the marketplace; those without an answer in time are left out."""
     loop = asyncio.get_running_loop()
     async with (
         MarketplaceClient(settings) as client,

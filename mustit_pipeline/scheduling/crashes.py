@@ -1,4 +1,4 @@
-"""When a crawl whose slices crash is tried again: what one more try will not heal must not run all day."""
+"""When a crawl whose slices crash is retried: a fault that a retry does not fix must not run all day."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ PROCESS_ENDED = "its process ended"
 
 @dataclass(frozen=True, slots=True)
 class CrashVerdict:
-    """What the crashes of an execution mean for its next slice."""
+    """The verdict on an execution's crashes: when its next slice may start, or that it is given up."""
 
     crashes: int
     wait_seconds: float = 0.0
@@ -32,7 +32,7 @@ class CrashVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CrashRules:
-    """How many crashes in a row are too many, and how long a crawl rests between them."""
+    """The limit of crashes in a row, and the pauses between them."""
 
     most: int
     backoff_seconds: float
@@ -78,7 +78,7 @@ class RestingCrawl:
 def judge_crashes(
     newest_first: Sequence[EndedSlice], rules: CrashRules, *, moved_at: datetime, now: datetime
 ) -> CrashVerdict:
-    """Count the crashes since anything of the execution moved: after the first go on at once, then wait ever longer.
+    """Count the crashes since the execution last made progress: continue at once after the first, then wait longer.
 
     Most first crashes are a killed process, and going on heals them. A slice that ended a task, and an operator who
     resumed the execution, both start the count anew. What failed for good is given up at once.

@@ -15,7 +15,7 @@ from mustit_pipeline.scheduling.sql.next_sellers import next_sellers
 
 @dataclass(frozen=True, slots=True)
 class DueSlice:
-    """A stretch of work that a run should do now; `key` has never been used for another one."""
+    """A slice that a run should start now; `key` is never used twice."""
 
     seller_id: str
     execution_id: UUID
@@ -35,10 +35,11 @@ def next_slices(
     slice_seconds: float,
     by_interval: bool = True,
 ) -> list[DueSlice]:
-    """The slices to start within the free slots, for whoever has waited longest.
+    """The slices to start in the free slots, for the sellers that have waited longest.
 
-    Slices that a crawl has had count against it: a few huge sellers that need hours keep nobody from a first slice, and
-    however many others are due, a huge one comes to its next. Not by interval, only what is open goes on.
+    Each slice that a crawl has had counts against it: a few huge sellers do not keep others from their first slice, and
+    a huge seller still gets its next slice however many others are due. Without `by_interval` only open crawls, first
+    crawls and failed plans are started.
     """
     if free <= 0:
         return []
@@ -64,5 +65,5 @@ def _open(database: Database, seller_id: SellerId, now: datetime) -> UUID | None
     try:
         return open_or_join(database, seller_id, triggered_by="schedule", now=now).stored.id.value
     except Conflict:
-        # Deactivated in the meantime.
+        # Deactivated meanwhile.
         return None

@@ -1,4 +1,4 @@
-"""Which sellers are fetched anew as a whole, because a recrawl policy may have left something out for too long."""
+"""Full refreshes: all products of a seller are fetched again, because a recrawl policy may have skipped some."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TRIGGERED_BY = "full refresh"
 
 @dataclass(frozen=True, slots=True)
 class Refreshes:
-    """First slices of full refreshes to start now, and how many sellers have to wait for a free slot."""
+    """The first slices of full refreshes to start now, and the number of sellers that wait for a free slot."""
 
     slices: list[DueSlice]
     waiting: int
@@ -27,7 +27,7 @@ class Refreshes:
 def next_refreshes(
     database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
 ) -> Refreshes:
-    """Open a full refresh for the sellers that nobody has tried for longest, as many as slots are free."""
+    """Open a full refresh for the sellers with the oldest refresh or try, as many as slots are free."""
     age = timedelta(days=settings.full_refresh_days)
     with database.reading() as connection:
         stale = refreshes.stale(connection, now, age, everything=settings.recrawl == "everything", busy=busy)
@@ -36,7 +36,7 @@ def next_refreshes(
         try:
             found = open_or_join(database, one.seller_id, triggered_by=TRIGGERED_BY, now=now, full_refetch=True)
         except Conflict:
-            # Deactivated in the meantime.
+            # Deactivated meanwhile.
             continue
         if not found.joined:
             opened.append(found.stored.execution)

@@ -1,4 +1,4 @@
-"""Messages that ask for crawls: stored once each, put aside where nobody can do what they ask, then deleted."""
+"""Messages that ask for crawls: each is stored once, parked if it cannot be carried out, then deleted."""
 
 import time
 from collections import Counter
@@ -25,7 +25,7 @@ TRIGGERED_BY = "sqs"
 
 
 class Outcome(StrEnum):
-    """What became of a message, in the words of a tick."""
+    """The result of a message, as the tick shows it."""
 
     OPENED = "crawls due"
     JOINED = "joined an open crawl"
@@ -37,12 +37,12 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Taken:
-    """What a look at the queue came to."""
+    """The result of reading the queue."""
 
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     parked: Counter[ParkReason] = field(default_factory=Counter[ParkReason])
     undeleted: Counter[str] = field(default_factory=Counter[str])
-    # Whether the look ended before the queue was empty.
+    # Whether reading stopped before the queue was empty.
     more: bool = False
 
     @property
@@ -64,8 +64,8 @@ class Taken:
 def take_triggers(database: Database, settings: Settings, queue: TriggerQueue, clock: Callable[[], datetime]) -> Taken:
     """Take messages until none waits, or a tick's number or time is used up.
 
-    A message is deleted after what it asks for is stored. Whoever dies in between gets it again, knows it, and only
-    deletes it.
+    A message is deleted after its request is stored. If the process dies in between, SQS delivers the message again; it
+    is recognised and only deleted.
     """
     taken, end = Taken(), time.monotonic() + settings.trigger_tick_seconds
     while deliveries := queue.receive(settings.trigger_tick_messages - taken.messages):
@@ -83,7 +83,7 @@ def take_triggers(database: Database, settings: Settings, queue: TriggerQueue, c
 
 
 def _store(database: Database, queue: str, delivery: Delivery, now: datetime) -> Outcome | ParkReason:
-    """Write down a message with what comes of it, both or neither; one that is known changes nothing."""
+    """Store a message and its result in one transaction; a known message changes nothing."""
     asked = asked_seller(delivery.body)
     with database.transaction() as connection:
         if not triggers.remember(connection, queue, delivery.message_id, now):
@@ -108,7 +108,7 @@ def _store(database: Database, queue: str, delivery: Delivery, now: datetime) ->
 
 
 def _is_served(connection: Connection, seller_id: SellerId, sent_at: datetime | None) -> bool:
-    """Whether a crawl began and ended since: a seller whose messages lay in the queue is caught up once."""
+    """Whether a crawl has begun and ended since: a seller with several old messages is crawled once."""
     _, schedule = sellers.get(connection, seller_id, lock=True)
     began = schedule.last_triggered_at
     if sent_at is None or began is None or began < sent_at:

@@ -16,7 +16,7 @@ from mustit_pipeline.sellers.sql import scheduler_outbox, sellers
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentReport:
-    """Who was registered, how many were known already, and the lines that could not be read."""
+    """The registered sellers, the number of sellers known already, and the lines that could not be read."""
 
     added: tuple[str, ...]
     known: int
@@ -24,7 +24,7 @@ class EnrolmentReport:
 
 
 def enrol(database: Database, lines: Iterable[str], now: datetime) -> EnrolmentReport:
-    """Register the sellers of a CSV, `id,name[,interval]` a line; a known one stays as it is."""
+    """Register the sellers of a CSV, `id,name[,interval]` a line; a known seller is not changed."""
     wanted: dict[str, tuple[Seller, CrawlingSchedule]] = {}
     rejected: list[tuple[int, str]] = []
     read = 0

@@ -1,4 +1,4 @@
-"""Registering sellers and deciding how often, and whether, they are crawled."""
+"""Registration of sellers, and whether and how often they are crawled."""
 
 import json
 from datetime import datetime
@@ -46,7 +46,7 @@ def activate(database: Database, seller_id: SellerId, now: datetime) -> Seller:
 
 
 def deactivate(connection: Connection, seller_id: SellerId, now: datetime) -> Seller:
-    """Crawl a seller no more, inside the caller's transaction; the seller's row stays locked."""
+    """Stop crawling a seller, inside the caller's transaction; the seller's row stays locked."""
     seller, schedule = sellers.get(connection, seller_id, lock=True)
     seller.deactivate(now)
     schedule.deactivate(now)
@@ -56,7 +56,7 @@ def deactivate(connection: Connection, seller_id: SellerId, now: datetime) -> Se
 
 
 def tell_again(database: Database, now: datetime, schedule_id: ScheduleId | None = None) -> int:
-    """Tell the outside scheduler of one schedule, or of all, as they are; one that FAILED is tried anew."""
+    """Send one schedule, or all, to EventBridge again; a FAILED one is tried again. Returns their number."""
     with database.reading() as connection:
         seller_ids = sellers.of_schedules(connection, schedule_id)
     for seller_id in seller_ids:
@@ -69,7 +69,7 @@ def tell_again(database: Database, now: datetime, schedule_id: ScheduleId | None
 
 
 def schedule_messages(schedule: CrawlingSchedule) -> list[SchedulerOutbox]:
-    """What the outside scheduler has to be told of these changes."""
+    """The messages to EventBridge about a schedule's changes."""
     return [
         SchedulerOutbox(
             id=OutboxId.new(),

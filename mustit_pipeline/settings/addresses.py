@@ -1,4 +1,4 @@
-"""Addresses of servers: what a driver would refuse only when it connects is refused when it is read, unseen."""
+"""Addresses of servers, checked when the settings are read; error messages never show the address."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ def _postgres_url(value: str) -> str:
         url = make_url(value)
     except (ArgumentError, ValueError):
         raise ValueError(form) from None
-    # SQLAlchemy ends the password at its first @: the rest would be a host, and be shown.
+    # SQLAlchemy ends the password at its first @: the rest would become the host and be shown.
     if url.password is not None and "@" in value.partition("://")[2].partition(":")[2].partition("@")[2]:
         raise ValueError(form)
     try:

@@ -1,11 +1,11 @@
-"""The settings of the user-agent pool: how often an agent may ask, and what answers mean for it and for the host."""
+"""The settings of the user-agent pool: the agents' limits, and the rules for health, storms and the breaker."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
 
 class AgentSettings(BaseSettings):
-    """The part of the settings that the pool of agents lives by."""
+    """The settings of the agent pool."""
 
     requests_per_hour: int = Field(80, ge=1, description="Requests per agent in any window of WINDOW_SECONDS")
     window_seconds: float = Field(3600, gt=0, description="Length of the sliding window")

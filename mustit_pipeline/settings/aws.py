@@ -1,4 +1,4 @@
-"""The settings of the AWS edge: who starts crawls, and the queue through which others ask for them."""
+"""The settings of AWS: what starts crawls, and the queue of messages that ask for crawls."""
 
 import re
 from typing import Literal
@@ -12,7 +12,7 @@ ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:\S+")
 
 
 class AwsSettings(BaseSettings):
-    """The part of the settings that AWS is called by; who we are there comes from the usual AWS_ variables."""
+    """The settings of AWS; credentials come from the usual AWS_ variables."""
 
     trigger: Literal["dagster", "eventbridge"] = Field(
         "dagster",

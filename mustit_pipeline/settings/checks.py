@@ -1,4 +1,4 @@
-"""The settings of what watches: when a check fails, when changes are held back, and who is told."""
+"""The settings of monitoring: when a check fails, when changes are held back, and where alerts are sent."""
 
 import re
 
@@ -10,7 +10,7 @@ BETWEEN_ADDRESSES = re.compile(r"[\s,]+(?=[a-z][a-z0-9+]*://)", re.IGNORECASE)
 
 
 class CheckSettings(BaseSettings):
-    """The part of the settings that checks and alerts live by."""
+    """The settings of checks and alerts."""
 
     check_window_hours: float = Field(24, gt=0, le=24 * 31, description="How far back the hourly checks look")
     crawl_success_percent: float = Field(95, ge=0, le=100, description="Crawls, and tasks of crawls, that must succeed")
@@ -56,7 +56,7 @@ class CheckSettings(BaseSettings):
         return value
 
     def alert_addresses(self) -> list[str]:
-        """Every address that alerts are sent to; secret, because most of them carry a token."""
+        """Every address that alerts are sent to; secret, because most contain a token."""
         return [] if self.alert_urls is None else _split(self.alert_urls)
 
 

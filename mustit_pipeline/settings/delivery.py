@@ -3,12 +3,12 @@
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings
 
-# Half of a lease may pass before its row is sent; a third is for the call, and the rest to write down what came of it.
+# Half of a lease may pass before its row is sent; a third is for the call, and the rest for storing the result.
 CALLS_PER_LEASE = 3
 
 
 class DeliverySettings(BaseSettings):
-    """The part of the settings that the outbox and the product server are handled by."""
+    """The settings of the outbox and the product server."""
 
     relay_concurrent_sends: int = Field(
         20, ge=1, le=500, description="Events on their way to the product server at once"
@@ -52,7 +52,7 @@ class DeliverySettings(BaseSettings):
 
     @property
     def product_server_call_seconds(self) -> float:
-        """The longest that a whole call to the product server takes, however slowly its answer drips."""
+        """The longest time of a whole call to the product server, however slowly its answer arrives."""
         return self.product_server_connect_seconds + 2 * self.product_server_read_seconds
 
     @model_validator(mode="after")

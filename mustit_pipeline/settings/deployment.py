@@ -1,4 +1,4 @@
-"""The settings of where runs happen: in processes beside the daemon, or in warm workers on any host."""
+"""The settings of deployment: runs in processes beside the daemon, or in warm workers on any host."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from mustit_pipeline.settings.addresses import BrokerUrl, PathOrBucket
 
 
 class DeploymentSettings(BaseSettings):
-    """The part of the settings that spreads the pipeline over hosts."""
+    """The settings of several hosts."""
 
     run_launcher: Literal["process", "celery"] = Field(
         "process", description="Where runs happen: a new process of the code server each, or `mustit run-worker`s"

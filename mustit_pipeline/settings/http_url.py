@@ -8,7 +8,7 @@ from pydantic import AnyHttpUrl, BeforeValidator
 def _http_url(value: object) -> str:
     url = AnyHttpUrl(str(value))
     if url.username is not None or url.password is not None:
-        # It would be shown wherever the address is.
+        # A password would be shown wherever the address is shown.
         raise ValueError("takes an address without a user name or password in it")
     return str(url).rstrip("/")
 

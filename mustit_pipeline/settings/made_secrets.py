@@ -1,4 +1,4 @@
-"""Keys for tokens at rest, and secrets that are made once where none is given."""
+"""Keys for tokens at rest, and secrets that are generated once if none is given."""
 
 import base64
 import os
@@ -21,7 +21,7 @@ class TokenKey:
                 raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
             if len(key) != 32 or (colon and not kid) or ":" in kid:
                 raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
-            # Wherever it stands: a key that got its name by its place would lose it when another is put before it.
+            # The same name at any position: a name by position would change when another key is put before it.
             name = kid or UNNAMED
             if name in self.keys:
                 raise ValueError(f"names the key id {name!r} twice; a key without a name is {UNNAMED}")
@@ -30,7 +30,7 @@ class TokenKey:
 
 
 def made_once(home: Path, name: str) -> str:
-    """32 random bytes in base64, kept in a file of their own with mode 0600; whoever comes first makes them."""
+    """32 random bytes in base64, in their own file with mode 0600; the first process that needs them creates it."""
     folder = home / "secrets"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     target = folder / name

@@ -10,12 +10,12 @@ from pydantic_settings import PydanticBaseSettingsSource
 
 
 def simulated_world_file(home: Path) -> Path:
-    """Where `mustit up` announces its simulated servers; it holds a lock on the file for as long as they run."""
+    """The file in which `mustit up` announces its simulated servers; it holds a lock on it while they run."""
     return home / "run" / "simulated.json"
 
 
 def read_simulated_world(home: Path) -> dict[str, Any]:
-    """The announced servers, or nothing when nobody holds the announcement any more."""
+    """The announced servers; empty if no process holds the file's lock."""
     try:
         with simulated_world_file(home).open() as file:
             try:
@@ -34,6 +34,6 @@ class SimulatedWorldSource(PydanticBaseSettingsSource):
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        # Unlike Path.expanduser this leaves an unknown account to the field's own check.
+        # Unlike Path.expanduser this does not raise for an unknown account: the field's own check does.
         home = os.path.expanduser(os.environ.get("MUSTIT_HOME") or ".mustit")
         return read_simulated_world(Path(home))

@@ -1,11 +1,11 @@
-"""The settings of upkeep: how long things are kept, and how often everything is fetched anew."""
+"""The settings of upkeep: retention, and the interval of full refreshes."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
 
 class UpkeepSettings(BaseSettings):
-    """The part of the settings that nightly maintenance and the full refresh live by."""
+    """The settings of nightly maintenance and the full refresh."""
 
     task_retention_months: int = Field(
         3, ge=1, le=120, description="Whole months of crawl tasks that are kept besides the running one"

@@ -34,7 +34,7 @@ T = TypeVar("T")
 PREFIX = "MUSTIT_"
 MARKETPLACE = "https://m.web.mustit.co.kr"
 LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
-# Pairs of settings of which the second cannot be the smaller one.
+# Pairs of settings of which the second must not be smaller than the first.
 ORDERED = (
     ("database_connections", "database_max_connections"),
     ("raw_unchanged_days", "raw_retention_days"),
@@ -43,19 +43,19 @@ ORDERED = (
 
 
 class SettingsError(EnvironmentFailure):
-    """A setting is missing or wrong; the message names the variable and what it takes."""
+    """A setting is missing or wrong; the message names the variable and its valid values."""
 
     code = "VALIDATION_SETTINGS"
     topic = "설정이 잘못되었습니다"
 
 
 def _same_database(one: str, other: str | None) -> bool:
-    """Whether two addresses are one, whatever driver they name."""
+    """Whether two addresses are the same database, whatever their driver."""
     return other is not None and one.partition("://")[2] == other.partition("://")[2]
 
 
 class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings):
-    """What can be configured, with its default and why it is there."""
+    """All settings, each with its default and a description."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True, allow_inf_nan=False
@@ -218,22 +218,22 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
 
     @property
     def embedded(self) -> bool:
-        """Whether PostgreSQL is ours to start."""
+        """Whether the embedded PostgreSQL is used."""
         return self.database_url is None
 
     @property
     def embedded_redis(self) -> bool:
-        """Whether Redis is ours to start."""
+        """Whether the embedded Redis is used."""
         return self.redis_url is None and self.embedded
 
     @property
     def has_redis(self) -> bool:
-        """Whether there is a Redis, ours or another one."""
+        """Whether a Redis is used, embedded or external."""
         return self.embedded_redis or self.redis_url not in (None, "off")
 
     @property
     def marketplace_url(self) -> str:
-        """The marketplace that is called; refuses where none is set, so that no command calls the real one unawares."""
+        """The marketplace's address; raises if none is set, so that no command calls the real one by accident."""
         if self.base_url is None:
             raise SettingsError(
                 f"{PREFIX}BASE_URL is not set, so that there is no marketplace to call: set it to {MARKETPLACE} for "
@@ -252,14 +252,14 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         return self._made("token_key", TokenKey)
 
     def make_secrets(self) -> None:
-        """Make what is missing on the embedded default, so that it is there, and backed up, before it is needed."""
+        """Generate missing secrets on the embedded default, so that they can be backed up before they are needed."""
         if self.embedded:
             self.token_keys()
             if self.jwt_secret is None:
                 self._made("jwt_secret", str)
 
     def _made(self, name: str, read: Callable[[str], T]) -> T:
-        """A secret of 32 bytes in base64 that was made here once."""
+        """A secret of 32 bytes in base64 that was generated here once."""
         try:
             return read(made_once(self.home, name))
         except (OSError, ValueError) as error:
@@ -289,9 +289,9 @@ def load_settings() -> Settings:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Variables with our prefix that no setting reads, each with the one that was probably meant."""
+    """Variables with our prefix that no setting reads, each with the most similar setting."""
     known = [name.upper() for name in Settings.model_fields]
-    # Without the prefix, which makes all of them look alike.
+    # Compared without the prefix, which would make all names similar.
     given = {name: name.upper().removeprefix(PREFIX) for name in environment if name.upper().startswith(PREFIX)}
     likely = {name: get_close_matches(rest, known, 1) for name, rest in sorted(given.items()) if rest not in known}
     return {name: PREFIX + close[0] if close else None for name, close in likely.items()}
@@ -306,7 +306,7 @@ def _readable(error: ValidationError) -> str:
             lines.append(text)
             continue
         field = Settings.model_fields[name]
-        # An address may carry a password.
+        # An address may contain a password.
         private = any(word in name for word in ("secret", "token", "key", "url", "uri"))
         shown = "" if private else f", not {problem['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")

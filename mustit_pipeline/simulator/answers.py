@@ -18,7 +18,7 @@ _DRIPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What would be sent if nothing went wrong."""
+    """The answer that is sent without a fault."""
 
     status: int
     body: bytes
@@ -26,11 +26,11 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
     def response(self) -> web.Response:
-        """Ready to be sent."""
+        """The answer as a response."""
         return web.Response(status=self.status, body=self.body, headers=self.all_headers())
 
     def all_headers(self) -> CIMultiDict[str]:
-        """The content type and whatever else belongs to it."""
+        """The content type and all other headers."""
         headers = CIMultiDict(self.headers)
         headers["Content-Type"] = self.content_type
         return headers
@@ -42,12 +42,12 @@ def json_answer(status: int, payload: object, *headers: tuple[str, str]) -> Answ
 
 
 def error_answer(status: int, message: str, *headers: tuple[str, str]) -> Answer:
-    """An error that says what is wrong."""
+    """An error with a message."""
     return json_answer(status, {"status": status, "error": message}, *headers)
 
 
 def reset(request: web.BaseRequest) -> web.StreamResponse:
-    """The caller's connection breaks at once, without an answer."""
+    """Break the caller's connection at once, without an answer."""
     transport = request.transport
     if transport is not None:
         connection = transport.get_extra_info("socket")
@@ -58,13 +58,13 @@ def reset(request: web.BaseRequest) -> web.StreamResponse:
 
 
 async def hang(request: web.BaseRequest, seconds: float) -> web.StreamResponse:
-    """No answer for so long; then the connection breaks."""
+    """Send no answer for so long, then break the connection."""
     await asyncio.sleep(seconds)
     return reset(request)
 
 
 async def drip(request: web.BaseRequest, answer: Answer, seconds: float) -> web.StreamResponse:
-    """The whole answer, a little at a time."""
+    """Send the whole answer slowly."""
     response = await _started(request, answer)
     size = len(answer.body) // _DRIPS + 1
     for start in range(0, len(answer.body), size):
@@ -75,7 +75,7 @@ async def drip(request: web.BaseRequest, answer: Answer, seconds: float) -> web.
 
 
 async def cut(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """The connection closes in the middle of the body."""
+    """Close the connection in the middle of the body."""
     response = await _started(request, answer)
     await response.write(answer.body[: len(answer.body) // 2])
     if request.transport is not None:

@@ -1,10 +1,10 @@
-"""What the marketplace saw, which is what decides whether a crawler kept the rules."""
+"""The marketplace's record of requests, by which a crawler is judged."""
 
 import time
 from collections import Counter, defaultdict, deque
 from typing import Any
 
-# Enough for the longest fault scenario; a benchmark's half a million would only cost memory.
+# Enough for the longest fault scenario; the half million of a benchmark would only cost memory.
 _REMEMBERED_ARRIVALS = 100_000
 
 
@@ -52,7 +52,7 @@ class Audit:
         self.reset()
 
     def reset(self) -> None:
-        """Start counting anew; requests under way still end here."""
+        """Reset the counters; running requests still end here."""
         open_requests = {name: agent.in_flight for name, agent in self._agents.items() if agent.in_flight}
         self._agents = {}
         for name, count in open_requests.items():
@@ -97,7 +97,7 @@ class Audit:
             self._without_cookies += 1
 
     def ended(self, agent: str) -> None:
-        """It was answered, or its caller has gone."""
+        """It was answered, or its caller has closed the connection."""
         self.agent(agent).in_flight -= 1
         self._in_flight -= 1
 

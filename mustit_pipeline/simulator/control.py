@@ -72,7 +72,7 @@ class _Control:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
 
     def fault(self, kind: str, endpoint: str = "any", **options: Any) -> int:
@@ -80,7 +80,7 @@ class _Control:
         return self._call("POST", "faults", {"kind": kind, "endpoint": endpoint, **options})["id"]
 
     def faults(self) -> list[Data]:
-        """Every fault that is on, with what it has seen and hit."""
+        """Every active fault, with the numbers of requests seen and hit."""
         return self._call("GET", "faults")
 
     def clear_faults(self, fault_id: int | None = None) -> None:
@@ -92,7 +92,7 @@ class _Control:
         return self._call("GET", "audit")
 
     def reset_audit(self) -> None:
-        """Count anew."""
+        """Reset the counters."""
         self._call("POST", "audit/reset", {})
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -105,7 +105,7 @@ class _Control:
 
 
 class MarketplaceControl(_Control):
-    """Changes the simulated marketplace and says what it should look like from outside."""
+    """Changes the simulated marketplace, and returns the expected product data."""
 
     def add_seller(self, seller_id: str, products: int) -> None:
         """A new seller with so many products."""
@@ -165,11 +165,11 @@ class MarketplaceControl(_Control):
         self._call("POST", "sessions/forget", {})
 
     def requested_urls(self) -> dict[str, int]:
-        """How often each address was asked for since the last reset."""
+        """How often each URL was requested since the last reset."""
         return self._call("GET", "audit/urls")
 
     def arrivals(self) -> list[float]:
-        """When the latest requests came, sessions included, in seconds since the epoch; oldest first."""
+        """When the latest requests arrived, sessions included, in seconds since the epoch; oldest first."""
         return self._call("GET", "audit/arrivals")
 
     def _action(self, name: str, body: Mapping[str, Any]) -> Any:

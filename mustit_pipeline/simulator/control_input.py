@@ -1,4 +1,4 @@
-"""Reading what a control call sends: a wrong value is answered with a sentence, never guessed at."""
+"""Reading the input of a control call: a wrong value is an error with a message."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
@@ -8,15 +8,15 @@ import orjson
 
 
 class BadInputError(ValueError):
-    """The message says what is wrong and what would be right."""
+    """A wrong value; the message names it and the valid values."""
 
 
 class UnknownPathError(LookupError):
-    """There is nothing at that address."""
+    """The address does not exist."""
 
 
 class Fields:
-    """The members of a JSON object, read by name and type; whatever is never read is refused."""
+    """The members of a JSON object, read by name and type; unread members are refused."""
 
     def __init__(self, value: Any, what: str = "the body") -> None:
         if not isinstance(value, dict):
@@ -28,7 +28,7 @@ class Fields:
         return name in self._value
 
     def any(self, name: str) -> Any:
-        """Whatever is there, None if nothing."""
+        """The value of any type, None if absent."""
         self._read.add(name)
         return self._value.get(name)
 
@@ -96,7 +96,7 @@ class Fields:
         return entries
 
     def done(self) -> None:
-        """Refuse members that nobody asked for: most likely they are misspelt."""
+        """Refuse members that were not read: most likely they are misspelt."""
         if unknown := sorted(self._value.keys() - self._read):
             raise BadInputError(f"unknown {', '.join(unknown)}; known here: {', '.join(sorted(self._read))}")
 

@@ -1,4 +1,4 @@
-"""What the product server holds and every effect that led there, in an append-only journal."""
+"""The product server's state and every effect behind it, in an append-only journal."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ Key = tuple[str, int]
 
 
 class Outcome(Enum):
-    """What became of an event."""
+    """The result of an event."""
 
     APPLIED = "applied"
     REPEATED = "repeated"

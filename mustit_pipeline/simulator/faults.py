@@ -1,4 +1,4 @@
-"""Faults that can be switched on for a share of the requests; which ones they hit is arithmetic, not luck."""
+"""Faults that can be switched on for a share of the requests; which requests they hit is deterministic."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mustit_pipeline.simulator.control_input import BadInputError, Fields
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, and for which requests; the endpoint `api` is every one but the session."""
+    """A fault and its requests; the endpoint `api` is every endpoint except the session."""
 
     id: int
     endpoint: str
@@ -28,7 +28,7 @@ class Fault:
     until: float | None
 
     def concerns(self, met: "Met", seed: int) -> bool:
-        """Whether such a request is in its reach, before the share is looked at."""
+        """Whether the request is in its scope, before the share is applied."""
         if self.endpoint not in ("any", met.endpoint) and not (self.endpoint == "api" and met.endpoint != "session"):
             return False
         wanted = ((self.seller_id, met.seller_id), (self.item_no, met.item_no), (self.page_no, met.page_no))
@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What a fault may look at in a request."""
+    """The properties of a request that a fault can match."""
 
     endpoint: str
     agent: str

@@ -12,7 +12,7 @@ from mustit_pipeline.simulator.catalogue import CategoryPath
 
 @lru_cache(maxsize=256)
 def group_result(count: int) -> bytes:
-    """As large as a real one; its counts follow the number of products, and nobody may rely on them."""
+    """As large as a real one; its counts follow the number of products, and are not exact."""
     spread = _Spread(count)
     smalls = [path for path in catalogue.PATHS if path.small]
     mediums = [path for path in catalogue.PATHS if path.small is None]

@@ -14,7 +14,7 @@ class JournalError(Exception):
 
 
 class Journal:
-    """Records in the order they happened; each is in the file before anyone is told about it."""
+    """Records in order; each is in the file before its effect is visible."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class Journal:
         os.ftruncate(self._descriptor, whole)
 
     def append(self, *records: dict[str, Any]) -> None:
-        """Hand the records to the operating system: from here on they outlive this process."""
+        """Write the records to the operating system: from then on they survive this process."""
         data = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in records)
         before = os.fstat(self._descriptor).st_size
         try:
@@ -60,5 +60,5 @@ class Journal:
         self.count += len(records)
 
     def close(self) -> None:
-        """Give the file and its lock back."""
+        """Close the file and release its lock."""
         os.close(self._descriptor)

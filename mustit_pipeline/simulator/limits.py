@@ -17,7 +17,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is over the limit and when the agent may come back."""
+    """Why a request is over the limit, and when the agent may try again."""
 
     cause: str
     retry_after: int

@@ -1,4 +1,4 @@
-"""The simulated marketplace: what it answers to whom."""
+"""The simulated marketplace: its answers."""
 
 import asyncio
 import re
@@ -38,7 +38,7 @@ _PAGE = "<!doctype html><html lang='ko'><head><title>머스트잇</title></head>
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, understood."""
+    """One parsed request."""
 
     endpoint: str
     seller_id: str | None = None
@@ -84,7 +84,7 @@ class Marketplace:
         reading = asyncio.create_task(self._read(request, call, agent, raw, after=late.seconds))
         self._unread.add(reading)
         reading.add_done_callback(self._unread.discard)
-        # A caller that gives up ends this handler, but the request is still there to be read.
+        # A caller that gives up ends this handler, but the request is still read and counted.
         return await asyncio.shield(reading)
 
     async def _read(

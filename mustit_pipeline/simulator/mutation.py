@@ -1,4 +1,4 @@
-"""What can happen to a product: one real change of a given type."""
+"""One real change of a product, of a given type."""
 
 from collections.abc import Callable
 from random import Random

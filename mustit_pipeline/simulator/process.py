@@ -1,4 +1,4 @@
-"""Simulated servers in processes of their own, which end with whoever started them."""
+"""Simulated servers in their own processes, which end with the process that started them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _STOP_SECONDS = 10.0
 
 
 class SimulatorStartError(EnvironmentFailure):
-    """The server did not start; the message carries what it said."""
+    """The server did not start; the message says why."""
 
     code = "EXTERNAL_SIMULATOR_START"
     topic = "시뮬레이션 서버를 시작할 수 없습니다"
@@ -36,7 +36,7 @@ class RunningSimulator:
 
     @property
     def pid(self) -> int:
-        """The process, for whoever wants to signal it."""
+        """The pid, for signals."""
         return self._process.pid
 
     @property
@@ -45,7 +45,7 @@ class RunningSimulator:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End it the polite way; harmless if it has ended."""
+        """End it with SIGTERM; harmless if it has ended."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
@@ -54,7 +54,7 @@ class RunningSimulator:
         self._ended()
 
     def kill(self) -> None:
-        """End it as kill -9 does: nothing is flushed, nobody is told."""
+        """End it with SIGKILL: nothing is flushed."""
         self._process.kill()
         self._ended()
 

@@ -1,4 +1,4 @@
-"""The simulated product server: the contract's two calls, and what can go wrong with them."""
+"""The simulated product server: the contract's two calls, and their faults."""
 
 import asyncio
 import time

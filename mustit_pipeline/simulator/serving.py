@@ -1,4 +1,4 @@
-"""Running one simulated server until it is told to stop."""
+"""Run one simulated server until it is stopped."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ _GRACE_SECONDS = 0.2
 
 
 async def serve(handler: Handler, control: Control, host: str, port: int, *, watch_stdin: bool) -> None:
-    """Listen, say where on stdout, and go on until a signal or, if watched, the end of stdin."""
+    """Listen, print the address, and serve until a signal or, if watched, the end of stdin."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         path, _, query = request.raw_path.partition("?")
@@ -65,7 +65,7 @@ async def _told_to_stop(*, watch_stdin: bool) -> None:
     if not watch_stdin:
         await stop.wait()
         return
-    # Whoever started us holds the other end of stdin: it closes however that process ends, kill -9 included.
+    # The process that started us holds the other end of stdin: it closes however that process ends, kill -9 included.
     reader = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     watching = asyncio.create_task(reader.read())

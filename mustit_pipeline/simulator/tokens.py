@@ -34,7 +34,7 @@ class Tokens:
         return known is not None and known[0] == agent and now < known[1]
 
     def forget(self) -> None:
-        """No token that was issued so far is good any more, as after a change of the key."""
+        """Invalidate all tokens issued so far, as after a change of the key."""
         self._key = sha256(self._key).digest()
         self._known.clear()
 

@@ -1,4 +1,4 @@
-"""What the product server should hold for a product, and how two such states differ."""
+"""The expected productData of a product, and the differences of two states."""
 
 from typing import Any
 

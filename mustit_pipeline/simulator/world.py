@@ -1,4 +1,4 @@
-"""Sellers and their products, kept in a journal so that a second run goes on with the same world."""
+"""Sellers and their products, stored in a journal so that a second run continues with the same world."""
 
 from bisect import insort
 from collections import OrderedDict
@@ -16,7 +16,7 @@ from mustit_pipeline.simulator.truth import changes_between, product_data
 
 Record = dict[str, Any]
 
-# The same for everybody who names none: `simulate`, `up` and `demo` keep one world in one home.
+# The seed if none is given: `simulate`, `up` and `demo` share one world per home.
 DEFAULT_SEED = 20261116
 _REMEMBERED_PRODUCTS = 8_000
 

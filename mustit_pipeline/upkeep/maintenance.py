@@ -1,4 +1,4 @@
-"""One night's housekeeping of the business database: months ahead, and what is kept no longer."""
+"""Nightly maintenance of the business database: partitions ahead, and retention."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ VACUUM_FROM = 1000
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What was done, or would be: months as `2026-11`, and rows by kind."""
+    """What was done, or would be in a dry run: months as `2026-11`, and rows by kind."""
 
     months_added: list[str]
     months_dropped: list[str]
@@ -50,7 +50,7 @@ class Maintained:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the long part has come: sellers whose bodies were looked at, of how many."""
+    """Progress of the long part: examined sellers, of how many."""
 
     sellers: int
     total: int
@@ -62,7 +62,7 @@ Tell = Callable[[Progress], None]
 
 @contextmanager
 def alone(database: Database) -> Generator[None]:
-    """Be the only maintenance; a second one is refused at once."""
+    """Take the maintenance lock; a second maintenance is refused at once."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": Only.MAINTENANCE}).scalar_one()
         if not taken:
@@ -105,8 +105,8 @@ def maintain(
         bookings, old_alerts, samples, old_triggers, changes, old_slices = (
             _aged(database, *age, batch, dry_run=dry_run) for age in ages
         )
-        # Of all else autovacuum knows. It never analyzes the task table as a whole, and that is not needed: statements
-        # name the month, and have no worse plan to choose while nothing is known.
+        # Autovacuum cleans all other tables. It never analyzes the partitioned task table as a whole, which is not
+        # needed: statements name the month, and have only one plan even without statistics.
         if not dry_run and aged + unchanged >= VACUUM_FROM:
             tidy(database, "product_raw_data")
     return Maintained(
@@ -126,7 +126,7 @@ def maintain(
 
 
 def oldest_kept(now: datetime, months: int) -> date:
-    """The first month whose tasks stay: the running one and so many before it."""
+    """The first month whose tasks are kept: the current one and `months` before it."""
     first = now.date().replace(day=1)
     return date((first.year * 12 + first.month - 1 - months) // 12, (first.month - 1 - months) % 12 + 1, 1)
 
@@ -140,13 +140,13 @@ class _Months:
 
     @contextmanager
     def trying(self, month: date) -> Generator[None]:
-        """A month that somebody's long transaction stands in the way of is left for the next night."""
+        """A month that is locked by a long transaction is left for the next night."""
         try:
             yield
         except OperationalError as error:
             if not isinstance(error.orig, LockNotAvailable):
                 raise
-            self.left[month] = "somebody worked on the task table for too long; the next night tries again"
+            self.left[month] = "the task table was locked for too long; the next night tries again"
 
 
 def _months_ahead(database: Database, now: datetime, months: _Months, *, dry_run: bool) -> None:

@@ -1,4 +1,4 @@
-"""One pass over everything that can be left behind; workers, relays and the pool do the same for what they meet."""
+"""Recovery: one pass over all work that can get stuck; workers, relays and the pool do the same for their own work."""
 
 from collections.abc import Callable, Collection
 from dataclasses import astuple, dataclass
@@ -24,13 +24,13 @@ from mustit_pipeline.upkeep.sql import stuck
 
 log = structlog.get_logger(__name__)
 
-# Between a crawl's last task and its end lie the change sets, which a run may still be writing.
+# Between a crawl's last task and its end, a run may still be writing its change sets.
 IDLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How much was stuck, or has been set free, of each kind."""
+    """How much was stuck, or was recovered, by kind."""
 
     tasks: int = 0
     executions: int = 0
@@ -45,15 +45,15 @@ class Recovered:
     def __str__(self) -> str:
         return (
             f"{self.tasks} tasks of silent workers, {self.executions} crawls that only had to be ended, "
-            f"{self.events} events without a sender, {self.agents} rested agents, "
-            f"{self.sellers} sellers whose fetched changes nobody processed"
+            f"{self.events} events without a sender, {self.agents} suspended agents to recover, "
+            f"{self.sellers} sellers with unprocessed fetched changes"
         )
 
 
 def find_stuck(
     database: Database, now: datetime, *, busy: Collection[str], idle_seconds: float = IDLE_SECONDS
 ) -> Recovered:
-    """What a pass would set free now; sellers that a run works on are that run's."""
+    """What a pass would recover now, without sellers that a run works on."""
     with database.reading() as connection:
         found = stuck.counts(connection, now)
         ended = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
@@ -62,7 +62,7 @@ def find_stuck(
 
 
 def unprocessed(database: Database, *, busy: Collection[str] = (), idle_seconds: float) -> list[str]:
-    """Sellers whose fetched changes wait although nobody will come for them before the next crawl."""
+    """Sellers whose fetched changes would wait until the next crawl."""
     with database.reading() as connection:
         found = [seller for seller in stuck.unprocessed(connection, idle_seconds) if seller not in busy]
     at_work = {catalog_work(seller): seller for seller in found}
@@ -77,7 +77,7 @@ def recover(
     busy: Collection[str],
     idle_seconds: float = IDLE_SECONDS,
 ) -> Recovered:
-    """Set everything free that is stuck; says how much it was."""
+    """Recover all stuck work; returns how much it was."""
     released = release_expired(database, settings, clock())
     with database.transaction() as connection:
         events = outbox.release_expired(connection) + scheduler_outbox.release_expired(connection)
@@ -86,7 +86,7 @@ def recover(
     troubles: list[Exception] = []
 
     def absorb(seller_id: str) -> bool:
-        """One seller's trouble keeps nobody else waiting, and is told at the end."""
+        """One seller's failure does not stop the others, and is raised at the end."""
         try:
             _process_seller(database, settings, clock, seller_id)
         except Exception as error:
@@ -97,7 +97,7 @@ def recover(
 
     with database.reading() as connection:
         left = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
-    # What a crawl's last run did not come to: the change sets, then its end.
+    # Steps that a crawl's last run did not reach: its change sets, then its end.
     ended = sum(absorb(one.seller_id) and _completed(database, one.execution_id, clock) for one in left)
     sellers = sum(map(absorb, unprocessed(database, busy=busy, idle_seconds=idle_seconds)))
     if troubles:

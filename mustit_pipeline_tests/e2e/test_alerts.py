@@ -52,11 +52,11 @@ def test_open_alerts_are_listed_and_those_that_are_over_where_asked(world: World
     assert "crawl_seller of [bold] failed" in ask(world, "alerts", "list").out
     said = finding(world, "alerts")
     assert said["health"] == "warning"
-    assert said["detail"] == "1 open; nobody is told, MUSTIT_ALERT_URLS is not set"
+    assert said["detail"] == "1 open; not sent, MUSTIT_ALERT_URLS is not set"
 
 
 def test_where_nothing_is_wrong_that_is_said(world: World) -> None:
-    assert ask(world, "alerts", "list").out == "Nothing needs anybody.\n"
+    assert ask(world, "alerts", "list").out == "No alert is open.\n"
     assert ask(world, "holds", "list").out == "No changes are held back.\n"
     assert finding(world, "held changes")["health"] == "ok"
 

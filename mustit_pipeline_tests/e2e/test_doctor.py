@@ -235,7 +235,7 @@ def test_fetched_changes_that_nobody_processes_are_named_until_recover_has_run(w
         connection.execute(text("UPDATE crawling_schedule_executions SET updated_at = now() - interval '1 hour'"))
 
     [found] = [one for one in ask(world, "doctor", "--json").document if one["subject"] == "fetched changes"]
-    assert (found["health"], found["detail"]) == ("warning", "nobody processes those of left")
+    assert (found["health"], found["detail"]) == ("warning", "not processed: those of left")
     assert "mustit recover" in found["remedy"]
 
     assert world.mustit("recover", "--json").document["processedSellers"] == 1

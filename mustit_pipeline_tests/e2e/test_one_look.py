@@ -104,7 +104,7 @@ def change(database: Database, *statements: str, **values: Any) -> None:
         ),
         pytest.param(
             ("UPDATE pool_state SET paused_until = now() + interval '3 min 30 s'",),
-            "the marketplace throttles everybody, calls go on in 3 min",
+            "the marketplace throttles all agents, calls go on in 3 min",
             "breaker",
             id="storm",
         ),
@@ -250,22 +250,22 @@ def test_a_running_crawl_says_when_it_will_be_done(database: Database, look: Loo
 @pytest.mark.parametrize(
     ("state", "doing"),
     [
-        pytest.param((), "nobody works on it: the next slice starts soon", id="between slices"),
+        pytest.param((), "no worker is on it: the next slice starts soon", id="between slices"),
         pytest.param(
             ("UPDATE crawling_schedule_executions SET updated_at = now() - interval '7 min'",),
-            "nobody has worked on it for 7 min: see the sensor `due_crawls`",
+            "no worker has been on it for 7 min: see the sensor `due_crawls`",
             id="left alone",
         ),
         pytest.param(
             ("UPDATE crawler_tasks SET available_at = now() + interval '48 s'",),
-            "resting: what is left has failed before and is tried again in 4",
+            "waiting: the tasks left have failed before and are retried in 4",
             id="backed off",
         ),
         pytest.param((LEASED, IN_FLIGHT), "fetching", id="all in flight"),
         pytest.param((LEASED, ANSWERED.format(570, 80)), "waiting: every agent has used its requests", id="used up"),
         pytest.param(
             (LEASED, "UPDATE pool_state SET paused_until = now() + interval '3 min 30 s'"),
-            "waiting: the marketplace throttles everybody, calls pause",
+            "waiting: the marketplace throttles all agents, calls pause",
             id="storm",
         ),
         pytest.param(
@@ -293,7 +293,7 @@ def test_what_a_running_crawl_does_or_waits_for_is_named(
     change(database, *state)
     shown = look("execution", "show", str(running))
     assert f"doing {doing}" in shown
-    assert ("done about" in shown) != doing.startswith("nobody has worked")
+    assert ("done about" in shown) != doing.startswith("no worker has been")
 
 
 def test_a_paused_crawl_promises_nothing(database: Database, look: Look, running: ExecutionId) -> None:

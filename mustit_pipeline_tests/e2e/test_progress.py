@@ -67,7 +67,7 @@ def test_a_crawl_into_a_pipe_tells_the_same_in_a_line_now_and_then(world: World)
         ),
         (
             "UPDATE pool_state SET paused_until = now() + interval '10 min'",
-            r"waiting: the marketplace throttles everybody, calls pause until (\d{4}-\d\d-\d\d )?\d\d:\d\d",
+            r"waiting: the marketplace throttles all agents, calls pause until (\d{4}-\d\d-\d\d )?\d\d:\d\d",
         ),
         (
             "UPDATE user_agents SET status = 'SUSPENDED', suspended_until = now() + interval '10 min'",

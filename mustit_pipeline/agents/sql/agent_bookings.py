@@ -1,4 +1,4 @@
-"""Bookings of agents: PostgreSQL's own counting, and the durable copy of what Redis counts."""
+"""Bookings of agents: PostgreSQL's own count, and the durable copy of Redis's count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.aging import Aged
 
-# Bookings that ended before every window that could ask for them.
+# Bookings that ended before any window that could count them.
 AGED = Aged("agent_bookings", "booking_id", ("ends_at",))
 
 # Workers report twice a second; one that has been silent for so long is gone.
@@ -20,12 +20,12 @@ SILENT_SECONDS = 6.0
 
 
 class CountedElsewhere(Exception):
-    """PostgreSQL does not count at this moment, or the caller has an old idea of who does."""
+    """PostgreSQL does not count at present, or the caller's epoch is old."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookingRecord:
-    """A booking in ages, not times: clocks differ, and an age that arrives late only makes the booking younger."""
+    """A booking with ages instead of times: clocks differ, and a late age only makes the booking younger."""
 
     booking_id: UUID
     agent_id: UUID
@@ -52,7 +52,7 @@ class AgentLimits:
 
 @dataclass(frozen=True, slots=True)
 class BookedAgent:
-    """The agent that was chosen, and the token that the choice knew of."""
+    """The booked agent, and the number of its token."""
 
     agent_id: UUID
     token_no: int
@@ -60,7 +60,7 @@ class BookedAgent:
 
 @dataclass(frozen=True, slots=True)
 class SeedAgent:
-    """What an agent has used, in seconds from the moment of reading: each end, oldest first, and the open booking."""
+    """An agent's use in seconds relative to now: the ends of its bookings, oldest first, and the open booking."""
 
     agent_id: UUID
     ends: tuple[float, ...]
@@ -82,7 +82,7 @@ _CHOOSE = text(f"""
     LIMIT 1 FOR UPDATE OF l SKIP LOCKED
 """)
 
-# A second statement, because only its snapshot is sure to see every booking that was made before the row was locked.
+# A separate statement, because only its snapshot surely contains every booking made before the row was locked.
 _BOOK = text(f"""
     WITH clock AS (SELECT {_NOW} AS now),
     booked AS (
@@ -170,7 +170,7 @@ def book(
     row = connection.execute(_CHOOSE, {"now": now}).one_or_none()
     if row is None:
         seconds = connection.execute(_NEXT_FREE, {"now": now}).scalar_one()
-        # Not positive: its row is locked by somebody who is booking it at this moment.
+        # Not positive: another transaction is booking it and has its row locked.
         return None if seconds is None else max(float(seconds), 0.002)
     connection.execute(
         _BOOK,
@@ -190,7 +190,7 @@ def book(
 def record(
     connection: Connection, records: Sequence[BookingRecord], limits: AgentLimits, now: datetime | None = None
 ) -> None:
-    """Write bookings and answers, and work out anew when their agents are free."""
+    """Write bookings and answers, and compute when their agents are free."""
     if not records:
         return
     ids = sorted({record.agent_id for record in records})
@@ -231,22 +231,22 @@ def withdraw(
     pause: float,
     now: datetime | None = None,
 ) -> None:
-    """Forget a booking that was never sent; its agent rests for `pause` seconds."""
+    """Remove a booking that was never sent; its agent is free after `pause` seconds."""
     connection.execute(_LOCK_LIMITS, {"ids": [agent_id]})
     connection.execute(text("DELETE FROM agent_bookings WHERE booking_id = :id"), {"id": booking_id})
     connection.execute(_REFREE, _refree(limits, now) | {"ids": [agent_id], "pause": pause})
 
 
 def remove(connection: Connection, booking_ids: Sequence[UUID]) -> None:
-    """Forget bookings that were written and never sent, while somebody else counts."""
+    """Remove bookings that were written and never sent, while PostgreSQL does not count."""
     if booking_ids:
         connection.execute(text("DELETE FROM agent_bookings WHERE booking_id = ANY(:ids)"), {"ids": list(booking_ids)})
 
 
 def in_window(connection: Connection, window: float) -> tuple[int, int]:
-    """How many requests of AVAILABLE agents the window holds by what is written, and how many of them are in flight.
+    """The written requests of AVAILABLE agents in the window, and how many of them are in flight.
 
-    An agent has one in flight at most, and none once every worker is gone: what is open then only counts as used.
+    An agent has at most one in flight, and none once every worker is gone: an open booking then only counts as used.
     """
     row = connection.execute(
         text(f"""
@@ -262,7 +262,7 @@ def in_window(connection: Connection, window: float) -> tuple[int, int]:
 
 
 def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None:
-    """When the first AVAILABLE agent is free by what is written, whoever counts; None without any."""
+    """When the first AVAILABLE agent is free according to the written bookings; None without any."""
     return connection.execute(
         text(f"""
             SELECT min(coalesce(greatest(
@@ -277,12 +277,12 @@ def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None
 
 
 def refree_all(connection: Connection, limits: AgentLimits) -> None:
-    """Work out anew when every agent is free."""
+    """Compute when every agent is free."""
     connection.execute(_REFREE_ALL, _refree(limits, None))
 
 
 def read_seed(connection: Connection, limits: AgentLimits) -> list[SeedAgent]:
-    """What every agent has used, for another counter to go on from."""
+    """The use of every agent, to seed Redis with."""
     found: dict[UUID, list[tuple[float, UUID | None]]] = {}
     for row in connection.execute(_SEED, {"now": None, "window": limits.window}):
         ends = found.setdefault(row.agent_id, [])
@@ -292,7 +292,7 @@ def read_seed(connection: Connection, limits: AgentLimits) -> list[SeedAgent]:
 
 
 def assume_used(connection: Connection, times: int, hold: float) -> None:
-    """For a worker that is gone: as many bookings of every agent as it may have left unwritten."""
+    """Add bookings of every agent for a worker that is gone: as many as it may have left unwritten."""
     connection.execute(
         text(f"""
             INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at)
@@ -304,7 +304,7 @@ def assume_used(connection: Connection, times: int, hold: float) -> None:
 
 
 def prune(connection: Connection, older_than: float) -> int:
-    """Remove bookings that no window reaches any more."""
+    """Delete bookings that are older than any window."""
     return connection.execute(
         text("DELETE FROM agent_bookings WHERE ends_at < clock_timestamp() - make_interval(secs => :age)"),
         {"age": older_than},
@@ -321,14 +321,14 @@ def _refree(limits: AgentLimits, now: datetime | None) -> dict[str, object]:
 
 
 def _seed(agent_id: UUID, ends: list[tuple[float, UUID | None]]) -> SeedAgent:
-    # Of several open bookings only the newest can still be answered here; the others end when they expire.
+    # If several bookings are open, only the newest can still be answered; the others end when they expire.
     open_booking, open_ends = None, 0.0
     if ends and ends[-1][1] is not None:
         open_ends, open_booking = ends.pop()
     return SeedAgent(agent_id, tuple(end for end, _ in ends), open_booking, open_ends)
 
 
-# Older bookings than an agent has slots hold nothing up, so that no more than these are read.
+# Only the newest bookings, as many as an agent has slots, can delay it, so no more are read.
 _USABLE = text(f"""
     SELECT coalesce(extract(epoch FROM a.suspended_until - :now), 0)::float8 AS rests,
            ARRAY(SELECT extract(epoch FROM b.ends_at - :now)::float8 FROM agent_bookings b
@@ -340,9 +340,9 @@ _USABLE = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class AgentUse:
-    """An agent, in seconds from now: until when it rests, and when its bookings of the window ended, oldest first.
+    """An agent in seconds from now: the end of its suspension, and the ends of its bookings, oldest first.
 
-    One in flight counts as ended now: that is when its answer comes at best.
+    A booking in flight counts as ended now, the earliest time of its answer.
     """
 
     rests: float
@@ -350,6 +350,6 @@ class AgentUse:
 
 
 def usable(connection: Connection, limits: AgentLimits, now: datetime) -> list[AgentUse]:
-    """Every agent that is AVAILABLE or will be by itself, by what is written."""
+    """Every agent that is AVAILABLE or will recover, with its written bookings."""
     rows = connection.execute(_USABLE, {"now": now, "window": limits.window, "requests": limits.requests})
     return [AgentUse(max(0.0, row.rests), tuple(min(0.0, end) for end in reversed(row.ends))) for row in rows]

@@ -1,4 +1,4 @@
-"""What all workers of the agent pool share: breaker, host pause, and who counts the requests."""
+"""The state shared by all workers of the agent pool: breaker, host pause, and the present counter."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.advisory_locks import Only
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """What all workers share, and the database's time of reading it."""
+    """The shared state, and the database's time when it was read."""
 
     now: datetime
     counter: str
@@ -35,7 +35,7 @@ _POOL = (
 
 
 def read_pool(connection: Connection, *, lock: bool = False) -> PoolRow:
-    """The shared row; whoever changes an agent's status locks it first, so that all take their locks in one order."""
+    """The shared row; a transaction that changes an agent's status locks it first: the common lock order."""
     return PoolRow(*connection.execute(text(_POOL + (" FOR UPDATE" if lock else ""))).one())
 
 
@@ -52,14 +52,14 @@ def open_breaker_if_few(connection: Connection, least_share: float, cooldown: fl
                   AND (SELECT count(*) FILTER (WHERE status = 'AVAILABLE') < CAST(:share AS numeric) * count(*)
                        FROM user_agents)
             """),
-            # As a decimal: in binary 7 of 35 would be less than a fifth.
+            # As a decimal: as binary floats, 7 of 35 would be less than a fifth.
             {"share": Decimal(str(least_share)), "cooldown": cooldown},
         ).rowcount
     )
 
 
 def claim_trial(connection: Connection, owner: UUID, seconds: float) -> bool:
-    """The right to the one request of a half-open breaker; a trial that is never heard of again expires."""
+    """Claim the one trial request of a half-open breaker; an abandoned trial expires."""
     return bool(
         connection.execute(
             text("""
@@ -89,7 +89,7 @@ def end_trial(connection: Connection, owner: UUID, *, good: bool | None, cooldow
 
 
 def pause_host(connection: Connection, until: datetime, seconds: float, level: int) -> None:
-    """Let every call wait until then; a pause is never made shorter."""
+    """Pause all calls until then; a pause is never shortened."""
     connection.execute(
         text("""
             UPDATE pool_state SET paused_until = greatest(paused_until, :until), pause_seconds = :seconds,
@@ -100,7 +100,7 @@ def pause_host(connection: Connection, until: datetime, seconds: float, level: i
 
 
 def end_pause(connection: Connection) -> datetime | None:
-    """Let calls go on now, as if the pause had been a short one; until when it would have lasted, None without one."""
+    """End the pause now, as if it had been a short one; returns its planned end, None without a pause."""
     return connection.execute(
         text("""
             UPDATE pool_state p SET paused_until = clock_timestamp(), pause_seconds = 0, pause_level = 0
@@ -113,7 +113,7 @@ def end_pause(connection: Connection) -> datetime | None:
 def close_breaker(connection: Connection, cooldown: float) -> datetime | None:
     """Close the breaker now, as after a good trial: the share is not judged again for a cool-down.
 
-    Until when it would have been open, None where it was closed.
+    Returns the planned end, None if it was closed.
     """
     return connection.execute(
         text("""
@@ -127,7 +127,7 @@ def close_breaker(connection: Connection, cooldown: float) -> datetime | None:
 
 
 def last_good_answer(connection: Connection, since: datetime) -> datetime | None:
-    """When the marketplace last answered anybody with anything but a 429, if it did since then."""
+    """When the marketplace last answered any agent with anything but a 429, if since then."""
     return connection.execute(
         text("""
             SELECT max(ends_at) FROM agent_bookings
@@ -138,7 +138,7 @@ def last_good_answer(connection: Connection, since: datetime) -> datetime | None
 
 
 def good_answers(connection: Connection, since: datetime) -> int:
-    """How many calls the marketplace has answered otherwise than with 429 since then."""
+    """How many answers other than 429 the marketplace has given since then."""
     return connection.execute(
         text("""
             SELECT count(*) FROM agent_bookings
@@ -155,7 +155,7 @@ def lock_counter(connection: Connection) -> PoolRow:
 
 
 def set_counter(connection: Connection, counter: str, epoch: int, redis_run_id: str | None) -> None:
-    """From now on this one counts."""
+    """Set the counter."""
     connection.execute(
         text(
             "UPDATE pool_state SET counter = :counter, epoch = :epoch, redis_run_id = :run_id,"
@@ -166,7 +166,7 @@ def set_counter(connection: Connection, counter: str, epoch: int, redis_run_id: 
 
 
 def report_worker(connection: Connection, worker_id: UUID, epoch: int, *, reaches_redis: bool) -> None:
-    """A sign of life: all bookings that this worker made before `epoch` are written."""
+    """Record a worker's heartbeat: all its bookings from before `epoch` are written."""
     connection.execute(
         text("""
             INSERT INTO pool_workers (worker_id, epoch, reaches_redis) VALUES (:id, :epoch, :redis)
@@ -178,12 +178,12 @@ def report_worker(connection: Connection, worker_id: UUID, epoch: int, *, reache
 
 
 def remove_worker(connection: Connection, worker_id: UUID) -> None:
-    """A worker that has written everything and ends."""
+    """Remove a worker that has written everything and ends."""
     connection.execute(text("DELETE FROM pool_workers WHERE worker_id = :id"), {"id": worker_id})
 
 
 def remove_forgotten_workers(connection: Connection, older_than: float) -> None:
-    """Workers gone for so long that nothing they left unwritten is inside a window any more."""
+    """Remove workers that are gone for so long that no window contains their unwritten bookings."""
     connection.execute(
         text("DELETE FROM pool_workers WHERE seen_at < clock_timestamp() - make_interval(secs => :age)"),
         {"age": older_than},
@@ -191,26 +191,26 @@ def remove_forgotten_workers(connection: Connection, older_than: float) -> None:
 
 
 def workers_before(connection: Connection, epoch: int) -> int:
-    """How many workers have not reported since `epoch` was declared; one may be about to say that it entered."""
+    """How many workers have not reported since `epoch` was declared, new ones included."""
     return connection.execute(
         text("SELECT count(*) FROM pool_workers WHERE epoch < :epoch"), {"epoch": epoch}
     ).scalar_one()
 
 
 def silent_workers(connection: Connection, epoch: int) -> int:
-    """How many workers may still hold unwritten bookings from before `epoch`: those that entered the one before it."""
+    """How many workers may hold unwritten bookings from before `epoch`: those that reported the epoch before it."""
     return connection.execute(
         text("SELECT count(*) FROM pool_workers WHERE epoch = :epoch - 1"), {"epoch": epoch}
     ).scalar_one()
 
 
 def remove_silent_workers(connection: Connection, epoch: int) -> None:
-    """Stop waiting for them; one that comes back reports again."""
+    """Stop waiting for silent workers; one that recovers reports again."""
     connection.execute(text("DELETE FROM pool_workers WHERE epoch < :epoch"), {"epoch": epoch})
 
 
-def someone_without_redis(connection: Connection, seconds: float) -> bool:
-    """Whether a worker that lives cannot use Redis: then Redis must not count."""
+def any_worker_without_redis(connection: Connection, seconds: float) -> bool:
+    """Whether a live worker cannot reach Redis: then Redis must not count."""
     return connection.execute(
         text("""
             SELECT EXISTS (SELECT FROM pool_workers

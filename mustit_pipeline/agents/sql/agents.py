@@ -1,4 +1,4 @@
-"""User agents as rows: as aggregates to change, as facts to choose by, and their sealed sessions."""
+"""User agents: aggregates to change, rows to list and choose from, and their sealed sessions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from mustit_pipeline.foundation.id_prefixes import find_one
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """An agent as people and the choice see it; the session itself is not in it."""
+    """An agent for lists and for booking; without its session."""
 
     agent_id: UUID
     user_agent: str
@@ -35,7 +35,7 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class SealedSession:
-    """A session as it lies in the table."""
+    """A session as it is stored."""
 
     token_no: int
     key_id: str
@@ -55,7 +55,7 @@ def read_agents(connection: Connection) -> list[AgentRow]:
 
 
 def count_agents(connection: Connection) -> int:
-    """How many agents there are, whatever their state."""
+    """The number of agents in any state."""
     return connection.execute(text("SELECT count(*) FROM user_agents")).scalar_one()
 
 
@@ -83,7 +83,7 @@ def read_agent(connection: Connection, agent_id: UUID) -> AgentRow:
 
 
 def find(connection: Connection, wanted: IdPrefix) -> AgentRow:
-    """The one agent whose id begins so."""
+    """The one agent whose id has this prefix."""
     row = find_one(
         connection,
         "user_agents",
@@ -98,7 +98,7 @@ def find(connection: Connection, wanted: IdPrefix) -> AgentRow:
 
 
 def lock_agents(connection: Connection, ids: Iterable[UUID], rules: AgentRules) -> list[UserAgent]:
-    """The agents to change, locked until the transaction ends, with the rules that they are judged by."""
+    """The agents to change, with their rules, locked until the transaction ends."""
     rows = connection.execute(
         text(
             "SELECT agent_id, user_agent, status, health, suspended_until, token_expires_at, issue_failures"
@@ -122,7 +122,7 @@ def lock_agents(connection: Connection, ids: Iterable[UUID], rules: AgentRules) 
 
 
 def save_agents(connection: Connection, agents: Sequence[UserAgent], reason: str | None) -> None:
-    """Write what the aggregates decided; one without a token loses its session, and that token's number with it."""
+    """Store the aggregates; an agent without a token loses its session and gets a new token number."""
     if not agents:
         return
     connection.execute(
@@ -152,7 +152,7 @@ def save_agents(connection: Connection, agents: Sequence[UserAgent], reason: str
 
 
 def record_429(connection: Connection, ids: Sequence[UUID], reason: str | None, at: datetime | None = None) -> None:
-    """What is known of these agents' last 429, and since `at` of a new one; why an admin blocked one stays."""
+    """Store the judgement of these agents' last 429, new at `at` if given; a blocked agent keeps its reason."""
     if ids:
         connection.execute(
             text("""
@@ -165,7 +165,7 @@ def record_429(connection: Connection, ids: Sequence[UUID], reason: str | None, 
 
 
 def read_429s(connection: Connection) -> Sequence[Row[tuple[UUID, str, datetime]]]:
-    """Each agent that was answered with 429 and has a reason: the agent, the reason and the moment of the last one."""
+    """Each agent with a recorded 429: the agent, the reason and the time."""
     return connection.execute(
         text(
             "SELECT agent_id, reason, throttled_at FROM user_agents"
@@ -175,7 +175,7 @@ def read_429s(connection: Connection) -> Sequence[Row[tuple[UUID, str, datetime]
 
 
 def insert_agents(connection: Connection, agents: Sequence[UserAgent]) -> int:
-    """Add the agents whose text is not there yet; says how many were new."""
+    """Add the agents whose text is new; returns their number."""
     if not agents:
         return 0
     return connection.execute(
@@ -218,7 +218,7 @@ def read_sessions(connection: Connection) -> dict[UUID, SealedSession]:
 
 
 def drop_session(connection: Connection, agent_id: UUID, token_no: int | None = None) -> None:
-    """Forget an agent's session, unless it has another one than `token_no` by now."""
+    """Delete an agent's session, unless it has a newer one than `token_no`."""
     connection.execute(
         text("""
             UPDATE user_agents SET session = NULL, session_key_id = NULL, token_expires_at = NULL,
@@ -230,7 +230,7 @@ def drop_session(connection: Connection, agent_id: UUID, token_no: int | None = 
 
 
 def claim_issue(connection: Connection, agent_id: UUID, owner: UUID, seconds: float) -> int | None:
-    """The right to ask for this agent's next token, with that token's number; None while somebody else has it."""
+    """Claim the issue of this agent's next token; returns its number, None while another process has the claim."""
     return connection.execute(
         text("""
             UPDATE user_agents SET issue_owner = :owner,
@@ -244,7 +244,7 @@ def claim_issue(connection: Connection, agent_id: UUID, owner: UUID, seconds: fl
 
 
 def release_issue(connection: Connection, agent_id: UUID, owner: UUID) -> bool:
-    """Give the right back; False if it was lost to somebody else meanwhile."""
+    """Release the claim; False if another process has taken it meanwhile."""
     return bool(
         connection.execute(
             text("UPDATE user_agents SET issue_owner = NULL WHERE agent_id = :id AND issue_owner = :owner"),
@@ -256,7 +256,7 @@ def release_issue(connection: Connection, agent_id: UUID, owner: UUID) -> bool:
 def store_session(
     connection: Connection, agent_id: UUID, session: SealedSession, issued: UserAgent, *, resealed: bool = False
 ) -> bool:
-    """Put a session into an agent's row; a newer one, or a dropped one, is never overwritten."""
+    """Store a session in an agent's row; a newer or dropped one is never overwritten."""
     return bool(
         connection.execute(
             text("""

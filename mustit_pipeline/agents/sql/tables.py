@@ -1,4 +1,4 @@
-"""The tables of the user-agent pool: agents, their bookings, and what all workers share."""
+"""The tables of the user-agent pool: agents, their bookings, and the shared state of all workers."""
 
 from sqlalchemy import (
     BigInteger,
@@ -30,12 +30,12 @@ user_agents = Table(
     Column("status", Text, nullable=False),
     Column("health", SmallInteger, nullable=False),
     Column("issue_failures", SmallInteger, nullable=False, server_default="0"),
-    # AES-256-GCM, bound to this row and this token_no; the key id tells which key opens it.
+    # AES-256-GCM, bound to this row and this token_no; the key id names its key.
     Column("session", LargeBinary),
     Column("session_key_id", Text),
     Column("token_no", Integer, nullable=False, server_default="0"),
     timestamp("token_expires_at", nullable=True),
-    # Who is asking for a token right now, and until when nobody else does.
+    # The process that is requesting a token now, and the end of its claim.
     Column("issue_owner", Uuid),
     timestamp("issue_until", nullable=True),
     timestamp("suspended_until", nullable=True),
@@ -44,7 +44,7 @@ user_agents = Table(
     Column("requests_day", Date),
     Column("requests_today", Integer, nullable=False, server_default="0"),
     timestamp("last_used_at", nullable=True),
-    # Grows with every change that the choice of agents must know of, so that no late reader tells an older story.
+    # Grows with every change that booking must know, so that a late publisher cannot overwrite newer data.
     Column("revision", BigInteger, nullable=False, server_default="0"),
     timestamp("created_at", default=True),
     timestamp("updated_at", default=True),
@@ -56,7 +56,7 @@ user_agents = Table(
     CheckConstraint("(status = 'SUSPENDED') = (suspended_until IS NOT NULL)", name="rest_while_suspended"),
 )
 
-# Apart from user_agents, because it changes with every request while PostgreSQL does the counting.
+# Not in user_agents, because it changes with every request while PostgreSQL counts.
 agent_limits = Table(
     "agent_limits",
     metadata,
@@ -71,7 +71,7 @@ agent_bookings = Table(
     Column("booking_id", Uuid, primary_key=True),
     Column("agent_id", Uuid, nullable=False),
     timestamp("booked_at"),
-    # Until when its request may still reach the marketplace if its worker is never heard of again.
+    # Until when its request may still reach the marketplace if its worker has died.
     timestamp("expires_at"),
     timestamp("answered_at", nullable=True),
     Column("throttled", Boolean, nullable=False, server_default=text("false")),
@@ -89,7 +89,7 @@ pool_state = Table(
     "pool_state",
     metadata,
     Column("pool_id", SmallInteger, primary_key=True, autoincrement=False),
-    # Who counts: `redis`, `postgres`, or nobody while the workers put down Redis (`moving`).
+    # The counter: `redis`, `postgres`, or none while the workers leave Redis (`moving`).
     Column("counter", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False, server_default="0"),
     Column("redis_run_id", Text),

@@ -1,4 +1,4 @@
-"""Changes that are about to be published: how many of them look wrong, and which sellers' are held back."""
+"""Changes ready to be published: how many of them look wrong, and which sellers have a change hold."""
 
 from datetime import datetime
 
@@ -13,9 +13,10 @@ from mustit_pipeline.foundation.paging import Page, page
 
 EXAMPLES = 10
 PRICES = ("normalPrice", "sellingPrice", "discountPrice")
-# What a product lives by: one that had it and has it no more looks like a reading error of ours.
+# Essential fields: a product that loses one of them looks like a parsing error of ours.
 ESSENTIAL = (*((name,) for name in ("name", "brandName", *PRICES, "stock", "images")), ("category", "header"))
-# Our own text, field by field in one order, so that a product that has no price at all is found without parsing it.
+# productData is written by us with its fields in a fixed order, so a product without any price is found without
+# parsing.
 UNPRICED = ",".join(f'"{name}":null' for name in PRICES)
 
 _EMPTY = """coalesce({0} #> '{{{1}}}', 'null') IN ('null', '""', '[]', '{{}}')"""
@@ -48,7 +49,7 @@ _SUSPICIOUS = text(f"""
     WHERE s.jumped OR s.emptied
 """)
 
-# The same products as a sweep in progress has come to: a crawl of many slices is judged by what it has seen so far.
+# During a sweep only the products that it has seen so far: a crawl of many slices is judged by those.
 _LOOKED_AT = text(f"""
     SELECT count(*) FROM products p
     LEFT JOIN crawling_schedule_executions e
@@ -68,7 +69,7 @@ _HOLD = text(f"""
         looked_at = excluded.looked_at, examples = excluded.examples
 """)
 
-# While a crawl is under way, what it has still to fetch is not judged: nothing is known to be well.
+# While a crawl is under way, products that are still to be fetched are not judged, so a hold cannot close.
 _UNDER_WAY = """
     EXISTS (SELECT FROM crawling_schedule_executions e
             WHERE e.seller_id = :seller_id AND e.status IN ('PENDING', 'RUNNING', 'PAUSED')
@@ -84,7 +85,7 @@ _RELEASE = text(f"""
     WHERE hold_id = :hold_id AND status = '{ChangeHoldStatus.OPEN.value}'
 """)
 
-# There are few: one per seller can be open, and only a suspicious crawl makes one.
+# Few rows: a seller has at most one open hold, and only a suspicious crawl opens one.
 _LIST = text("""
     SELECT * FROM change_holds WHERE (CAST(:status AS text) IS NULL OR status = :status)
     ORDER BY status = 'OPEN' DESC, opened_at DESC LIMIT :limit
@@ -94,20 +95,20 @@ _FIND = text("SELECT * FROM change_holds WHERE seller_id = :seller_id AND status
 
 
 def suspicious(connection: Connection, seller_id: str, factor: float) -> Suspicion:
-    """Products ready to be published whose prices jump, or that lose what they live by, or that have no price."""
+    """Products ready to be published whose price jumps, that lose an essential field, or that have no price."""
     values = {"seller_id": seller_id, "factor": factor, "unpriced": f"%{UNPRICED}%"}
     row = connection.execute(_SUSPICIOUS, values).one()
     return Suspicion(row.jumped, row.emptied, row.suspicious, 0, tuple(row.examples or ()))
 
 
 def among_all(connection: Connection, seller_id: str, found: Suspicion) -> Suspicion:
-    """The same, with how many products were looked at."""
+    """The same, with the number of products that were judged."""
     looked_at = connection.execute(_LOOKED_AT, {"seller_id": seller_id}).scalar_one()
     return Suspicion(found.jumped, found.emptied, found.suspicious, looked_at, found.examples)
 
 
 def hold(connection: Connection, seller_id: str, found: Suspicion) -> None:
-    """Keep a seller's changes back; a hold that is open says what was found last."""
+    """Hold a seller's changes back; an open hold is updated with the newest numbers."""
     values = {
         "seller_id": seller_id,
         "jumped": found.jumped,
@@ -120,17 +121,17 @@ def hold(connection: Connection, seller_id: str, found: Suspicion) -> None:
 
 
 def crawl_under_way(connection: Connection, seller_id: str) -> bool:
-    """Whether products of this seller are still to be fetched, so that not all of its changes are known."""
+    """Whether a crawl still has products of this seller to fetch, so that not all changes are known."""
     return connection.execute(text(f"SELECT {_UNDER_WAY}"), {"seller_id": seller_id}).scalar_one()
 
 
 def close(connection: Connection, seller_id: str, at: datetime) -> None:
-    """What is ready can be believed: a hold that was open is over."""
+    """Close an open hold: the ready changes are plausible."""
     connection.execute(_CLOSE, {"seller_id": seller_id, "at": at})
 
 
 def release(connection: Connection, released: ChangeHold) -> None:
-    """Write down that somebody let the changes through; one that has closed by itself stays so."""
+    """Store an admin's release; a hold that has closed by itself stays closed."""
     values = {"hold_id": released.id, "status": released.status.value, "at": released.closed_at}
     connection.execute(_RELEASE, values)
 

@@ -1,4 +1,4 @@
-"""What the deletion guard needs to know: who was absent from a sweep, and which deletions are held back."""
+"""SQL of the deletion guard: products absent from a sweep, and deletion holds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from mustit_pipeline.foundation.paging import Page, page
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A complete sweep against what was live before it; what was never published is missed by nobody."""
+    """The products that were live before a complete sweep, and those it did not see; unpublished ones apart."""
 
     live: int
     absent: list[int]
     absent_unpublished: list[int]
 
 
-# Only published products have a share in the judgement: another seller's items that a wrong page brought in must
-# neither hide a mass deletion nor look like one when they are gone.
+# Only published products are judged: another seller's items from a wrong page must neither hide a mass deletion nor
+# look like one when they disappear.
 _ABSENCE = text("""
     SELECT count(*) FILTER (WHERE version > 0) AS live,
            coalesce(array_agg(item_no ORDER BY item_no)
@@ -73,22 +73,23 @@ _HOLD = text("""
 
 
 def absence(connection: Connection, seller_id: str, execution_id: UUID, since: object) -> Absence:
-    """Who was live before the execution began, and which of them its sweep did not see."""
+    """How many products were live before the execution began, and which of them its sweep did not see."""
     values = {"seller_id": seller_id, "execution_id": execution_id, "since": since}
     row = connection.execute(_ABSENCE, values).one()
     return Absence(row.live, list(row.absent), list(row.absent_unpublished))
 
 
 def count_missed(connection: Connection, seller_id: str, items: Sequence[int]) -> dict[int, int]:
-    """Count one more absence of these products; returns how often each has been absent in a row."""
+    """Count one more absence for these products; returns each product's absences in a row."""
     rows = connection.execute(_MISSED, {"seller_id": seller_id, "items": list(items)})
     return {row.item_no: row.absent_sweeps for row in rows}
 
 
 def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Absence) -> UUID:
-    """Open the seller's hold, or bring the open one up to date; from now on its products have been seen by nobody.
+    """Open the seller's hold, or update the open one; its products lose their last sighting.
 
-    What an admin has looked at may become less under its id, but never more: then that entry ends, and a new one opens.
+    A hold may lose products under its id but never gain any, because an admin may have reviewed it: with more products
+    it is closed and a new one opens.
     """
     _close(connection, seller_id, absent.absent)
     values = {"seller_id": seller_id, "execution_id": execution_id, "live": absent.live, "items": absent.absent}
@@ -98,7 +99,7 @@ def hold(connection: Connection, seller_id: str, execution_id: UUID, absent: Abs
 
 
 def close_hold(connection: Connection, seller_id: str) -> None:
-    """A sweep under the share ends the hold: what is absent goes the normal way."""
+    """A sweep under the share ends the hold: absences are counted as usual."""
     _close(connection, seller_id, None)
 
 
@@ -110,7 +111,7 @@ def _close(connection: Connection, seller_id: str, unless_within: list[int] | No
     connection.execute(_CLOSE, {"seller_id": seller_id, "items": unless_within} | rules)
 
 
-# There are few holds: one per seller can be open, and only a suspicious sweep makes one.
+# Few rows: a seller has at most one open hold, and only a suspicious sweep opens one.
 _LIST = text("""
     SELECT * FROM deletion_holds
     WHERE (CAST(:status AS text) IS NULL OR status = :status)
@@ -122,8 +123,8 @@ _LOCK = text("SELECT * FROM deletion_holds WHERE hold_id = :hold_id FOR UPDATE")
 
 _LOCK_OPEN = text("SELECT hold_id FROM deletion_holds WHERE seller_id = :seller_id AND status = 'OPEN' FOR UPDATE")
 
-# A hold forgets who saw its products last. Seen again is what any execution has seen since, however far it came and
-# whenever it was opened: one that is resumed may be older than the hold's.
+# Opening a hold clears last_seen_execution_id. Any execution that sees the product sets it again, even an unfinished
+# one, or a resumed one that is older than the hold.
 _STILL_ABSENT = text("""
     SELECT item_no FROM products
     WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[])) AND deleted_at IS NULL
@@ -152,7 +153,7 @@ def newest_holds(
 
 
 def find_hold(connection: Connection, wanted: IdPrefix) -> DeletionHold:
-    """The one hold whose id begins so."""
+    """The one hold whose id has this prefix."""
     row = find_one(
         connection,
         "deletion_holds",
@@ -167,29 +168,29 @@ def find_hold(connection: Connection, wanted: IdPrefix) -> DeletionHold:
 
 
 def lock_hold(connection: Connection, hold_id: UUID) -> DeletionHold:
-    """The hold to decide on; a second decision waits here for the first."""
+    """The hold, locked for a decision; a second decision waits here for the first."""
     return _hold(connection.execute(_LOCK, {"hold_id": hold_id}).one())
 
 
 def wait_for_decision(connection: Connection, seller_id: str) -> None:
-    """Let a decision that is being taken end first, so that what it deletes counts as deleted."""
+    """Wait for a decision in progress, so that the products it deletes count as deleted."""
     connection.execute(_LOCK_OPEN, {"seller_id": seller_id})
 
 
 def still_absent(connection: Connection, hold: DeletionHold) -> list[int]:
-    """The products of a hold that nobody has seen since."""
+    """The products of a hold that no execution has seen since."""
     values = {"seller_id": hold.seller_id.value, "items": list(hold.item_nos)}
     return list(connection.execute(_STILL_ABSENT, values).scalars())
 
 
 def names(connection: Connection, seller_id: SellerId, items: Sequence[int]) -> dict[int, str]:
-    """What products are called."""
+    """The names of products."""
     rows = connection.execute(_NAMES, {"seller_id": seller_id.value, "items": list(items)})
     return {row.item_no: row.name for row in rows}
 
 
 def decide(connection: Connection, hold: DeletionHold) -> None:
-    """Write a decision down."""
+    """Store a decision."""
     values = {"hold_id": hold.id, "status": hold.status.value, "at": hold.closed_at}
     connection.execute(_DECIDE, values)
 

@@ -1,4 +1,4 @@
-"""Schema drift as it was seen: each deviation once, however many bodies show it."""
+"""Schema drift: one row per deviation, with the number of bodies that show it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.foundation.paging import Page, page
 
-# Names of new fields are somebody else's choice, and may be another one in each body.
+# The marketplace chooses the names of new fields, and may send another name in each body.
 MOST_ROWS = 1000
 
 
@@ -28,7 +28,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A field that is not as it was: since when, in how many bodies, and where last."""
+    """A field that changed shape: since when, in how many bodies, and where last."""
 
     deviation: Deviation
     first_seen_at: datetime
@@ -39,7 +39,7 @@ class Drift:
     accepted_at: datetime | None
 
 
-# In one order, so that two batches wait for each other and never in a circle.
+# In one order, so that two batches cannot deadlock.
 _RECORD = text("""
     INSERT INTO schema_drift AS known (path, kind, observed, expected, sample, count, seller_id, item_no)
     SELECT seen.* FROM unnest(
@@ -77,7 +77,7 @@ _FORGET = text("DELETE FROM schema_drift WHERE path = ANY(CAST(:paths AS text[])
 
 
 def record(connection: Connection, sightings: Iterable[Sighting]) -> None:
-    """Count what a batch of bodies showed; the last thing in a transaction, because all batches write the same rows."""
+    """Count the drift in a batch of bodies; last in its transaction, because all batches write the same rows."""
     newest: dict[tuple[str, str, str], Sighting] = {}
     counts: dict[tuple[str, str, str], int] = {}
     for seen in sightings:
@@ -104,35 +104,35 @@ def record(connection: Connection, sightings: Iterable[Sighting]) -> None:
 
 
 def newest(connection: Connection, *, since: datetime | None, accepted: bool, limit: int) -> Page[Drift]:
-    """What was seen last comes first; what was accepted only where it is asked for."""
+    """Drift, last seen first; accepted drift only on request."""
     values = {"since": since, "accepted": accepted, "limit": limit + 1}
     return page(map(_drift, connection.execute(_LIST, values)), limit)
 
 
 def count_open(connection: Connection) -> int:
-    """Fields that changed shape and that nobody has accepted."""
+    """The number of fields with unaccepted drift."""
     return connection.execute(_COUNT).scalar_one()
 
 
 def is_full(connection: Connection) -> bool:
-    """Whether as much was seen as is kept: what is new is not recorded any more."""
+    """Whether the table is full: new drift is no longer recorded."""
     return connection.execute(_ROWS).scalar_one() >= MOST_ROWS
 
 
 def accept(connection: Connection, wanted: FieldPaths, at: datetime) -> list[str]:
-    """Judge fields harmless: they are counted on, but nobody is warned."""
+    """Accept fields as harmless: they are still counted, without a warning."""
     paths = _find(connection, wanted)
     connection.execute(_ACCEPT, {"paths": paths, "at": at})
     return paths
 
 
 def accepted(connection: Connection) -> frozenset[tuple[str, DriftKind, str]]:
-    """What was accepted: a field, what happened to it, and what it is now."""
+    """The accepted drift: field, kind, and observed shape."""
     return frozenset((row.path, DriftKind(row.kind), row.observed) for row in connection.execute(_ACCEPTED))
 
 
 def forget(connection: Connection, wanted: FieldPaths) -> list[str]:
-    """Drop what was seen of fields; whatever still differs is seen again."""
+    """Delete the drift of fields; a field that still differs is recorded again."""
     paths = _find(connection, wanted)
     connection.execute(_FORGET, {"paths": paths})
     return paths

@@ -17,7 +17,7 @@ from mustit_pipeline.foundation.tables import BY_TIME
 
 @dataclass(frozen=True, slots=True)
 class KnownProduct:
-    """Where a product stands: what has been seen, published and delivered of it, and its merged state so far."""
+    """A product's state: what has been seen, published and delivered, and its merged data so far."""
 
     seller_id: str
     item_no: int
@@ -35,7 +35,7 @@ class KnownProduct:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """One version of a product: what changed with it; `name` is what the product is called there."""
+    """The changes of one version; `name` is the product's name in it."""
 
     seller_id: str
     item_no: int
@@ -50,7 +50,7 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a version's event."""
+    """The delivery state of a version's event."""
 
     outbox_id: UUID | None
     status: OutboxStatus | None
@@ -75,7 +75,7 @@ _PRODUCTS = text("""
     ORDER BY seller_id
 """)
 
-# A deletion has no state of its own: it is called what the version before it was called.
+# A deletion has no data: its name is that of the version before.
 _CHANGE_SET = """c.seller_id, c.item_no, c.version, c.life_cycle, c.change_types, c.changes, c.execution_id,
            c.detected_at, CAST(coalesce(c.product_data, (
                SELECT b.product_data FROM product_change_sets b
@@ -93,7 +93,8 @@ _VERSIONS = text(f"""
     ORDER BY c.version DESC LIMIT :limit
 """)
 
-# Each by the index that has just these rows in order of time. Names and changes are read for the rows that are shown.
+# Each query has an index with exactly these rows in order of time. Names and changes are read only for the rows that
+# are shown.
 _CHANGES = f"""
     WITH found AS (
         SELECT c.change_set_id FROM product_change_sets c
@@ -110,7 +111,7 @@ _CHANGES_OF_ONE = text(_CHANGES.format(whose=f"c.seller_id = :seller_id AND c.{B
 
 
 def products(connection: Connection, item_no: ItemNo, seller_id: SellerId | None) -> list[KnownProduct]:
-    """The products with this number: one, unless more sellers have listed it."""
+    """The products with this number: one, unless several sellers have listed it."""
     values = {"item_no": item_no.value, "seller_id": None if seller_id is None else seller_id.value}
     return [_known(row) for row in connection.execute(_PRODUCTS, values)]
 
@@ -230,7 +231,7 @@ _LARGEST = text(f"""
 
 
 def largest_changes(connection: Connection, execution_id: UUID, limit: int) -> list[LargeChange]:
-    """What an execution saw change most: prices in proportion to what they were, then who changed in most fields."""
+    """The largest changes of an execution: by relative price change, then by the number of changed fields."""
     return [
         LargeChange(
             row.item_no,

@@ -31,14 +31,14 @@ class KnownProduct(Struct, frozen=True):
     seen_at: datetime | None
 
     def was_seen_since(self, execution_id: UUID, moment: datetime) -> bool:
-        """Whether a later page of the same sweep shows it too; the clocks of two sweeps need not agree."""
+        """Whether a later page of the same sweep shows it too; clocks of two sweeps are not compared."""
         return self.seen_by == execution_id and self.seen_at is not None and self.seen_at > moment
 
 
 class AbsorbedProduct(Struct, frozen=True):
     """A product after new bodies were read: what a source said, where that is new, and the state merged from all.
 
-    What a body's row holds as its content is named by the row's number: it need not travel.
+    An int is the raw_id of a body whose row holds the content: the database copies it, so it is not sent.
     """
 
     product: Product
@@ -104,8 +104,8 @@ _ABSORB = text("""
 """)
 
 
-# A part of a statement, after `arrived(seller_id, item_no, version)`. Products are locked as a worker's batch locks
-# them, by seller and item, whatever the database sorts by: two that meet wait in one order, never in a circle.
+# A part of a statement, after `arrived(seller_id, item_no, version)`. Products are locked in the order of a worker's
+# batch, by seller and item, whatever the database's collation, so that the two cannot deadlock.
 DELIVERED = """
     locked AS (
         SELECT p.product_id, a.version
@@ -120,7 +120,7 @@ DELIVERED = """
 def sight(
     connection: Connection, seller_id: str, execution_id: UUID, seen_at: Mapping[int, datetime]
 ) -> dict[int, Sighted]:
-    """A listing shows these products, each since then: make or touch their rows, and tell what each one was before."""
+    """Create or update the rows of products seen on a listing page; returns each product as it was known before."""
     values = {
         "seller_id": seller_id,
         "execution_id": execution_id,
@@ -132,7 +132,7 @@ def sight(
 
 
 def set_foreign(connection: Connection, seller_id: str, item_nos: Sequence[int], at: datetime | None) -> None:
-    """Details say that these are another seller's since then; with None they are to be asked again."""
+    """Mark products as another seller's, as their details said at that time; None removes the mark."""
     query = text("""
         UPDATE products SET foreign_at = :at, updated_at = clock_timestamp()
         WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
@@ -141,13 +141,13 @@ def set_foreign(connection: Connection, seller_id: str, item_nos: Sequence[int],
 
 
 def count_seen(connection: Connection, seller_id: str, execution_id: UUID) -> int:
-    """How many different products a sweep has seen."""
+    """The number of different products that a sweep has seen."""
     query = text("SELECT count(*) FROM products WHERE seller_id = :seller AND last_seen_execution_id = :execution")
     return connection.execute(query, {"seller": seller_id, "execution": execution_id}).scalar_one()
 
 
 def known_items(connection: Connection, seller_id: str, *, limit: int | None, chunk: int = 1000) -> Iterator[list[int]]:
-    """The products of a seller that have not been deleted, or so many of them, a chunk at a time."""
+    """The item numbers of a seller's products that are not deleted, at most `limit`, in chunks."""
     query = text("""
         SELECT item_no FROM products WHERE seller_id = :seller AND deleted_at IS NULL AND item_no > :after
         ORDER BY item_no LIMIT :limit
@@ -163,7 +163,7 @@ def known_items(connection: Connection, seller_id: str, *, limit: int | None, ch
 
 
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
-    """Products, held until the transaction ends."""
+    """Products, locked until the transaction ends."""
     return {item_no: known.product for item_no, known in lock_known(connection, seller_id, item_nos).items()}
 
 
@@ -173,12 +173,12 @@ def lock_all(connection: Connection, seller_id: str) -> None:
 
 
 def lock_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
-    """The products to absorb bodies into, held until the transaction ends."""
+    """The products to absorb bodies into, locked until the transaction ends."""
     return _known(connection, _LOCK, seller_id, item_nos)
 
 
 def find_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
-    """The products as they are, for whoever makes sure later that they still are."""
+    """The products, not locked: the caller checks `row_state` later."""
     return _known(connection, _FIND, seller_id, item_nos)
 
 
@@ -193,7 +193,7 @@ def _known(
 
 
 def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Contents]:
-    """What is known of products; by far the most of a row, so nobody reads it who need not."""
+    """The stored contents of products: by far the largest part of a row, so read only where needed."""
     query = text("""
         SELECT item_no, minishop_data, detail_data, option_data, data FROM products
         WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[]))
@@ -203,7 +203,7 @@ def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) ->
 
 
 def absorb(connection: Connection, absorbed: Sequence[AbsorbedProduct]) -> None:
-    """Store what the sources now say and the state merged from it."""
+    """Store the sources' new data and the merged state."""
     if not absorbed:
         return
     changed = [a.product for a in absorbed]
@@ -240,7 +240,7 @@ def product_of(row: Row[tuple[object, ...]]) -> Product:
 
 @dataclass(frozen=True, slots=True)
 class Sightings:
-    """Products that the sweep was the first to show, and live ones that it does not show."""
+    """The number of products that a sweep saw for the first time, and of live products that it did not see."""
 
     new: int
     absent: int
@@ -255,13 +255,13 @@ _SIGHTINGS = text("""
 
 
 def sightings(connection: Connection, seller_id: str, execution_id: UUID, since: datetime) -> Sightings:
-    """What an execution that began then has seen so far; who is absent is known once its sweep is complete."""
+    """The sightings of an execution that began at `since`; absences are final once its sweep is complete."""
     values = {"seller_id": seller_id, "execution_id": execution_id, "since": since}
     return Sightings(*connection.execute(_SIGHTINGS, values).one())
 
 
-# Bodies that wait to be processed count already: they are what the step that fetched them has brought. They are brought
-# together with the products by grouping: a join would be as good as the planner's guess of how many wait.
+# Waiting bodies count already: they are the result of the step that fetched them. They are combined with the products
+# by grouping, because the plan of a join would depend on the planner's guess of how many wait.
 _FINGERPRINTS = text("""
     WITH waiting AS (
         SELECT DISTINCT ON (source, item_no) source, item_no, content_hash FROM product_raw_data
@@ -296,7 +296,7 @@ _FINGERPRINTS = text("""
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """What a seller's tables hold, as hashes of stored hashes: the same content has the same one; and their rows."""
+    """Hashes over a seller's stored hashes, equal for equal content, and the numbers of rows."""
 
     listing: str
     details: str
@@ -309,5 +309,5 @@ class Fingerprints:
 
 
 def fingerprints(connection: Connection, seller_id: str) -> Fingerprints:
-    """Hashes of what is known of a seller's products, with bodies that wait to be processed counted in."""
+    """The fingerprints of a seller's products, with waiting bodies counted in."""
     return Fingerprints(*connection.execute(_FINGERPRINTS, {"seller_id": seller_id}).one())

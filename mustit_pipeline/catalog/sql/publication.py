@@ -1,4 +1,4 @@
-"""Publication: what of the products is ready, and the versions that it becomes."""
+"""Publication: which products are ready, and their new versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from mustit_pipeline.foundation.random_ids import time_ordered_uuids
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """A product whose merged state differs from its newest version; both as texts where there is one."""
+    """A product whose merged state differs from its newest version; both states as texts where a version exists."""
 
     product: Product
     data: str | None
@@ -28,7 +28,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A version on its way into the history and the outbox; without data of its own it is the product's state."""
+    """A version to be written to the history and the outbox; without `data` the product's merged state is used."""
 
     product: Product
     life_cycle: LifeCycle
@@ -40,7 +40,7 @@ class NewVersion:
 
 @dataclass(frozen=True, slots=True)
 class SentAgain:
-    """A product under its new version, the one whose state that repeats, and the one that the product server has."""
+    """A product with its new version, the version whose state it repeats, and the delivered version."""
 
     product: Product
     repeats: int
@@ -55,7 +55,7 @@ class SentAgain:
         return self.product.version
 
 
-# Of the execution e and the product p. By the call and by the item: whichever index is taken, it is one look.
+# For the execution e and the product p. Both call and item are given: with either index it is one lookup.
 OPEN_TASK_OF_PRODUCT = """(
     SELECT t.task_id FROM crawler_tasks t
     WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month AND t.item_no = p.item_no
@@ -63,13 +63,12 @@ OPEN_TASK_OF_PRODUCT = """(
       AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY') LIMIT 1)"""
 
 
-# What is ready: every planned fetch has ended and every fetched body is absorbed, so that an execution makes one
-# version of a product. While a sweep goes on, what it has not shown yet may still be planned. A deleted product is back
-# when it has been seen since and its detail has said that it is this seller's. What waits is looked up one by one, by
-# its whole key: of freshly stored rows the planner knows nothing, and joining them would go through all of them for
-# each product.
+# A product is ready when all its planned fetches have ended and all its bodies are absorbed, so that an execution makes
+# one version of a product. During a sweep, products that it has not seen yet may still get fetches. A deleted product
+# is ready when it has been seen again and its detail belongs to this seller. Waiting rows are looked up one by one, by
+# their whole key: the planner has no statistics of fresh rows, and a join would read all of them for each product.
 def ready_of(seller: str) -> str:
-    """The condition for products `p` with their newest version `c`, of the seller that is named so."""
+    """The condition for products `p` with their newest version `c`; `seller` is an SQL expression."""
     return f"""
     p.seller_id = {seller} AND p.complete AND p.data_hash IS DISTINCT FROM p.published_hash
       AND p.foreign_at IS NULL
@@ -94,7 +93,7 @@ def ready_of(seller: str) -> str:
 
 
 READY = ready_of(":seller_id")
-# The version that a product p stands at.
+# The newest version of a product p.
 NEWEST_VERSION = """LEFT JOIN LATERAL (
         SELECT v.execution_id, v.product_data FROM product_change_sets v
         WHERE v.seller_id = p.seller_id AND v.item_no = p.item_no AND v.version = p.version LIMIT 1) AS c ON true"""
@@ -136,7 +135,7 @@ _PUBLISHED = text("""
     WHERE p.product_id = v.id
 """)
 
-# The state of the newest version goes out, whatever became of that version: a failed one is superseded by this.
+# The state of the newest version is sent, delivered or not: a failed event is superseded by this one.
 _REPEATED_VERSIONS = text("""
     INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
                                      execution_id)
@@ -160,7 +159,7 @@ _REPEATED_PRODUCTS = text("""
 """)
 
 
-# The open one, else the newest: of a seller that is not crawled any more there may be neither.
+# The open one, else the newest; a seller that is no longer crawled may have neither.
 _EXECUTION = text("""
     SELECT e.execution_id FROM (
         SELECT execution_id, status, created_at FROM crawling_schedule_executions WHERE seller_id = :seller_id OFFSET 0
@@ -182,7 +181,7 @@ def unpublished(connection: Connection, seller_id: str, limit: int) -> list[Unpu
 
 
 def publish(connection: Connection, seller_id: str, execution_id: UUID, versions: Sequence[NewVersion]) -> None:
-    """Write versions into the history and onto their products; their outbox rows belong to the same transaction."""
+    """Write versions to the history and to their products; the caller adds the outbox rows in the same transaction."""
     if not versions:
         return
     published = [v.product for v in versions]
@@ -205,7 +204,7 @@ def publish(connection: Connection, seller_id: str, execution_id: UUID, versions
 
 
 def store_states(connection: Connection, states: Sequence[tuple[Product, str | None]]) -> None:
-    """Write version, published hash and deletion back."""
+    """Store version, published hash and deletion of products."""
     deleted: list[datetime | None] = [product.deleted_at for product, _ in states]
     connection.execute(
         _PUBLISHED,

@@ -14,7 +14,7 @@ from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import PerName
 from mustit_pipeline.foundation.paging import Page, page
 
-# Bodies that one statement compares with what is known.
+# Bodies that one statement compares with the catalog.
 SETTLED_TOGETHER = 2000
 
 
@@ -28,17 +28,17 @@ class NewRaw(Struct, frozen=True):
     item_no: int | None
     page_no: int | None
     body: str
-    # When the answer came: of two pages that show a product, the later one is right, whichever is stored first.
+    # When the answer arrived: if two pages show a product, the later one counts, whichever is stored first.
     fetched_at: datetime
     content: str | None = None
     content_hash: str | None = None
-    # Why it was refused when it came; reading it then was its first attempt.
+    # Why the worker refused it; that counts as its first attempt.
     error_code: str | None = None
     error_text: str | None = None
 
     @property
     def status(self) -> RawStatus:
-        """Where it stands once it is stored."""
+        """Its status when it is stored."""
         return RawStatus.PENDING if self.error_code is None else RAW.target("fail")
 
 
@@ -53,7 +53,7 @@ class RawRow(Struct, frozen=True):
     body: str
     content: str | None
     content_hash: str | None
-    # How often it had been processed when it was read; one that is opened again meanwhile has a higher number.
+    # Its attempts when it was read; a body that was processed and reopened meanwhile has a higher number.
     attempts: int = 0
 
 
@@ -76,8 +76,8 @@ _COPY_TYPES = (
     *("text", "text", "text", "text", "text", "int2"),
 )
 
-# Listings first, as they were seen, then the rest product by product, of one call what was stored first: the one place
-# where the order of processing is decided. While a listing page waits, nothing but listing pages is taken.
+# The processing order, decided only here: listing pages first, by fetch time; then the rest by product, and the bodies
+# of one call as they were stored. While a listing page waits, only listing pages are taken.
 _PENDING = text("""
     WITH listings AS (
         SELECT raw_id FROM product_raw_data
@@ -107,7 +107,7 @@ _PENDING = text("""
              CASE source WHEN 'MINISHOP' THEN fetched_at END, raw_id
 """)
 
-# An older body of the same call that was opened again comes first, or it would undo what the newer one says.
+# An older body of the same call that was reopened comes first, or it would undo the newer one.
 _STILL_NEXT = text("""
     SELECT raw_id, attempts FROM product_raw_data r
     WHERE raw_id = ANY(CAST(:ids AS bigint[])) AND status = 'PENDING'
@@ -125,8 +125,8 @@ _STILL_NEXT = text("""
           LIMIT 1) IS NULL END
 """)
 
-# Nobody else's: an earlier body of the same task was stored by an earlier transaction. One by one (OFFSET 0), because
-# there is no index on tasks, and all that waits would be read otherwise.
+# Only rows of this transaction: an earlier body of the same task was stored by an earlier one. One by one (OFFSET 0),
+# because there is no index on tasks, and a join would read all waiting bodies.
 _TAKE_BACK = text("""
     WITH late AS (
         SELECT * FROM unnest(CAST(:sellers AS text[]), CAST(:sources AS text[]), CAST(:items AS bigint[]),
@@ -148,9 +148,9 @@ _TAKE_BACK = text("""
     DELETE FROM product_raw_data WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM ours))
 """)
 
-# Another try for bodies that failed; not where a newer one of the same call is in the catalog already, because the
-# old one would then undo it. Bodies of one call are brought together by grouping, in one pass: a join of what failed
-# with what is newer would be as good as the planner's guess of how many that are.
+# Reopen failed bodies, unless a newer body of the same call is in the catalog already: the old one would undo it.
+# Bodies of one call are combined by grouping, in one pass, because the plan of a join would depend on the planner's
+# guess of how many there are.
 _REOPEN = text("""
     WITH failed AS MATERIALIZED (
         SELECT raw_id, source, item_no, fetched_at, execution_id FROM product_raw_data
@@ -249,7 +249,7 @@ def add(connection: Connection, rows: Sequence[NewRaw]) -> None:
 
 
 def take_back(connection: Connection, late: Sequence[NewRaw]) -> None:
-    """Remove what this transaction has just added, where its tasks are no longer ours."""
+    """Delete bodies that this transaction has just added for tasks whose lease is lost."""
     if late:
         values = {
             "sellers": [row.seller_id for row in late],
@@ -274,7 +274,7 @@ def any_pending(connection: Connection, seller_id: str) -> bool:
 def pending(
     connection: Connection, seller_id: str, *, pages: int, products: int, beside: Sequence[int] = ()
 ) -> list[RawRow]:
-    """The next bodies of a seller to process, in processing order, beside those that are being processed already."""
+    """The next bodies of a seller in processing order, without those of `beside`, which are being processed."""
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
     rows = connection.execute(_PENDING, values)
     return [
@@ -294,21 +294,21 @@ def pending(
 
 
 def still_next(connection: Connection, seller_id: str, attempts: Mapping[int, int]) -> set[int]:
-    """Which of the bodies that were read ahead, each with its attempts until then, are still the next ones.
+    """Which of the bodies that were read ahead, given with their attempts, are still the next ones.
 
-    What somebody else has processed and opened again since waits to be read anew.
+    A body that was processed and reopened meanwhile is not among them: it has to be read again.
     """
     rows = connection.execute(_STILL_NEXT, {"seller_id": seller_id, "ids": list(attempts)})
     return {row.raw_id for row in rows if row.attempts == attempts[row.raw_id]}
 
 
 def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:
-    """These bodies are in the catalog."""
+    """Mark bodies that are in the catalog."""
     _move(connection, _PROCESSED, "process", {"ids": list(raw_ids)})
 
 
 def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SETTLED_TOGETHER) -> int:
-    """Bodies that say what their source said last time have nothing to add; returns how many they were."""
+    """Mark unchanged bodies as processed without parsing them; returns their number."""
     rules = {"target": RAW.target("process").value, "sources": [status.value for status in RAW.sources("process")]}
     values = {"seller_id": seller_id, "batch": batch} | rules
     settled = 0
@@ -327,7 +327,7 @@ def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SET
 
 
 def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
-    """These bodies could not be read; they keep their reason and can be replayed."""
+    """Mark bodies that could not be read, with the reason; they can be replayed."""
     _move(
         connection,
         _FAILED,
@@ -341,13 +341,13 @@ def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
 
 
 def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
-    """Let a seller's failed bodies be processed again, as long as they have been tried less often than that."""
+    """Reopen a seller's failed bodies that have had fewer attempts than that."""
     values = {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts}
     return _reopen(connection, "retry", values)
 
 
 def replay_failed(connection: Connection, seller_id: str, since: datetime | None, until: datetime | None) -> int:
-    """Let a seller's failed bodies be processed again however often they have been tried; says how many they are."""
+    """Reopen a seller's failed bodies, whatever their attempts; returns their number."""
     values = {"seller_id": seller_id, "since": since, "until": until, "attempts": 2**15 - 1}
     return _reopen(connection, "replay", values)
 
@@ -365,7 +365,7 @@ def _move(connection: Connection, statement: object, move: str, values: dict[str
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:
-    """One body: where it came from, and what became of it."""
+    """One body in a list: its source and its status."""
 
     raw_id: int
     seller_id: str
@@ -387,7 +387,7 @@ _COLUMNS = """raw_id, seller_id, execution_id, source, item_no, page_no, status,
 
 
 def _newest(statuses: Iterable[RawStatus]) -> TextClause:
-    """Seller by seller and state by state, because the indexes are: the newest of all are among the newest of each."""
+    """Query by seller and state, as the indexes are: the newest of all are among the newest of each."""
     each = " UNION ALL ".join(
         f"""
         (SELECT {_COLUMNS} FROM product_raw_data r
@@ -436,7 +436,7 @@ def newest(
 def count_failed(
     connection: Connection, seller_id: SellerId | None, since: datetime | None, until: datetime | None
 ) -> dict[str, int]:
-    """How many bodies could not be processed, of one seller or of each."""
+    """The number of failed bodies, of one seller or of each."""
     values = {"seller_id": None if seller_id is None else seller_id.value, "since": since, "until": until}
     return {row.seller_id: row.number for row in connection.execute(_COUNT_FAILED, values)}
 
@@ -459,8 +459,8 @@ def _entry(row: Row[tuple[object, ...]]) -> RawEntry:
     )
 
 
-# The newest body of each call, whatever became of it; of listings the pages of the newest sweep. An older body would
-# undo what a newer one said, even where that can no longer be read.
+# The newest body of each call, whatever its status; for listings the pages of the newest sweep. An older body would
+# undo a newer one, even if the newer one can no longer be read.
 _STORED = " UNION ALL ".join(
     f"SELECT raw_id, source, item_no, execution_id FROM product_raw_data"
     f" WHERE seller_id = :seller_id AND status = '{status.value}'"
@@ -485,6 +485,6 @@ _REOPEN_NEWEST = text(f"""
 
 
 def reopen_newest(connection: Connection, seller_id: str) -> int:
-    """Let what is known of a seller be read anew from its stored bodies; returns how many they are."""
+    """Reopen the newest stored bodies of a seller; returns their number."""
     rules = {"target": RAW.target("replay").value, "sources": [status.value for status in RAW.sources("replay")]}
     return connection.execute(_REOPEN_NEWEST, {"seller_id": seller_id} | rules).rowcount

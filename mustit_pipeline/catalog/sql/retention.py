@@ -1,4 +1,4 @@
-"""Bodies that are kept no longer: by age, and by repetition."""
+"""Retention of bodies: deleted by age, or because a newer body repeats them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.foundation.database import Database
 
-# What one seller gives up in one night, so that no list of ids grows without end; the rest follows the night after.
+# The most bodies deleted per seller and night, so that the list of ids stays bounded; the rest follows the next night.
 MOST_PER_SELLER = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """When it is, and before when bodies are old: those that a newer one only repeats, and all that were overtaken."""
+    """The time of a maintenance run, and the cut-offs of repeated and of all outdated bodies."""
 
     now: datetime
     unchanged_before: datetime
@@ -27,7 +27,7 @@ class Night:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredBodies:
-    """Bodies of one seller that can go: too old, or only repeated by a newer one."""
+    """Bodies of one seller to delete: too old, or repeated by a newer one."""
 
     seller_id: str
     aged: int
@@ -36,11 +36,11 @@ class ExpiredBodies:
 
     @property
     def all_of_them(self) -> bool:
-        """Whether none is left for the night after."""
+        """Whether none is left for the next night."""
         return len(self.raw_ids) < MOST_PER_SELLER
 
 
-# A replay needs the newest processed body of each call, and a failed one where nothing newer came: neither is in here.
+# A replay needs the newest processed body of each call, and a failed one without a newer body: both are kept.
 _EXPIRED = text("""
     SELECT raw_id, old FROM (
         SELECT raw_id, fetched_at < :aged_before AS old, fetched_at < :unchanged_before AS settled,
@@ -68,9 +68,9 @@ _SOME_BODY = " OR ".join(
     for status in ("PROCESSED", "FAILED")
 )
 
-# A body can go from the night on in which it is old and a newer one is there. So nothing can where, since the last
-# look, none has grown old and none has come. One that was processed much later than it was fetched, or read anew, is
-# met with the next that grows old.
+# A body can be deleted once it is old and a newer one exists. So a seller needs no examination if, since the last one,
+# no body has become old and none has arrived. A body that was processed much later than it was fetched, or replayed, is
+# examined when the next one becomes old.
 _SELLERS_TO_EXAMINE = text(f"""
     SELECT s.seller_id FROM sellers s LEFT JOIN body_examinations x USING (seller_id)
     WHERE ({_SOME_BODY.format(times="r.fetched_at < :unchanged_before")})
@@ -91,17 +91,17 @@ _EXAMINED = text("""
 
 
 def sellers_to_examine(connection: Connection, night: Night) -> list[str]:
-    """Sellers of whom a body may have become needless since they were last examined."""
+    """Sellers with bodies that may have expired since their last examination."""
     return list(connection.execute(_SELLERS_TO_EXAMINE, night.values).scalars())
 
 
 def record_examined(connection: Connection, sellers: Sequence[str], night: Night) -> None:
-    """Nothing of these sellers is left that this night could remove."""
+    """Record that these sellers have no expired bodies left."""
     connection.execute(_EXAMINED, {"sellers": list(sellers), **night.values})
 
 
 def expired_bodies(connection: Connection, seller_id: str, night: Night) -> ExpiredBodies:
-    """Which of a seller's bodies nobody needs any more."""
+    """The expired bodies of a seller."""
     values = {
         "seller_id": seller_id,
         "aged_before": night.aged_before,
@@ -114,7 +114,7 @@ def expired_bodies(connection: Connection, seller_id: str, night: Night) -> Expi
 
 
 def delete_bodies(database: Database, raw_ids: Sequence[int], batch: int) -> Iterator[int]:
-    """Remove bodies in transactions of a batch each; one that was opened for a replay meanwhile stays."""
+    """Delete bodies, one transaction per batch; a body that was reopened meanwhile is kept."""
     for first in range(0, len(raw_ids), batch):
         with database.transaction() as connection:
             removed = connection.execute(_DELETE_BODIES, {"ids": list(raw_ids[first : first + batch])}).rowcount

@@ -1,4 +1,4 @@
-"""Bodies as they were fetched, products, their versions, and what is held back."""
+"""Tables of raw bodies, products, versions, holds and drift."""
 
 from sqlalchemy import (
     BigInteger,
@@ -25,13 +25,14 @@ from mustit_pipeline.domain.drift import DriftKind
 from mustit_pipeline.domain.states import ChangeHoldStatus, LifeCycle, RawStatus, TaskType
 from mustit_pipeline.foundation.tables import BY_TIME, metadata, one_of, timestamp
 
-# A deleted product counts again once a sweep has seen it: that sets absent_sweeps to 0. By who saw it last, which every
-# crawl writes anew, no update of a product would be HOT.
+# A deleted product counts again once a sweep has seen it, which sets absent_sweeps to 0. The condition does not use
+# last_seen_execution_id: every crawl writes it, and no update of a product would be HOT.
 UNPUBLISHED_PRODUCT = (
     "complete AND data_hash IS DISTINCT FROM published_hash AND (deleted_at IS NULL OR absent_sweeps = 0)"
 )
 
-# Likewise, for statements about the newest of all sellers: one about a single seller never walks through all others'.
+# True for every row, like BY_TIME, for statements about the newest rows of all sellers: a statement about one seller
+# cannot use that index.
 OF_ALL_SELLERS = "item_no > 0"
 
 product_raw_data = Table(
@@ -45,7 +46,7 @@ product_raw_data = Table(
     Column("item_no", BigInteger),
     Column("page_no", Integer),
     Column("body", Text, nullable=False),
-    # What the body says in canonical form, as it was read when it came; gone once the catalog has it.
+    # The body's canonical content, parsed by the worker; null once the catalog has it.
     Column("content", Text),
     Column("content_hash", Text),
     Column("status", Text, nullable=False),
@@ -56,7 +57,7 @@ product_raw_data = Table(
     timestamp("processed_at", nullable=True),
     one_of("status", RawStatus),
     one_of("source", TaskType),
-    # One index for each state: a statement names the state, and then there is one index that it can go by.
+    # One index per state: a statement names the state, so only one index fits it.
     Index(
         "ix_product_raw_data_pending",
         "seller_id",
@@ -69,8 +70,8 @@ product_raw_data = Table(
     Index("ix_product_raw_data_failed", "seller_id", "fetched_at", postgresql_where=text("status = 'FAILED'")),
 )
 
-# Up to which times a night has looked through a seller's bodies, and when: the next one looks where something came in
-# or grew old since.
+# When retention last examined a seller's bodies, and with which cut-offs: the next run skips sellers where no body
+# arrived or became old since.
 body_examinations = Table(
     "body_examinations",
     metadata,
@@ -89,7 +90,7 @@ products = Table(
     Column("minishop_data_hash", Text),
     Column("detail_data_hash", Text),
     Column("option_data_hash", Text),
-    # What each source said last, in canonical form: a source replaces a value only when its own has changed.
+    # Each source's last data in canonical form: a source replaces a value only when its own has changed.
     Column("minishop_data", Text),
     Column("detail_data", Text),
     Column("option_data", Text),
@@ -112,7 +113,7 @@ products = Table(
     Column("absent_sweeps", SmallInteger, nullable=False, server_default="0"),
     Column("last_seen_execution_id", Uuid),
     timestamp("last_seen_at", nullable=True),
-    # When its detail said that it is another seller's; it is asked again once its listing entry changes.
+    # When its detail named another seller; it is fetched again once its listing entry changes.
     timestamp("foreign_at", nullable=True),
     timestamp("deleted_at", nullable=True),
     timestamp("created_at", default=True),
@@ -120,9 +121,9 @@ products = Table(
     UniqueConstraint("seller_id", "item_no"),
     CheckConstraint("item_no > 0", name="item_positive"),
     CheckConstraint("delivered_version <= version", name="delivered_within_version"),
-    # Without an order, in which a seller's products would be looked for among all.
+    # A hash index has no order, so no statement about one seller's products can walk it.
     Index(None, "item_no", postgresql_using="hash"),
-    # For counting alone.
+    # Only for counting.
     Index("ix_products_live", "seller_id", postgresql_where=text("complete AND deleted_at IS NULL")),
     Index("ix_products_foreign", "seller_id", postgresql_where=text("foreign_at IS NOT NULL")),
     Index("ix_products_unpublished", "seller_id", "item_no", postgresql_where=text(UNPUBLISHED_PRODUCT)),
@@ -178,7 +179,7 @@ change_holds = Table(
     Column("hold_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("seller_id", Text, ForeignKey("sellers.seller_id"), nullable=False),
     Column("status", Text, nullable=False),
-    # As they were when the changes were looked at last.
+    # The numbers of the last judgement.
     Column("jumped", Integer, nullable=False),
     Column("emptied", Integer, nullable=False),
     Column("suspicious", Integer, nullable=False),
@@ -190,7 +191,7 @@ change_holds = Table(
     Index("uq_change_holds_one_open_per_seller", "seller_id", unique=True, postgresql_where=text("status = 'OPEN'")),
 )
 
-# Fields of the marketplace's bodies that are not as they were.
+# Fields of the marketplace's bodies that changed shape.
 schema_drift = Table(
     "schema_drift",
     metadata,
@@ -199,7 +200,7 @@ schema_drift = Table(
     Column("observed", Text, nullable=False),
     Column("expected", Text, nullable=False),
     Column("sample", Text, nullable=False),
-    # Bodies, and the last of them.
+    # The number of bodies, and the last of them.
     Column("count", BigInteger, nullable=False),
     Column("seller_id", Text, nullable=False),
     Column("item_no", BigInteger),

@@ -1,4 +1,4 @@
-"""Executions: one open one per seller, counted exactly, kept for ever."""
+"""Executions: at most one open per seller, counted exactly, kept for ever."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from mustit_pipeline.foundation.paging import Page, page
 
 @dataclass(frozen=True, slots=True)
 class StoredExecution:
-    """An execution with what was asked of it and what it has come to."""
+    """An execution with its options and its results."""
 
     execution: CrawlingScheduleExecution
     task_month: date
@@ -33,14 +33,14 @@ class StoredExecution:
     requests: int
     throttled: int
     listed_count: int | None
-    # Of its listing pages; each is a product that nobody knows.
+    # Unreadable items of its listing pages: products whose numbers are unknown.
     skipped_items: int
-    # Listed, and another seller's by their detail: seen, but no product of this one.
+    # Listed items whose detail names another seller.
     foreign_items: int
     sweep_status: SweepStatus
     slice_no: int
     updated_at: datetime
-    # Paths of the fields in which its bodies differed from what they were.
+    # Paths of fields with drift in its bodies.
     drift: tuple[str, ...]
 
     @property
@@ -76,7 +76,7 @@ class StoredExecution:
 
     @property
     def is_planned(self) -> bool:
-        """Whether it is known what there is to fetch; one that failed before that is planned when it is resumed."""
+        """Whether its tasks are planned; an execution that failed before that is planned when it is resumed."""
         return self.listed_count is not None or self.is_swept
 
     @property
@@ -86,7 +86,7 @@ class StoredExecution:
 
     @property
     def home(self) -> TaskHome:
-        """Where its tasks live."""
+        """The key of its tasks' partition."""
         return TaskHome(self.execution.id.value, self.execution.seller_id.value, self.task_month)
 
 
@@ -99,7 +99,7 @@ def add(
     full_refetch: bool,
     product_limit: int | None,
 ) -> StoredExecution:
-    """Store a new execution; the seller's row must be locked, so that there is no other open one."""
+    """Store a new execution; the caller has locked the seller's row, so that no other one is open."""
     month = execution.created_at.date().replace(day=1)
     row = connection.execute(
         insert(executions)
@@ -121,7 +121,7 @@ def add(
 
 
 def get(connection: Connection, execution_id: ExecutionId, *, lock: bool = False) -> StoredExecution:
-    """One execution; locked against other changes where asked."""
+    """One execution, locked on request."""
     query = select(executions).where(executions.c.execution_id == execution_id.value)
     row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
     if row is None:
@@ -134,7 +134,7 @@ def get(connection: Connection, execution_id: ExecutionId, *, lock: bool = False
 
 
 def find(connection: Connection, wanted: IdPrefix) -> StoredExecution:
-    """The one execution whose id begins so."""
+    """The one execution whose id has this prefix."""
     row = find_one(
         connection,
         "crawling_schedule_executions",
@@ -148,7 +148,7 @@ def find(connection: Connection, wanted: IdPrefix) -> StoredExecution:
     return _stored(row)
 
 
-# With the transaction's own id: each question more would cost every batch of results a round trip.
+# Returns the transaction's id too, which saves every batch of results a round trip.
 _LOCK_ALL = text("""
     SELECT *, CAST(pg_current_xact_id() AS text) AS transaction FROM crawling_schedule_executions
     WHERE execution_id = ANY(CAST(:ids AS uuid[])) ORDER BY execution_id FOR NO KEY UPDATE
@@ -157,14 +157,14 @@ _LOCK_ALL = text("""
 
 @dataclass(frozen=True, slots=True)
 class LockedExecutions:
-    """Executions held until the transaction ends, and what that can be asked for by once it has."""
+    """Executions locked until the transaction ends, and the transaction's id for `is_committed`."""
 
     stored: list[StoredExecution]
     transaction: str | None
 
 
 def lock_all(connection: Connection, execution_ids: Collection[UUID]) -> LockedExecutions:
-    """Several executions at once, locked in one order for everybody."""
+    """Lock several executions, always in the same order."""
     rows = connection.execute(_LOCK_ALL, {"ids": list(execution_ids)}).all()
     return LockedExecutions([_stored(row) for row in rows], rows[0].transaction if rows else None)
 
@@ -185,7 +185,7 @@ def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution 
 
 
 def has_any_completed(connection: Connection) -> bool:
-    """Whether any seller has ever been crawled to the end."""
+    """Whether any execution has ever completed."""
     completed = exists().where(executions.c.status == ExecutionStatus.COMPLETED.value)
     return connection.execute(select(completed)).scalar_one()
 
@@ -200,13 +200,13 @@ def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Pa
 
 
 def _newest_of(seller_id: SellerId, limit: int) -> Select[Any]:
-    """Among its own first (OFFSET 0): by time alone all that came since would be gone through."""
+    """The seller's own rows first (OFFSET 0): by the index on time, all newer rows of other sellers would be read."""
     own = select(executions).where(executions.c.seller_id == seller_id.value).offset(0).subquery()
     return select(own).order_by(own.c.created_at.desc()).limit(limit)
 
 
 def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:
-    """Why tasks of an execution failed: how many, the code, and one example."""
+    """Failed tasks of an execution by code: their number and one example."""
     query = text("""
         SELECT count(*) AS tasks, error_code AS code, min(error_text) AS example FROM crawler_tasks
         WHERE task_month = :task_month AND execution_id = :execution_id AND status = 'FAILED'
@@ -217,8 +217,8 @@ def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[
 
 
 def save(connection: Connection, execution: CrawlingScheduleExecution) -> None:
-    """Write back its state; its counters belong to the tasks, which keep them exact."""
-    # One that failed before it had a plan starts only when it is resumed.
+    """Store its state, not its counters: statements on tasks update those."""
+    # An execution that failed without a plan starts only when it is resumed.
     started = execution.started_at or (func.now() if execution.status is ExecutionStatus.RUNNING else None)
     connection.execute(
         update(executions)
@@ -235,7 +235,7 @@ def save(connection: Connection, execution: CrawlingScheduleExecution) -> None:
 
 
 def count_requests(connection: Connection, execution_id: UUID, *, requests: int, throttled: int) -> None:
-    """Add the calls that were made for it."""
+    """Add requests and 429s to its counters."""
     if requests or throttled:
         connection.execute(
             update(executions)
@@ -245,7 +245,7 @@ def count_requests(connection: Connection, execution_id: UUID, *, requests: int,
 
 
 def raise_listed(connection: Connection, execution_id: UUID, count: int) -> None:
-    """Remember the largest number of products that an answer of this sweep spoke of: the safe one to judge by."""
+    """Store the largest product count among the answers of this sweep: the safest one for judging completeness."""
     connection.execute(
         update(executions)
         .where(executions.c.execution_id == execution_id)
@@ -264,7 +264,7 @@ def count_skipped(connection: Connection, execution_id: UUID, number: int) -> No
 
 
 def count_foreign(connection: Connection, home: TaskHome) -> None:
-    """Count anew which of the items that its listing pages show are another seller's."""
+    """Recount the listed items that belong to another seller."""
     query = text("""
         UPDATE crawling_schedule_executions SET foreign_items = (
             SELECT count(*) FROM products
@@ -275,16 +275,16 @@ def count_foreign(connection: Connection, home: TaskHome) -> None:
 
 
 def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus) -> None:
-    """Remember whether the listing was seen as a whole."""
+    """Store whether the whole listing was seen."""
     connection.execute(
         update(executions).where(executions.c.execution_id == execution_id).values(sweep_status=status.value)
     )
 
 
-# So many fields of an execution are named.
+# The most fields with drift that an execution names.
 MOST_DRIFT = 100
 
-# An execution is warned of nothing that was accepted.
+# Accepted drift is left out.
 _WARN = text(f"""
     UPDATE crawling_schedule_executions e SET drift = told.paths
     FROM (
@@ -306,7 +306,7 @@ _WARN = text(f"""
 
 
 def warn_of_drift(connection: Connection, sightings: Collection[Sighting]) -> None:
-    """Name the fields in which their bodies were not as they should be; the executions are locked."""
+    """Add the fields with drift to their executions, which the caller has locked."""
     seen = {(one.execution_id, one.deviation) for one in sightings}
     if seen:
         values = {
@@ -332,7 +332,7 @@ def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID,
 
 
 def changes_by_type(connection: Connection, execution_id: UUID) -> dict[str, int]:
-    """How many products an execution created, deleted or restored, and how many fields it saw change, by type."""
+    """How many products an execution created, deleted or restored, and how many fields changed, by type."""
     query = text("""
         SELECT kind, count(*) AS n FROM (
             SELECT life_cycle AS kind FROM product_change_sets

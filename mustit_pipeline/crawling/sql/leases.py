@@ -1,4 +1,4 @@
-"""Leases of crawl tasks: taken for a time, kept alive, and written back only by whoever still holds them."""
+"""Leases of crawl tasks: claimed for a time, kept alive by heartbeats, and written back only by their holder."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ class LeasedTask(Struct, frozen=True):
     page_no: int | None
     probe: bool
     lease_no: int
-    # What the catalog's newest content from this call hashes to: the same again has nothing to tell.
+    # The hash of the catalog's newest content of this call: an answer with the same hash is unchanged.
     known_hash: str | None = None
 
     @property
@@ -53,9 +53,9 @@ _KNOWN_HASH = """(
     SELECT CASE t.task_type WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash
                             WHEN 'PRODUCT_OPTION' THEN p.option_data_hash END
     FROM products p WHERE p.seller_id = t.seller_id AND p.item_no = t.item_no) AS known_hash"""
-# A held lease is the same as being IN_PROGRESS, by a constraint of the table. Asked for by status, or without the ids
-# themselves, the planner goes through all leases that have ended lately instead of looking these tasks up. As a number,
-# because of that it does not believe that hardly any task is held, and compares each one with each.
+# A task with a lease is IN_PROGRESS, by a constraint of the table. With a condition on the status, or without the ids,
+# the planner would scan all recently expired leases instead of looking these tasks up. num_nulls() is used because with
+# IS NOT NULL the planner expects hardly any such task, and chooses a nested loop.
 _HELD = f"num_nulls(t.lease_owner) <> 1 AND t.task_id = ANY(CAST(:ids AS uuid[])) AND {IN_MONTHS}"
 
 _CLAIM = text(f"""
@@ -75,8 +75,8 @@ _CLAIM = text(f"""
     RETURNING t.*, {_KNOWN_HASH}
 """)
 
-# Every running execution gives the same number, whichever seller's is the biggest; which ones give when there are more
-# of them than tasks are wanted is left to chance. So many pages as are wanted are taken in turns too; the others stay.
+# The same number from every running execution, however large its seller is; if there are more executions than wanted
+# tasks, chance decides. Pages are taken from the executions in turn too, at most `pages`; the others stay.
 _CLAIM_ANY = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
@@ -107,8 +107,8 @@ _CLAIM_ANY = text(f"""
     RETURNING t.*, {_KNOWN_HASH}
 """)
 
-# Whoever lost its worker goes behind those who did not: of a crawl that is killed again and again, each kill meets
-# other tasks, and only one that really kills is met too often.
+# A task whose worker died goes to the end of the queue: if workers die again and again, each crash hits other tasks,
+# and only a task that causes the crash is released too often.
 _SAVE = text(f"""
     WITH saved AS (
         UPDATE crawler_tasks t
@@ -140,7 +140,7 @@ _SAVE = text(f"""
     SELECT task_id FROM saved
 """)
 
-# The lease goes back as if it had never been taken: nothing is counted against the task.
+# As if the lease had never been taken: neither a retry nor a release is counted.
 _HAND_BACK = text(f"""
     UPDATE crawler_tasks t
     SET status = '{TASK.target("release").value}', published_at = now(), started_at = NULL, lease_owner = NULL,
@@ -149,7 +149,7 @@ _HAND_BACK = text(f"""
     WHERE t.task_month = h.month AND t.task_id = h.id AND t.lease_no = h.lease_no AND {_HELD}
 """)
 
-# A row that somebody else has locked is being stored, cancelled or released: waiting for it could only deadlock.
+# A row that another transaction has locked is being stored, cancelled or released: waiting for it could deadlock.
 _HEARTBEAT = text(f"""
     WITH held AS (
         SELECT t.task_month, t.task_id FROM crawler_tasks t
@@ -163,8 +163,8 @@ _HEARTBEAT = text(f"""
     RETURNING t.task_id
 """)
 
-# Leases go on ending: only those of the executions that are locked are taken. As a truth value, because expired leases
-# are few and the tasks of an execution are not: no plan shall look for them that way.
+# More leases may expire meanwhile: only those of the locked executions are taken. `IS TRUE` keeps the planner from
+# using the index on executions: expired leases are few, an execution's tasks are many.
 _EXPIRED = text(f"""
     SELECT t.*, NULL AS known_hash FROM crawler_tasks t
     WHERE t.lease_expires_at < now() AND {HAS_LEASE}
@@ -193,7 +193,7 @@ def claim(
     max_retries: int,
     max_releases: int = TASK_MAX_RELEASES,
 ) -> list[LeasedTask]:
-    """Lease the next tasks of an execution that is running, most urgent first."""
+    """Lease the next tasks of a running execution, most urgent first."""
     values = {
         "task_month": home.task_month,
         "execution_id": home.execution_id,
@@ -216,9 +216,9 @@ def claim_any(
     max_retries: int,
     max_releases: int,
 ) -> list[LeasedTask]:
-    """Lease tasks of any running execution, the same number of each: each one's most urgent, in turns.
+    """Lease the most urgent tasks of all running executions, the same number of each, in turn.
 
-    At most so many `pages` are among them, where that is said.
+    At most `pages` of them are listing pages, if given.
     """
     most_pages = limit if pages is None else pages
     values = {"owner": owner, "limit": limit, "pages": most_pages, "lease_seconds": lease_seconds}
@@ -234,9 +234,10 @@ def save(
     outcomes: Sequence[tuple[LeasedTask, float]],
     calls: Mapping[UUID, tuple[int, int]] | None = None,
 ) -> set[UUID]:
-    """Write tasks back with the delay until they may be claimed again; returns those whose lease still was ours.
+    """Write tasks back with the delay until their next claim; returns those whose lease was still held.
 
-    Their executions count what has ended, and the requests and 429s in `calls`, which were made whoever holds a lease.
+    Their executions count the ended tasks, and the requests and 429s of `calls`, which were made even if the lease is
+    lost.
     """
     executions = sorted({lease.home.execution_id for lease, _ in outcomes} | (calls or {}).keys())
     if not executions:
@@ -258,13 +259,13 @@ def save(
 
 
 def hand_back(connection: Connection, leases: Sequence[LeasedTask]) -> None:
-    """Give up leases under which no answer came; whoever falls silent instead is released, and that is counted."""
+    """Return leases without an answer; nothing is counted, unlike the release of an expired lease."""
     if leases:
         connection.execute(_HAND_BACK, _fences(leases))
 
 
 def heartbeat(connection: Connection, leases: Sequence[LeasedTask], lease_seconds: float) -> set[UUID]:
-    """Keep leases alive; returns those that still are ours and that nobody is writing just now."""
+    """Extend leases; returns those that are still held and that no other transaction is writing."""
     if not leases:
         return set()
     rows = connection.execute(_HEARTBEAT, _fences(leases) | {"lease_seconds": lease_seconds})
@@ -279,8 +280,8 @@ def take_expired(
     max_releases: int = TASK_MAX_RELEASES,
     execution_id: UUID | None = None,
 ) -> list[LeasedTask]:
-    """Lock tasks whose worker fell silent, for the caller to release in the same transaction."""
-    # Executions before their tasks, as everybody locks them.
+    """Lock tasks whose lease has expired, for the caller to release in the same transaction."""
+    # Executions before their tasks: the common lock order.
     locked = connection.execute(_LOCK_EXPIRED, {"execution_id": execution_id}).scalars().all()
     if not locked:
         return []
@@ -298,12 +299,12 @@ def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
 
 
 def _urgency(row: Row[Any]) -> tuple[int, int, int]:
-    """Product by product, and pages as they follow each other: what moves meanwhile is met once more, not missed."""
+    """By product, and pages in ascending order: a product that moves to a later page is seen twice, not missed."""
     return row.priority, row.item_no or 0, row.page_no or 0
 
 
 def _leases(rows: Iterable[Row[Any]], max_retries: int, max_releases: int) -> list[LeasedTask]:
-    """Tasks of one execution share what they know of it: making that anew costs as much as the task itself."""
+    """Tasks of one execution share its objects: creating them for each task would double its cost."""
     homes: dict[UUID, tuple[TaskHome, ExecutionId, SellerId]] = {}
     leases: list[LeasedTask] = []
     for row in rows:

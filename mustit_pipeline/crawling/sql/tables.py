@@ -29,7 +29,7 @@ CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
 
-# True of every row. Only a statement that states it too goes by this index, and no other is tempted to read all of it.
+# True for every row: only a statement with this condition can use the index, so no other one reads all of it.
 BY_CREATION = "created_at > '-infinity'"
 
 crawling_schedule_executions = Table(
@@ -40,7 +40,7 @@ crawling_schedule_executions = Table(
     Column("schedule_id", Uuid, ForeignKey("crawling_schedules.schedule_id"), nullable=False),
     Column("status", Text, nullable=False),
     Column("triggered_by", Text, nullable=False),
-    # Set once for the execution; every task row carries it, because the partition key is part of each unique key.
+    # Set once per execution; every task row has it, because the partition key is part of each unique key.
     Column("task_month", Date, nullable=False),
     Column("full_refetch", Boolean, nullable=False, server_default=text("false")),
     Column("product_limit", Integer),

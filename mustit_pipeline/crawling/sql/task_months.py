@@ -1,4 +1,4 @@
-"""The month partitions of the task table: made ahead, filled from the default one, and dropped as a whole."""
+"""The month partitions of the task table: created ahead, filled from the default partition, and dropped as a whole."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -10,10 +10,10 @@ from mustit_pipeline.domain.states import EXECUTION
 from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import Only
 
-# Partitions come and go under locks that workers wait behind: better not tonight than everybody waiting for one long
-# transaction.
+# Workers queue behind the locks of these statements. While a long transaction blocks them, they give up until the next
+# night.
 LOCK_TIMEOUT = "5s"
-# As the queue that it is: see the migration that set the same for the partitions of before.
+# The settings of a queue; migration 0013 set the same for the earlier partitions.
 SETTINGS = (
     "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_analyze_scale_factor = 0.02"
 )
@@ -31,7 +31,7 @@ _OPEN_EXECUTIONS = text(f"""
     SELECT count(*) FROM crawling_schedule_executions WHERE status IN ({_OPEN}) AND task_month = :month
 """)
 
-# Locks those that somebody could still resume; their open tasks end with the partition.
+# Locks executions that an operator could still resume; their open tasks end with the partition.
 _END_LEFTOVERS = text(f"""
     WITH left_open AS (
         SELECT execution_id FROM crawling_schedule_executions
@@ -45,7 +45,7 @@ _END_LEFTOVERS = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class TaskMonth:
-    """A month's partition, with what the planner believes about its size."""
+    """A month's partition, with the planner's estimate of its rows."""
 
     month: date
     rows: int
@@ -58,7 +58,7 @@ def following(month: date) -> date:
 
 
 def ensure_month(connection: Connection, month: date) -> bool:
-    """Make the partition that holds a month's tasks; two callers at once are fine. True if it was not there."""
+    """Create the partition of a month's tasks; safe for two callers at once. True if it did not exist."""
     name = _name(month)
     if connection.execute(text("SELECT to_regclass(:name)"), {"name": name}).scalar_one() is not None:
         return False
@@ -71,7 +71,7 @@ def ensure_month(connection: Connection, month: date) -> bool:
 
 
 def be_brief(connection: Connection) -> None:
-    """Let this transaction wait for locks only as long as nobody minds."""
+    """Set a short lock timeout for this transaction."""
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
@@ -84,12 +84,12 @@ def partitions(connection: Connection) -> list[TaskMonth]:
 
 
 def open_executions(connection: Connection, month: date) -> int:
-    """How many executions whose tasks live in a month have not ended."""
+    """The number of open executions with tasks in a month."""
     return connection.execute(_OPEN_EXECUTIONS, {"month": month}).scalar_one()
 
 
 def drop_month(connection: Connection, month: date) -> bool:
-    """Remove a month's tasks as a whole; False, and nothing done, while an execution of that month is open."""
+    """Drop a month's partition; returns False and does nothing while an execution of that month is open."""
     be_brief(connection)
     connection.execute(_END_LEFTOVERS, {"month": month})
     if open_executions(connection, month):
@@ -99,14 +99,14 @@ def drop_month(connection: Connection, month: date) -> bool:
 
 
 def months_in_default(connection: Connection) -> list[date]:
-    """Months whose rows came before their partition."""
+    """Months that have rows in the default partition."""
     return list(
         connection.execute(text("SELECT DISTINCT task_month FROM crawler_tasks_default ORDER BY task_month")).scalars()
     )
 
 
 def move_from_default(connection: Connection, month: date) -> int:
-    """Give rows that wait in the default partition the month of their own; returns how many they were."""
+    """Move a month's rows from the default partition to its own; returns their number."""
     name = _name(month)
     be_brief(connection)
     advisory_locks.lock(connection, Only.TASK_PARTITIONS)

@@ -1,4 +1,4 @@
-"""Crawl tasks: planned in bulk, each call once per execution, counted, and ended together when that is cancelled."""
+"""Crawl tasks: planned in bulk, each call once per execution, counted, and cancelled together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from mustit_pipeline.foundation.tables import listed
 
 CLAIMABLE = listed(TASK.sources("start"))
 LEASED = listed(TASK.sources("release"))
-# The same, for what looks for leases by their end: by the state it might go through all open tasks instead.
+# For statements that look for leases by expiry: with a condition on the status the planner might scan all open tasks.
 HAS_LEASE = "num_nulls(lease_owner) <> 1"
 OPEN = listed(TASK.sources("cancel"))
-# Partitions of other months are left out of the plan only where a condition on the column itself says so.
+# The planner prunes other months' partitions only with a condition on the column itself.
 IN_MONTHS = "t.task_month = ANY(CAST(:all_months AS date[]))"
 
 
@@ -33,7 +33,7 @@ class TaskHome:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """A call to make, once per execution however often it is planned."""
+    """A planned call, made once per execution however often it is planned."""
 
     url: RequestUrl
     priority: int
@@ -80,7 +80,7 @@ _CANCEL = text(f"""
 
 
 def add(connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> int:
-    """Plan tasks and count them in their execution; those planned before are left alone. Returns how many are new."""
+    """Plan tasks and count them in their execution, without those planned before; returns the number of new ones."""
     if not planned:
         return 0
     values = {
@@ -111,7 +111,7 @@ def cancel_open(connection: Connection, home: TaskHome) -> None:
     connection.execute(_CANCEL, values)
 
 
-# In the order of the index that holds open tasks alone: towards its end a crawl has few, among all that it had.
+# In the order of the index of open tasks: near its end a crawl has few open tasks among all.
 _OPEN_WORK = text(f"""
     SELECT count(*) AS open,
            extract(epoch FROM min(CASE WHEN status IN ({LEASED}) THEN lease_expires_at ELSE available_at END) - now())
@@ -145,7 +145,7 @@ _STANDINGS = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class TypeStanding:
-    """How an execution's tasks of one type stand; `recent` ones have ended a moment ago, others within a window."""
+    """An execution's tasks of one type by state; `recent` and `in_window` count those that ended lately."""
 
     task_type: TaskType
     total: int
@@ -159,7 +159,7 @@ class TypeStanding:
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """How many tasks have not ended, and in how many seconds the next one can be claimed or its lease ends."""
+    """The number of open tasks, and the seconds until the next one can be claimed or its lease expires."""
 
     open: int
     next_in: float
@@ -167,14 +167,14 @@ class OpenWork:
 
 @dataclass(frozen=True, slots=True)
 class PageOutcomes:
-    """How an execution's listing pages stand."""
+    """The state of an execution's listing pages."""
 
     open: int
     failed: int
 
 
 def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType] = TaskType) -> OpenWork:
-    """What is left of an execution's tasks of these types."""
+    """The open tasks of these types of an execution."""
     row = connection.execute(_OPEN_WORK, _of(home) | {"types": [kind.value for kind in types]}).one()
     return OpenWork(row.open, max(0.0, float(row.next_in or 0.0)))
 
@@ -182,7 +182,7 @@ def open_work(connection: Connection, home: TaskHome, types: Iterable[TaskType] 
 def standings(
     connection: Connection, home: TaskHome, *, recent_seconds: float, window_seconds: float
 ) -> list[TypeStanding]:
-    """How the tasks stand, by type."""
+    """The tasks of an execution by type and state."""
     rows = connection.execute(_STANDINGS, _of(home) | {"recent": recent_seconds, "window": window_seconds})
     return [
         TypeStanding(

@@ -4,6 +4,6 @@ from alembic import context
 
 from mustit_pipeline.foundation.tables import metadata
 
-# Of the metadata the migrations need only how constraints are named.
+# The migrations need only the naming convention of the metadata.
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

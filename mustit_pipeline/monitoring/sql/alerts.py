@@ -1,4 +1,4 @@
-"""Alerts: one open for a subject at a time, each told once by whoever claims it."""
+"""Alerts: one open per subject; the sender that claims an alert sends it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.paging import Page, page
 
-# What has ended so long ago was opened before that, and only that has an index.
+# An alert that ended so long ago was opened earlier still, and only opened_at has an index.
 AGED = Aged("alerts", "alert_id", ("opened_at", "ended_at"))
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that is wrong right now, and what it is about."""
+    """A present problem and its subject."""
 
     subject: str
     kind: str
@@ -26,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How something ended that is tried again and again: a failure with its reason, or a success."""
+    """The end of one try of repeated work: a failure with its reason, or a success."""
 
     subject: str
     kind: str
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What somebody should know, since when, and how often they were told."""
+    """An alert: since when it is open, and how often it was sent."""
 
     id: UUID
     subject: str
@@ -52,7 +52,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An alert in our hands, and when each address was told of it last; of its end nobody has been told before."""
+    """A claimed alert, and when each address last got it; empty for an alert that has just ended."""
 
     alert: Alert
     lease_no: int
@@ -60,8 +60,8 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What became of a notice: when each address was told last, whether any was now, and when there is more to tell."""
+class Notified:
+    """The result of a notice: when each address last got it, whether any did now, and when it is due again."""
 
     notice: Notice
     reached: Mapping[str, datetime]
@@ -89,7 +89,7 @@ _SEE = text("""
     RETURNING opened_at = last_seen_at AS opened
 """)
 
-# Whoever is telling of an alert that ends has the wrong text: its lease is void, and the end is told.
+# A sender that has claimed the alert holds an outdated text: its lease is void, and the end is due to be sent.
 _END = """
     UPDATE alerts a
     SET ended_at = {at}, notice_at = :now, reached = '{{}}', last_error = NULL, lease_no = a.lease_no + 1,
@@ -112,7 +112,7 @@ _END_HEALED = text(
     )
 )
 
-# What somebody could not be told of comes after what nobody has tried to tell yet.
+# Alerts that failed to be sent come after those not tried yet.
 _CLAIM = text("""
     UPDATE alerts a SET lease_owner = :owner, lease_no = a.lease_no + 1,
                         lease_expires_at = clock_timestamp() + make_interval(secs => :lease_seconds)
@@ -138,7 +138,7 @@ _SETTLE = text("""
     RETURNING a.alert_id
 """)
 
-_NOBODY_TO_TELL = text("UPDATE alerts SET notice_at = NULL WHERE notice_at IS NOT NULL AND ended_at IS NOT NULL")
+_FORGET_ENDED = text("UPDATE alerts SET notice_at = NULL WHERE notice_at IS NOT NULL AND ended_at IS NOT NULL")
 
 _LIST = text("""
     (SELECT * FROM (SELECT * FROM alerts WHERE ended_at IS NULL OFFSET 0) AS open
@@ -160,7 +160,7 @@ def lock_open(connection: Connection) -> None:
 
 
 def see(connection: Connection, conditions: Sequence[tuple[Condition, datetime]], now: datetime) -> int:
-    """Open an alert for what is wrong, or keep it open; says how many were opened."""
+    """Open alerts for problems, or keep them open; returns how many were opened."""
     if not conditions:
         return 0
     values = {
@@ -177,13 +177,13 @@ def see(connection: Connection, conditions: Sequence[tuple[Condition, datetime]]
 def end_unseen(
     connection: Connection, kinds: Collection[str], subjects: Collection[str], now: datetime, unseen_since: datetime
 ) -> int:
-    """End the alerts of these kinds whose subject is well now and was not seen ill since a moment."""
+    """End the alerts of these kinds whose subject is not among the problems and was not seen since then."""
     values = {"kinds": list(kinds), "subjects": list(subjects), "now": now, "unseen_since": unseen_since}
     return len(connection.execute(_END_UNSEEN, values).all())
 
 
 def end_healed(connection: Connection, healed: Sequence[Outcome], now: datetime) -> int:
-    """End the alerts of what succeeded after it was seen to fail."""
+    """End the alerts of subjects that succeeded after their last failure."""
     if not healed:
         return 0
     values = {"subjects": [one.subject for one in healed], "times": [one.at for one in healed], "now": now}
@@ -191,40 +191,40 @@ def end_healed(connection: Connection, healed: Sequence[Outcome], now: datetime)
 
 
 def claim(connection: Connection, *, owner: str, limit: int, lease_seconds: float, now: datetime) -> list[Notice]:
-    """Take alerts that somebody has to be told of; nobody else has them until the lease ends."""
+    """Claim alerts that are due to be sent; no other sender gets them before the lease ends."""
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds, "now": now}
     notices = [Notice(_alert(row), row.lease_no, _reached(row)) for row in connection.execute(_CLAIM, values)]
     return sorted(notices, key=lambda notice: (notice.alert.opened_at, notice.alert.subject))
 
 
-def settle(connection: Connection, told: Sequence[Told]) -> int:
-    """Write down who has been told; what ended meanwhile, or is another's by now, is left alone."""
-    if not told:
+def settle(connection: Connection, notified: Sequence[Notified]) -> int:
+    """Store which addresses got a notice; an alert that ended meanwhile, or whose claim is lost, is left alone."""
+    if not notified:
         return 0
     values = {
-        "ids": [one.notice.alert.id for one in told],
-        "lease_nos": [one.notice.lease_no for one in told],
-        "reached": [" ".join(f"{key}@{at.isoformat()}" for key, at in one.reached.items()) for one in told],
-        "heard": [one.heard for one in told],
-        "again_at": [one.again_at for one in told],
-        "errors": [one.error for one in told],
+        "ids": [one.notice.alert.id for one in notified],
+        "lease_nos": [one.notice.lease_no for one in notified],
+        "reached": [" ".join(f"{key}@{at.isoformat()}" for key, at in one.reached.items()) for one in notified],
+        "heard": [one.heard for one in notified],
+        "again_at": [one.again_at for one in notified],
+        "errors": [one.error for one in notified],
     }
     return len(connection.execute(_SETTLE, values).all())
 
 
 def forget_ended(connection: Connection) -> None:
-    """Nobody is to be told: an address that is set one day must not hear of what was over long before."""
-    connection.execute(_NOBODY_TO_TELL)
+    """Without addresses, drop the notices of ended alerts: an address that is set later must not get them."""
+    connection.execute(_FORGET_ENDED)
 
 
 def newest(connection: Connection, *, everything: bool, limit: int) -> Page[Alert]:
-    """Open alerts, newest first, then those that are over where asked."""
+    """Open alerts, newest first, then ended ones on request."""
     rows = connection.execute(_LIST, {"everything": everything, "limit": limit + 1})
     return page(map(_alert, rows), limit)
 
 
 def open_alerts(connection: Connection) -> tuple[int, int, str | None]:
-    """How many are open, how many of them somebody could not be told of, and why."""
+    """The number of open alerts, how many of them failed to be sent, and why."""
     row = connection.execute(_OPEN).one()
     return row.number, row.unheard, row.last_error
 

@@ -1,4 +1,4 @@
-"""The numbers behind the success criteria and the quality of the data, over a window and seller by seller."""
+"""The numbers behind the success criteria and the quality of the data, over a window and by seller."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,9 +19,9 @@ from mustit_pipeline.foundation.tables import BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import FIRST_CHANGED_AT
 from mustit_pipeline.sellers.sql.sellers import INTERVAL
 
-# Versions of a seller that are looked into: enough to see a field vanish, few enough for any number of sellers.
+# Examined versions per seller: enough to see a missing field, few enough for any number of sellers.
 VERSIONS_OF_A_SELLER = 20
-# Where each field is that a product lives by.
+# The path of each essential field.
 LIVED_BY = {
     "name": "name",
     "brandName": "brandName",
@@ -36,7 +36,7 @@ LIVED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How crawls of a window, and the tasks of its crawls, ended."""
+    """How a window's crawls and their tasks ended."""
 
     completed_crawls: int
     failed_crawls: int
@@ -46,18 +46,18 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """Products that active sellers list, and those of which something has been missing for too long."""
+    """Products that active sellers list, and those that have been incomplete for too long."""
 
     listed: int
     incomplete: int
-    # How many sellers these are of, and those with the most of them.
+    # The number of sellers with incomplete products, and those with most of them.
     behind: int
     sellers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Events delivered in a window, those of them that were late, and those that are late and still on their way."""
+    """Events delivered in a window, the late ones among them, and late ones that are not delivered yet."""
 
     delivered: int
     late: int
@@ -67,7 +67,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Products fetched in a window, and tasks that have been waiting for all of it."""
+    """Products fetched in a window, and tasks that have waited for the whole window."""
 
     fetched: int
     waiting: int
@@ -84,7 +84,7 @@ class Jumps:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Versions that were looked into, and how many lack each field."""
+    """The number of examined versions, and how many lack each field."""
 
     versions: int
     missing: dict[str, int]
@@ -92,7 +92,7 @@ class Gaps:
 
 _ACTIVE = f"s.status = '{SellerStatus.ACTIVE.value}'"
 
-# Seller by seller through the index on (seller, time): a window is a sliver of a table that only grows.
+# By seller through the index on (seller, time): a window is a small part of a table that only grows.
 _OUTCOMES = text(f"""
     SELECT coalesce(sum(e.won), 0) AS completed_crawls, coalesce(sum(e.lost), 0) AS failed_crawls,
            coalesce(sum(e.completed), 0) AS completed_tasks, coalesce(sum(e.failed), 0) AS failed_tasks
@@ -136,7 +136,7 @@ _COMPLETENESS = text(f"""
     WHERE {_ACTIVE}
 """)
 
-# An event is written together with the change that it tells of.
+# An event is written in the transaction of its change.
 _DELIVERIES = text(f"""
     WITH sent AS (
         SELECT o.completed_at - {FIRST_CHANGED_AT} AS took FROM product_outbox o
@@ -219,12 +219,12 @@ _VERDICTS = text(f"""
 
 
 def outcomes(connection: Connection, since: datetime) -> Outcomes:
-    """How the window's crawls and their tasks ended; what somebody cancelled says nothing."""
+    """How the window's crawls and their tasks ended; cancelled ones are not counted."""
     return Outcomes(*map(int, connection.execute(_OUTCOMES, {"since": since}).one()))
 
 
 def completeness(connection: Connection, before: datetime, most: int) -> Completeness:
-    """What active sellers list, and what has been known for long and is still not complete; names of the worst."""
+    """The products of active sellers, those known since `before` and still incomplete, and the sellers with most."""
     row = connection.execute(_COMPLETENESS, {"before": before, "most": most}).one()
     return Completeness(row.listed, int(row.incomplete), row.behind, tuple(row.sellers or ()))
 
@@ -236,7 +236,7 @@ def deliveries(connection: Connection, since: datetime, now: datetime, hours: fl
 
 
 def throughput(connection: Connection, since: datetime) -> Throughput:
-    """How much was fetched, and whether anything has been waiting for all that time."""
+    """How much was fetched, and how many tasks have waited all the time."""
     return Throughput(*map(int, connection.execute(_THROUGHPUT, {"since": since}).one()))
 
 
@@ -246,7 +246,7 @@ def jumps(connection: Connection, since: datetime, factor: float) -> list[Jumps]
 
 
 def gaps(connection: Connection, since: datetime) -> Gaps:
-    """What the newest versions of each seller lack."""
+    """The missing fields of each seller's newest versions."""
     row = connection.execute(_GAPS, {"since": since}).one()
     return Gaps(row.versions, {name: getattr(row, name) for name in LIVED_BY})
 

@@ -1,4 +1,4 @@
-"""What is wrong right now, found by index alone: sellers, holds, sweeps, events, the pool."""
+"""Present problems, found through indexes alone: sellers, holds, sweeps, events, the pool."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from mustit_pipeline.outbox.sql.outbox_states import FIRST_CHANGED_AT, UNSENT
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """So many of a seller's products are held back."""
+    """A seller's hold: how many products, of how many."""
 
     seller_id: str
     number: int
@@ -29,7 +29,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What the newest sweep of a seller's whole listing came to."""
+    """The result of a seller's newest sweep of the whole listing."""
 
     seller_id: str
     complete: bool
@@ -39,7 +39,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many rows there are, and since when the oldest change has waited."""
+    """The number of rows, and since when the oldest change has waited."""
 
     number: int
     oldest: datetime | None
@@ -47,7 +47,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """Until when calls to the marketplace are stopped, and by what."""
+    """Until when the breaker or a host pause stops calls to the marketplace."""
 
     breaker_open_until: datetime | None
     paused_until: datetime | None
@@ -55,7 +55,7 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class Ailing:
-    """Sellers that something is wrong with: the first of them, and how many there are in all."""
+    """Sellers with a problem: the names of the first, and the number of all."""
 
     names: tuple[str, ...]
     number: int
@@ -73,7 +73,7 @@ _HELD_CHANGES = text(f"""
     WHERE status = '{ChangeHoldStatus.OPEN.value}' ORDER BY seller_id
 """)
 
-# Only sweeps of a whole listing promise to see it all. Those that are complete have; only of the others it is counted.
+# Only sweeps without a limit should see the whole listing. For a complete sweep nothing is counted: it saw all.
 _SWEEPS = text(f"""
     SELECT s.seller_id, e.sweep_status = '{SweepStatus.COMPLETE.value}' AS complete, e.listed_count AS listed,
            CASE WHEN e.sweep_status = '{SweepStatus.COMPLETE.value}' THEN e.listed_count
@@ -100,7 +100,7 @@ _FAILED_SCHEDULES = text(f"""
     SELECT seller_id FROM crawling_schedules WHERE status = '{ScheduleStatus.FAILED.value}' ORDER BY seller_id
 """)
 
-_OF_NOBODY = text(f"""
+_OF_INACTIVE_SELLERS = text(f"""
     SELECT a.subject FROM alerts a
     WHERE a.ended_at IS NULL AND a.kind = :kind AND starts_with(a.subject, CAST(:before AS text))
       AND NOT EXISTS (SELECT FROM sellers s
@@ -115,7 +115,7 @@ _NAMED = """
 """
 _DAY = "to_char(since AT TIME ZONE 'Asia/Seoul', 'YYYY-MM-DD HH24:MI')"
 
-# The newest end decides; one that somebody cancelled says nothing.
+# The newest end decides; cancelled executions are not counted.
 _FAILING = f"""
     SELECT seller_id, since, seller_id || ' (' || why || ', ' || {_DAY} || ')' AS name FROM (
         SELECT s.seller_id, e.ended_at AS since,
@@ -139,8 +139,8 @@ _FAILING = f"""
     ) AS found
 """
 
-# Late is who has had no whole crawl for so many of its own intervals, since its registration if there was none. A crawl
-# of chosen assets alone never looked at the listing.
+# A seller is overdue if it has had no whole crawl for so many of its own intervals, counted from its registration if
+# there was none. A crawl of chosen assets does not count: it did not read the listing.
 _OVERDUE = f"""
     SELECT seller_id, since, seller_id || ' (' || {_DAY} || ')' AS name FROM (
         SELECT s.seller_id, coalesce(e.ended_at, s.created_at) AS since, s.interval_unit, s.interval_amount
@@ -164,12 +164,12 @@ def held_deletions(connection: Connection) -> list[Held]:
 
 
 def held_changes(connection: Connection) -> list[Held]:
-    """Changes that nobody believes yet."""
+    """Changes that are held back."""
     return [Held(*row) for row in connection.execute(_HELD_CHANGES)]
 
 
 def sweeps(connection: Connection, since: datetime) -> list[Sweep]:
-    """The newest sweep of each active seller that has had one since."""
+    """The newest sweep since then of each active seller."""
     return [Sweep(*row) for row in connection.execute(_SWEEPS, {"since": since, "counted": True})]
 
 
@@ -180,33 +180,33 @@ def incomplete_sweeps(connection: Connection, since: datetime) -> list[str]:
 
 
 def failed_events(connection: Connection) -> int:
-    """How many events are not sent again by themselves."""
+    """The number of FAILED events, which are not retried."""
     return connection.execute(_FAILED).scalar_one()
 
 
 def unsent_events(connection: Connection) -> Backlog:
-    """Events on their way, and since when the oldest change that they tell of has waited."""
+    """Unsent events, and since when the oldest change in them has waited."""
     return Backlog(*connection.execute(_BACKLOG).one())
 
 
 def failed_schedules(connection: Connection) -> list[str]:
-    """Sellers whose schedule the outside scheduler did not take."""
+    """Sellers whose schedule EventBridge did not accept."""
     return list(connection.execute(_FAILED_SCHEDULES).scalars())
 
 
-def alerts_of_nobody(connection: Connection, kind: str, before: str) -> list[str]:
-    """Subjects of open alerts that end in the name of a seller who is not crawled any more, or is gone."""
-    return list(connection.execute(_OF_NOBODY, {"kind": kind, "before": before}).scalars())
+def alerts_of_inactive_sellers(connection: Connection, kind: str, before: str) -> list[str]:
+    """Subjects of open alerts that end in the id of a seller that is inactive or unknown."""
+    return list(connection.execute(_OF_INACTIVE_SELLERS, {"kind": kind, "before": before}).scalars())
 
 
 def pool(connection: Connection) -> PoolState:
-    """What stops calls to the marketplace; nothing, where no pool has worked yet."""
+    """Why calls to the marketplace are stopped; empty if no pool has worked yet."""
     row = connection.execute(_POOL).one_or_none()
     return PoolState(None, None) if row is None else PoolState(*row)
 
 
 def failing(connection: Connection, since: datetime, percent: float, most: int) -> Ailing:
-    """Active sellers whose last crawl failed, or had too many failed tasks; longest ago first."""
+    """Active sellers whose last crawl failed or had too many failed tasks; oldest first."""
     return _ailing(connection, _FAILING, most, {"since": since, "percent": percent})
 
 

@@ -1,4 +1,4 @@
-"""What a day came to, seller by seller: read from the kept history alone, so that any past day can be asked again."""
+"""The numbers of a day by seller, read from permanent history alone, so that any past day can be computed again."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -46,9 +46,8 @@ _COUNTED = ",\n               ".join(
     f"count(*) FILTER (WHERE k.kind = '{kind}') AS changes_{kind.lower()}" for kind in CHANGE_KINDS
 )
 
-# Seller by seller through the indexes on (seller, time), which their order with OFFSET 0 asks for: a day is a sliver of
-# tables that only grow. Ended tasks are counted by their execution, which outlives them; only those that are open are
-# looked up.
+# By seller through the indexes on (seller, time), which ORDER BY with OFFSET 0 enforces: a day is a small part of
+# tables that only grow. Ended tasks are counted in their execution, which is kept longer; only open tasks are read.
 _DAYS = text(f"""
     SELECT s.seller_id, crawls.*, opened.*, kinds.*, sent.*,
            coalesce(listed.total, s.total_product_count) AS products_total,
@@ -125,7 +124,7 @@ _DAYS_ENDED_SINCE = text("""
 def seller_days(
     connection: Connection, start: datetime, end: datetime, seller_id: str | None = None
 ) -> list[SellerDay]:
-    """What happened between two times, for every seller registered by then or for one."""
+    """The numbers between two times, for every seller registered by then or for one."""
     rows = connection.execute(_DAYS, {"start": start, "end": end, "seller_id": seller_id})
     return [
         SellerDay(
@@ -153,6 +152,6 @@ def seller_days(
 
 
 def days_moved_since(connection: Connection, since: datetime, *, horizon: datetime, zone: str) -> list[date]:
-    """Days before `since`, back to a horizon, in which crawls started that were still moving after it."""
+    """Days before `since`, back to a horizon, whose crawls still changed after it."""
     values = {"since": since, "horizon": horizon, "zone": zone}
     return list(connection.execute(_DAYS_ENDED_SINCE, values).scalars())

@@ -1,4 +1,4 @@
-"""Products compared with the marketplace: drawn by chance, remembered until their difference is explained or proven."""
+"""Products compared with the marketplace: drawn at random, kept until their difference is explained or proven."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mustit_pipeline.foundation.aging import Aged
 
 AGED = Aged("truth_samples", "sample_id", ("judged_at",))
 
-# The two calls of which a product's content is made.
+# The two calls of a product's content.
 _CALLS = f"('{TaskType.PRODUCT_DETAIL.value}:' || t.item_no, '{TaskType.PRODUCT_OPTION.value}:' || t.item_no)"
 
 
@@ -26,7 +26,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A product that differed: what the marketplace said, and whether we have asked it since."""
+    """A product that differed: the hash of the marketplace's data, and whether a crawl has fetched it since."""
 
     sample_id: UUID
     product: Drawn
@@ -38,7 +38,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What we have of a product."""
+    """The catalog's data of a product."""
 
     detail_hash: str | None
     option_hash: str | None
@@ -48,7 +48,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How a product compares."""
+    """The result of one comparison."""
 
     product: Drawn
     verdict: TruthVerdict
@@ -56,9 +56,9 @@ class Sample:
     difference: str | None = None
 
 
-# One of the next few after a random id, through the primary key: cheap however large the table is, and of the few so
-# that no product has better chances only because of the gap before it. num_nonnulls, because by the usual words the
-# planner may sort all live products instead.
+# One of the next few after a random id, through the primary key: cheap for any size of table; one of several, so that a
+# product after a large gap is not drawn more often. num_nonnulls() keeps the planner from sorting all live products
+# instead.
 NEXT_FEW = 20
 _CANDIDATE = f"""
     SELECT p.product_id, p.seller_id, p.item_no FROM products p
@@ -82,8 +82,8 @@ _DRAW = text(f"""
     ) AS d
 """)
 
-# Asked since is a product of which a whole later crawl has brought both bodies. Those that can be decided come first,
-# then those that must be soonest: what only waits for its seller's next crawl keeps no other from its verdict.
+# A product counts as refetched if a later whole crawl has fetched both bodies. Suspects that can be decided come first,
+# then the earliest deadline: a suspect that waits for its seller's next crawl does not delay the others.
 _SUSPECTS = text(f"""
     SELECT * FROM (
         SELECT t.sample_id, t.seller_id, t.item_no, t.said_hash, t.sampled_at,
@@ -116,7 +116,7 @@ _ADD = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
-# One that says something new again waits for our next fetch again.
+# A product whose data changed again waits for the next crawl again.
 _JUDGE = text(f"""
     UPDATE truth_samples t
     SET verdict = j.verdict, said_hash = j.said, difference = coalesce(j.difference, t.difference),
@@ -128,7 +128,7 @@ _JUDGE = text(f"""
     WHERE t.sample_id = j.id AND t.verdict = '{TruthVerdict.OPEN.value}'
 """)
 
-# Nobody crawls them any more: a difference proves nothing, and the time to notice it does not run.
+# Their sellers are not crawled: a difference proves nothing, and no deadline applies.
 _FORGET_INACTIVE = text(f"""
     DELETE FROM truth_samples t USING sellers s
     WHERE t.verdict = '{TruthVerdict.OPEN.value}' AND s.seller_id = t.seller_id
@@ -142,12 +142,12 @@ _WRONG = text(f"""
 
 
 def draw(connection: Connection, number: int) -> list[Drawn]:
-    """Published products of active sellers, by chance; at most so many."""
+    """Random published products of active sellers, at most `number`."""
     return [Drawn(row.seller_id, row.item_no) for row in connection.execute(_DRAW, {"number": number})]
 
 
 def suspects(connection: Connection, most: int) -> list[Suspect]:
-    """Products whose difference is neither explained nor proven yet, those that can be decided first."""
+    """Products whose difference is neither explained nor proven, decidable ones first."""
     return [
         Suspect(
             row.sample_id, Drawn(row.seller_id, row.item_no), row.said_hash, row.sampled_at, row.refetched, row.interval
@@ -157,12 +157,12 @@ def suspects(connection: Connection, most: int) -> list[Suspect]:
 
 
 def forget_inactive(connection: Connection) -> None:
-    """Drop the suspects of sellers that are not crawled any more."""
+    """Drop the suspects of inactive sellers."""
     connection.execute(_FORGET_INACTIVE)
 
 
 def known(connection: Connection, products: Sequence[Drawn]) -> dict[Drawn, Known]:
-    """What we have of products now."""
+    """The catalog's present data of products."""
     values = {"sellers": [one.seller_id for one in products], "items": [one.item_no for one in products]}
     return {
         Drawn(row.seller_id, row.item_no): Known(
@@ -187,7 +187,7 @@ def add(connection: Connection, samples: Sequence[Sample], at: datetime) -> None
 
 
 def judge(connection: Connection, judged: Sequence[tuple[Suspect, Sample]], at: datetime) -> None:
-    """Write down what became of suspects."""
+    """Store the verdicts on suspects."""
     values = {
         "at": at,
         "ids": [suspect.sample_id for suspect, _ in judged],

@@ -1,4 +1,4 @@
-"""Products compared with the marketplace, and alerts."""
+"""Tables of products compared with the marketplace, and of alerts."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, Uuid, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -13,7 +13,7 @@ truth_samples = Table(
     Column("seller_id", Text, nullable=False),
     Column("item_no", BigInteger, nullable=False),
     Column("verdict", Text, nullable=False),
-    # What the marketplace said that we do not have: only if it says the same after our next fetch are we wrong.
+    # The hash of the marketplace's differing data: the catalog is wrong only if it is the same after the next crawl.
     Column("said_hash", Text),
     Column("difference", Text),
     timestamp("sampled_at"),
@@ -34,7 +34,7 @@ alerts = Table(
     "alerts",
     metadata,
     Column("alert_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
-    # What it is about; one is open for it at a time.
+    # At most one alert is open per subject.
     Column("subject", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("title", Text, nullable=False),
@@ -42,7 +42,7 @@ alerts = Table(
     timestamp("opened_at"),
     timestamp("last_seen_at"),
     timestamp("ended_at", nullable=True),
-    # When somebody has to be told next; and which addresses have been told, by their hash, and when (`hash@time`).
+    # When it is due to be sent next; and which addresses got it, by their hash, and when (`hash@time`).
     timestamp("notice_at", nullable=True),
     Column("reached", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("notices", Integer, nullable=False, server_default="0"),

@@ -1,4 +1,4 @@
-"""The product outbox: written with its version, and claimed for a time by whoever sends it."""
+"""The product outbox: a row is written with its version, and claimed for a time by the relay that sends it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ TRIAL_CANDIDATES = 100
 
 @dataclass(frozen=True, slots=True)
 class ClaimedEvent:
-    """A row in our hands, with the state to send and the state that the product server is known to have."""
+    """A claimed row, with the state to send and the state that the product server is known to have."""
 
     outbox: ProductOutbox
     event_id: UUID
@@ -40,15 +40,15 @@ class ClaimedEvent:
     changes: str
     delivered_version: int
     delivered_data: str | None
-    # Whether an older version may have arrived: somebody at least tried to send it.
+    # Whether an older version may have arrived: a relay has tried to send it.
     tried_before: bool
-    # Whether a deletion newer than what was delivered may have: then there is nothing left to update.
+    # Whether a deletion newer than the delivered version may have arrived: then nothing is left to update.
     may_be_deleted: bool
     due_at: datetime
     failing_since: datetime | None
-    # Since when it fails in a way that was charged to the server or our credential.
+    # Since when its failures are charged to the server or to our credential.
     doubted_since: datetime | None
-    # How often this version has been sent, this time included; and whether an earlier time may have arrived.
+    # How often this version has been sent, this time included; and whether an earlier try may have arrived.
     attempts: int
     sent_before: bool
 
@@ -74,7 +74,7 @@ class ClaimedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many due rows a claim may take: such as never failed, from which end, and such as did."""
+    """How many due rows a claim may take: rows that never failed, from which end, and rows that failed."""
 
     fresh: int
     failing: int
@@ -83,7 +83,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class OutboxCounts:
-    """How many rows have not reached the product server, by state; of those that have there is no end."""
+    """Rows that have not reached the product server, by state; delivered rows are too many to count."""
 
     waiting: int
     sending: int
@@ -119,8 +119,8 @@ _SUPERSEDE = text(f"""
 _FREE = f"""(SELECT f.outbox_id FROM product_outbox f
               WHERE f.seller_id = o.seller_id AND f.item_no = o.item_no AND f.status IN ({SENDING}) LIMIT 1) IS NULL"""
 
-# A row is sent only while no other version of its product is in flight; the unique index says so too. Fresh and failing
-# rows are looked for separately, each by its own index: nobody wades through the other's.
+# A row is sent only while no other version of its product is in flight; the unique index enforces it too. Fresh and
+# failing rows are claimed separately, each through its own index, so that neither has to skip the other's rows.
 _LANE = f"""
     SELECT o.outbox_id, o.next_attempt_at, o.attempts FROM product_outbox o
     WHERE o.status IN ({WAITING}) AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
@@ -133,8 +133,8 @@ _DUE = f"""
     due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
 """
 
-# One statement takes the rows and reads what is sent of them: one claims at a time, and each round trip is time that
-# no other relay can claim in.
+# One statement claims the rows and reads their data: claims are serialised, so each round trip would delay other
+# relays.
 _CLAIM = f"""
     {{due}} newest AS (
         SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
@@ -173,11 +173,11 @@ _CLAIM = f"""
 """
 _CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(end="", order="next_attempt_at")))
 _CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attempt_at DESC")))
-# The row that asks whether the server is back is one of those sent least often of all that are due: one that breaks
-# every connection must not keep the breaker open for all others.
+# The trial row is one of the due rows with the fewest attempts: a row that breaks every connection must not keep the
+# breaker open for all others.
 _CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at")))
 
-# A sender that falls silent is skipped while it writes its late result: waiting for each other would be a deadlock.
+# A row whose sender is writing its late result is skipped: waiting for it could deadlock.
 _RELEASE_EXPIRED = text(f"""
     UPDATE product_outbox SET status = {RELEASED}, lease_owner = NULL, lease_expires_at = NULL
     WHERE outbox_id = ANY(ARRAY(SELECT outbox_id FROM product_outbox
@@ -185,7 +185,7 @@ _RELEASE_EXPIRED = text(f"""
     RETURNING 1
 """)
 
-# A waiting row whose product is in flight becomes due when that one's claim ends, not before.
+# A waiting row whose product is in flight is due when that claim ends.
 _NEXT_DUE = text(f"""
     SELECT extract(epoch FROM least(
         (SELECT o.next_attempt_at FROM product_outbox o
@@ -205,7 +205,7 @@ _COUNTS = text(
 
 
 def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
-    """One row per version; older versions that nobody is sending are superseded."""
+    """Add one row per version; older versions that are not being sent are superseded."""
     if not events:
         return
     values = {
@@ -222,7 +222,7 @@ def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
 
 
 def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
-    """Of the products of these rows: whatever nobody is sending, and a newer version speaks for."""
+    """Supersede the rows of these products that are not being sent and have a newer version."""
     products = {"sellers": [row.seller_id.value for row in of], "items": [row.item_no.value for row in of]}
     return set(connection.execute(_SUPERSEDE, products).scalars())
 
@@ -242,9 +242,9 @@ def claim(
     wanted: Wanted | None = None,
     trial: bool = False,
 ) -> tuple[list[ClaimedEvent], int]:
-    """Take due rows to send, oldest first unless wanted otherwise; returns them and how many were superseded.
+    """Claim due rows, oldest first unless `wanted` says otherwise; returns them and how many were superseded.
 
-    `lock_claims` comes first: one claim at a time.
+    The caller has called `lock_claims`: one claim at a time.
     """
     wanted = wanted or Wanted(limit, limit)
     query = _CLAIM_NEWEST if wanted.newest_first else _CLAIM_DUE
@@ -257,23 +257,23 @@ def claim(
 
 
 def release_expired(connection: Connection) -> int:
-    """Rows whose sender is gone wait again; no try is spent."""
+    """Release rows whose claim has expired; no try is spent."""
     return len(connection.execute(_RELEASE_EXPIRED).all())
 
 
 def counts(connection: Connection) -> OutboxCounts:
-    """How many rows have not reached the product server."""
+    """The numbers of rows that have not reached the product server."""
     return OutboxCounts(*connection.execute(_COUNTS).one())
 
 
 def unsent(connection: Connection) -> int:
-    """How many rows still have to reach the product server."""
+    """The number of unsent rows."""
     query = text(f"SELECT count(*) FROM product_outbox WHERE status IN ({UNSENT}) AND {BY_TIME}")
     return connection.execute(query).scalar_one()
 
 
 def next_due_in(connection: Connection) -> float | None:
-    """Seconds until a row can be claimed, or its silent sender's claim ends; None where nothing is unsent."""
+    """Seconds until a row can be claimed, or a claim expires; None if nothing is unsent."""
     seconds = connection.execute(_NEXT_DUE).scalar_one()
     return None if seconds is None else max(0.0, float(seconds))
 

@@ -1,4 +1,4 @@
-"""The product outbox as an operator looks at it, and failed rows sent on their way again."""
+"""The product outbox for operators: lists, and retries of failed rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from mustit_pipeline.outbox.sql.outbox_states import IN_LOCK_ORDER
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """One event: what it says, how often it was tried, and how that ended."""
+    """One event: its content, its tries and its state."""
 
     outbox_id: UUID
     event_id: UUID
@@ -40,13 +40,13 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """Failed rows that wait again, and those for which a newer version of their product already speaks."""
+    """The numbers of failed rows that wait again, and of those that a newer version has superseded."""
 
     waiting: list[UUID]
     superseded: list[UUID]
 
 
-# One reach into the index of each state: of everything together no index knows the newest.
+# One lookup in the index of each state: no index has the newest rows of all states.
 _NEWEST = text(f"""
     SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
     CROSS JOIN LATERAL (
@@ -67,7 +67,7 @@ _OF_FILTER = f"""{_FAILED} AND o.{BY_TIME}
                AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
 _OF_ID = f"o.outbox_id = :outbox_id AND {_FAILED}"
 
-# Versions only grow: where a newer one exists, whatever became of it, the failed one has nothing left to say.
+# Versions only grow: if a newer one exists, delivered or not, the failed one is superseded.
 _RETRY = """
     WITH failed AS (
         SELECT o.outbox_id, o.seller_id, o.item_no, o.version FROM product_outbox o
@@ -109,7 +109,7 @@ def newest(
 
 
 def find(connection: Connection, wanted: IdPrefix) -> OutboxEntry:
-    """The one event whose id begins so."""
+    """The one event whose id has this prefix."""
     row = find_one(
         connection,
         "product_outbox",
@@ -124,18 +124,18 @@ def find(connection: Connection, wanted: IdPrefix) -> OutboxEntry:
 
 
 def retry_one(connection: Connection, wanted: IdPrefix) -> Retried:
-    """Let one failed event be sent again with all its tries; any other state is refused."""
+    """Retry one failed event with all its tries; any other state is refused."""
     entry = find(connection, wanted)
     PRODUCT_OUTBOX.move(entry.status, "retry")
     rows = connection.execute(_RETRY_ONE, _moves() | {"outbox_id": entry.outbox_id}).all()
     if not rows:
-        # Somebody else moved it since we looked; what they did is what is refused.
+        # Its state changed since it was read: refuse with the present state.
         PRODUCT_OUTBOX.move(find(connection, wanted).status, "retry")
     return _retried(rows)
 
 
 def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: SellerId | None) -> Retried:
-    """Let every failed event be sent again, of one seller or of all; other states cannot be retried."""
+    """Retry every failed event, of one seller or of all; other states cannot be retried."""
     PRODUCT_OUTBOX.move(status, "retry")
     values = {"seller_id": None if seller_id is None else seller_id.value}
     return _retried(connection.execute(_RETRY_ALL, _moves() | values).all())

@@ -1,4 +1,4 @@
-"""The domain's outbox states as pieces of SQL."""
+"""The domain's outbox states as SQL fragments."""
 
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX
 from mustit_pipeline.foundation.tables import listed
@@ -12,12 +12,12 @@ RELEASED = f"'{PRODUCT_OUTBOX.target('release').value}'"
 COMPLETED = f"'{PRODUCT_OUTBOX.target('complete').value}'"
 SUPERSEDED = f"'{PRODUCT_OUTBOX.target('supersede').value}'"
 
-# Whoever waits for rows that others may hold takes them in this order, and nobody waits in a circle.
+# The order in which every transaction waits for rows, so that none can deadlock.
 IN_LOCK_ORDER = 'ORDER BY {row}.seller_id COLLATE "C", {row}.item_no, {row}.version FOR NO KEY UPDATE OF {row}'
 
-# num_nonnulls, because by the usual words the planner may look through all deliveries for those of a product.
-# What the row o tells of: its own version, and those that it superseded since the last one that went out. A product
-# that goes on changing while nobody listens has waited since the first change that was not told, not since the last.
+# num_nonnulls() keeps the planner from scanning all deliveries for those of a product. The versions that the row o
+# announces: its own, and those that it superseded since the last one sent. A product that keeps changing during an
+# outage has waited since its first unsent change, not since the last.
 _TOLD_BY = f"""
     (SELECT {{what}} FROM product_outbox u
      WHERE u.seller_id = o.seller_id AND u.item_no = o.item_no AND u.version <= o.version

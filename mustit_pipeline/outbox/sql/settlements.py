@@ -1,4 +1,4 @@
-"""The end of a claim: how each row goes on."""
+"""Settlements: the end of a claim, and each row's next state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,23 +9,24 @@ from mustit_pipeline.outbox.sql.outbox_states import COMPLETED
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How one claimed row goes on, and in how many seconds it may be tried again."""
+    """The next state of one claimed row, and the seconds until its next try."""
 
     event: ClaimedEvent
     http_status: int | None
     delay: float = 0.0
-    # Whether anything of it can have reached the product server; a claim alone is no attempt.
+    # Whether it can have reached the product server; a claim alone is no attempt.
     sent: bool = True
-    # Whether the server has this version now that it is done, and not a newer one of somebody else's.
+    # Whether the server now has this version, and not a newer one from another sender.
     held: bool = True
-    # Why it failed, where that was charged to the server or our credential; the row's own failure is in the row.
+    # Why it failed, if that is charged to the server or our credential; the row's own failure is in the row.
     doubt: str | None = None
 
 
-# SENDING, by a constraint of the table; so that the planner looks these rows up, and not through all that are SENDING.
+# Means SENDING, by a constraint of the table; the planner then looks these rows up instead of scanning all SENDING
+# rows.
 IN_OUR_HANDS = "num_nulls(o.lease_owner) <> 1"
 
-# A part of a statement: what was delivered moves its product in the same one (`delivery/sql/settling.py`).
+# A part of a statement that also moves the product's delivered version (`delivery/sql/settling.py`).
 SETTLED = f"""settled AS (
         UPDATE product_outbox o
         SET status = s.status, retry_count = s.retry_count, last_status = s.http_status, last_error = s.error,
@@ -50,7 +51,7 @@ SETTLED = f"""settled AS (
 
 
 def values_of(settlements: Sequence[Settlement]) -> dict[str, object]:
-    """What the statement is given."""
+    """The parameters of the statement."""
     rows = [s.event.outbox for s in settlements]
     return {
         "ids": [row.id.value for row in rows],

@@ -1,4 +1,4 @@
-"""Versions on their way to the product server."""
+"""The table of versions to be sent to the product server."""
 
 from sqlalchemy import (
     BigInteger,
@@ -34,8 +34,8 @@ product_outbox = Table(
     Column("attempts", Integer, nullable=False, server_default="0"),
     # The first of the counted failures.
     timestamp("failing_since", nullable=True),
-    # The first failure that was charged to the product server or our credential; another row that is answered well
-    # after it makes the next one the row's own.
+    # The first failure that was charged to the product server or our credential; if another row is accepted after it,
+    # the next failure is charged to the row.
     timestamp("doubted_since", nullable=True),
     timestamp("next_attempt_at", default=True),
     Column("lease_owner", Text),
@@ -51,7 +51,7 @@ product_outbox = Table(
     one_of("status", OutboxStatus),
     one_of("event_type", ProductEventType),
     CheckConstraint("(status = 'SENDING') = (lease_owner IS NOT NULL)", name="lease_while_sending"),
-    # One in flight per product, whoever tries.
+    # At most one in flight per product.
     Index(
         "uq_product_outbox_one_in_flight",
         "seller_id",
@@ -59,7 +59,7 @@ product_outbox = Table(
         unique=True,
         postgresql_where=text("status = 'SENDING'"),
     ),
-    # Failing rows have a lane of their own: however many there are, the claim of others does not wade through them.
+    # Failing rows have their own index: however many there are, the claim of fresh rows does not have to skip them.
     Index(
         "ix_product_outbox_due_fresh",
         "next_attempt_at",

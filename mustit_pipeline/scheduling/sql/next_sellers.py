@@ -12,7 +12,7 @@ from mustit_pipeline.domain.execution import OPEN_STATES
 
 @dataclass(frozen=True, slots=True)
 class NextSeller:
-    """A seller that waits to be crawled, since when, and its open execution where it has one."""
+    """A seller that waits to be crawled, since when, and its open execution if it has one."""
 
     seller_id: str
     execution_id: UUID | None
@@ -33,7 +33,7 @@ _DUE = f"""
                         AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
 """
 
-# Each slice that a crawl has had counts as time that it did not wait.
+# Each slice that a crawl has had is subtracted from its waiting time.
 _NEXT = text(f"""
     (SELECT e.seller_id, e.execution_id, e.created_at + make_interval(secs => e.slice_no * :slice_seconds) AS since
      {_OPEN})
@@ -48,14 +48,14 @@ _COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
 def next_sellers(
     connection: Connection, limit: int, *, busy: Collection[str], slice_seconds: float, by_interval: bool = True
 ) -> list[NextSeller]:
-    """Those who have waited longest, without the busy ones.
+    """The sellers that have waited longest, without the busy ones.
 
-    Where others know who is due, these are open crawls, first ones, and those that came to no plan.
+    Without `by_interval`, where EventBridge decides what is due: only open crawls, first crawls and failed plans.
     """
     values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds, "by_interval": by_interval}
     return [NextSeller(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
 
 
 def count_next_sellers(connection: Connection, *, busy: Collection[str], by_interval: bool = True) -> int:
-    """How many wait, without the busy ones."""
+    """The number of waiting sellers, without the busy ones."""
     return connection.execute(_COUNT, {"busy": sorted(busy), "by_interval": by_interval}).scalar_one()

@@ -1,4 +1,4 @@
-"""Which sellers have not been fetched as a whole for too long."""
+"""Sellers whose last full refresh is too old."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ _FAILED = f"status = '{ExecutionStatus.FAILED.value}'"
 
 @dataclass(frozen=True, slots=True)
 class StaleSeller:
-    """A seller whose last full refresh, or registration where there was none, lies too far back."""
+    """A seller whose last full refresh, or registration if there was none, is too old."""
 
     seller_id: SellerId
     refreshed_at: datetime
 
 
-# A new seller's first crawl fetches everything anyway, so that its age counts from its registration. One that failed
-# before it got anywhere was none, and neither was one that never looked at the listing; one that somebody cancelled is
-# not forced upon him an hour later. Whoever failed rests before the next try and goes behind those that did not:
-# however many fail, they take nobody's slots.
+# A new seller's first crawl fetches everything anyway, so its age counts from its registration. A FAILED refresh does
+# not count, and neither does one that never read the listing; a cancelled one does, so that it is not repeated an hour
+# later. A seller whose refresh failed waits before the next try and goes behind the others, so that failing sellers do
+# not take their slots.
 _STALE = text(f"""
     SELECT s.seller_id, r.refreshed_at
     FROM sellers s
@@ -63,10 +63,9 @@ _STALE = text(f"""
 def stale(
     connection: Connection, now: datetime, age: timedelta, *, everything: bool, busy: Collection[str]
 ) -> list[StaleSeller]:
-    """Active sellers without a crawl under way whose last refresh is so old, and older than their own interval, those
-    first that nobody tried for longest.
+    """Active sellers without an open crawl whose last refresh is older than `age` and their interval, oldest first.
 
-    `everything`: every crawl refetches all products, so that each is a full refresh.
+    `everything`: every crawl refetches all products, so each is a full refresh.
     """
     values = {"now": now, "age": age, "everything": everything, "busy": sorted(busy)}
     return [StaleSeller(SellerId(row.seller_id), row.refreshed_at) for row in connection.execute(_STALE, values)]

@@ -10,7 +10,7 @@ trigger_messages = Table(
     metadata,
     Column("queue", Text, primary_key=True),
     Column("message_id", Text, primary_key=True),
-    # The crawl that it opened or joined; or why it is parked, and what it said.
+    # The execution that it opened or joined; or why it is parked, and its body.
     Column("execution_id", Uuid, ForeignKey("crawling_schedule_executions.execution_id")),
     Column("reason", Text),
     Column("body", Text),

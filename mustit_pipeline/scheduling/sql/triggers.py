@@ -1,4 +1,4 @@
-"""Messages that asked for crawls: each known by its id, and those kept that nobody could follow."""
+"""Messages that asked for crawls: known by id; parked ones keep their body."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,16 +12,16 @@ from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.paging import Page, page
 from mustit_pipeline.scheduling.sql.tables import trigger_messages
 
-# Beyond what SQS can deliver once more.
+# Kept for longer than SQS can deliver a message again.
 AGED = Aged("trigger_messages", "queue, message_id", ("received_at",))
 
-# What is kept of a body: enough to see who sent it.
+# Characters kept of a body: enough to see its sender.
 LONGEST_BODY = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedMessage:
-    """A message that nobody could follow."""
+    """A message that could not be carried out."""
 
     queue: str
     message_id: str
@@ -53,31 +53,31 @@ _DISMISS = text("""
 
 
 def remember(connection: Connection, queue: str, message_id: str, now: datetime) -> bool:
-    """Write down that a message came; False where it had come before, whoever took it."""
+    """Record a message; False if it was recorded before."""
     query = insert(trigger_messages).values(queue=queue, message_id=message_id, received_at=now)
     came = connection.execute(query.on_conflict_do_nothing().returning(trigger_messages.c.message_id))
     return came.one_or_none() is not None
 
 
 def took(connection: Connection, queue: str, message_id: str, execution_id: ExecutionId) -> None:
-    """It asked for this crawl."""
+    """Record the execution that the message opened or joined."""
     _settle(connection, queue, message_id, {"execution_id": execution_id.value})
 
 
 def park(connection: Connection, queue: str, message_id: str, reason: ParkReason, body: str) -> None:
-    """Nobody can do what it asks: keep what it said for people."""
-    # A text of PostgreSQL holds neither of these.
+    """Park a message that cannot be carried out, with its body for an operator."""
+    # PostgreSQL stores neither lone surrogates nor NUL.
     kept = body[:LONGEST_BODY].encode(errors="replace").decode().replace("\0", "\ufffd")
     _settle(connection, queue, message_id, {"reason": reason.value, "body": kept})
 
 
 def parked(connection: Connection) -> dict[ParkReason, int]:
-    """How many messages wait for somebody to look at them, by reason."""
+    """The number of parked messages that are not dismissed, by reason."""
     return {ParkReason(row.reason): row.number for row in connection.execute(_PARKED)}
 
 
 def newest_parked(connection: Connection, *, everything: bool, limit: int) -> Page[ParkedMessage]:
-    """Parked messages, newest first, then dismissed ones where asked."""
+    """Parked messages, newest first, then dismissed ones on request."""
     rows = connection.execute(_LIST, {"everything": everything, "limit": limit + 1})
     return page(
         (
@@ -91,7 +91,7 @@ def newest_parked(connection: Connection, *, everything: bool, limit: int) -> Pa
 
 
 def dismiss(connection: Connection, beginning: str, now: datetime) -> list[str]:
-    """Somebody has looked at the parked messages whose id begins so; says which they were."""
+    """Dismiss the parked messages whose id has this prefix; returns their ids."""
     return sorted(connection.execute(_DISMISS, {"beginning": beginning, "now": now}).scalars())
 
 

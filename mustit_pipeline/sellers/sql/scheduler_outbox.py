@@ -1,4 +1,4 @@
-"""Schedule changes that the outside scheduler has to be told: one waits per schedule, and is claimed for a time."""
+"""Schedule changes to be sent to EventBridge: one waits per schedule, and is claimed for a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.tables import listed
 from mustit_pipeline.sellers.sql.tables import scheduler_outbox
 
-# Only what is over: told, or replaced by a newer change.
+# Only ended rows: sent, or replaced by a newer change.
 AGED = Aged("scheduler_outbox", "outbox_id", ("created_at", "completed_at"))
 
 WAITING = listed(SCHEDULER_OUTBOX.sources("send"))
@@ -23,7 +23,7 @@ SENDING = listed(SCHEDULER_OUTBOX.sources("release"))
 
 @dataclass(frozen=True, slots=True)
 class ClaimedChange:
-    """A change in our hands."""
+    """A change that this relay has claimed."""
 
     outbox: SchedulerOutbox
     seq: int
@@ -32,13 +32,13 @@ class ClaimedChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """How many changes are on their way, and how many nobody sends any more by itself."""
+    """The number of changes still to be sent, and of FAILED ones, which are not retried."""
 
     waiting: int
     failed: int
 
 
-# Each change tells the whole of its schedule, so that only the newest matters.
+# Each change holds the whole schedule, so only the newest matters.
 _SUPERSEDE = text(f"""
     WITH replaced AS (
         SELECT older.outbox_id, newest.outbox_id AS newer
@@ -78,7 +78,7 @@ _SETTLE = text(f"""
 
 _LOCK_SCHEDULE = text("SELECT FROM crawling_schedules WHERE schedule_id = :schedule_id FOR NO KEY UPDATE")
 
-# A newer change says how the schedule is by now, and may go through.
+# A newer change holds the present schedule and may succeed.
 _FAIL_SCHEDULE = text(f"""
     UPDATE crawling_schedules c SET status = '{SCHEDULE.target("fail").value}', updated_at = now()
     WHERE c.schedule_id = :schedule_id AND c.status IN ({listed(SCHEDULE.sources("fail"))})
@@ -107,7 +107,7 @@ _COUNTS = text(f"""
 
 
 def enqueue(connection: Connection, changes: Sequence[SchedulerOutbox]) -> None:
-    """Store what the outside scheduler has to be told, with the change that caused it, in place of what it was not."""
+    """Store changes to be sent, in the transaction that made them; they supersede unsent ones of their schedules."""
     if not changes:
         return
     connection.execute(
@@ -128,7 +128,7 @@ def enqueue(connection: Connection, changes: Sequence[SchedulerOutbox]) -> None:
 
 
 def supersede(connection: Connection) -> None:
-    """End every change that waits, or has failed, behind a newer one of its schedule."""
+    """End every waiting or failed change that has a newer one of its schedule."""
     connection.execute(_SUPERSEDE, {"schedules": None})
 
 
@@ -154,11 +154,11 @@ def claim(connection: Connection, *, owner: str, lease_seconds: float, max_retri
 
 
 def settle(connection: Connection, change: ClaimedChange, delay: float) -> bool:
-    """Write a change back, and with its last failure the schedule's; False where the claim is another's by now."""
+    """Write a change back, and fail the schedule with its last failure; False if the claim is lost."""
     row = change.outbox
     failed = row.status is SCHEDULER_OUTBOX.target("fail")
     if failed:
-        # Before the row, as everybody does, and so that whoever changes the schedule right now is seen.
+        # Before the outbox row, the common lock order, and so that a concurrent change of the schedule is seen.
         connection.execute(_LOCK_SCHEDULE, {"schedule_id": row.schedule_id.value})
     values = {
         "id": row.id.value,
@@ -175,16 +175,16 @@ def settle(connection: Connection, change: ClaimedChange, delay: float) -> bool:
 
 
 def release_expired(connection: Connection) -> int:
-    """Let changes wait again whose sender has fallen silent; says how many."""
+    """Release changes whose claim has expired; returns their number."""
     return len(connection.execute(_RELEASE_EXPIRED).all())
 
 
 def next_due_in(connection: Connection) -> float | None:
-    """Seconds until a change can be claimed, or its silent sender's claim ends; None where none waits."""
+    """Seconds until a change can be claimed, or its claim expires; None if none waits."""
     seconds = connection.execute(_NEXT_DUE).scalar_one()
     return None if seconds is None else max(0.0, float(seconds))
 
 
 def counts(connection: Connection) -> ChangeCounts:
-    """How many changes there are that EventBridge has not been told."""
+    """The numbers of changes that EventBridge has not accepted."""
     return ChangeCounts(*connection.execute(_COUNTS).one())

@@ -59,7 +59,7 @@ _OVERVIEW = text("""
 
 
 def add(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> None:
-    """Store a new seller with its schedule; a known id is a conflict."""
+    """Store a new seller with its schedule; raises Conflict for a known id."""
     try:
         with connection.begin_nested():
             connection.execute(insert(sellers).values(seller_id=seller.seller_id.value, **_seller_values(seller)))
@@ -73,7 +73,7 @@ def add(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> N
 
 
 def add_new(connection: Connection, entries: Sequence[tuple[Seller, CrawlingSchedule]]) -> list[str]:
-    """Store the sellers that are not known yet, with their schedules; says which they were."""
+    """Store the sellers that are not known yet, with their schedules; returns their ids."""
     if not entries:
         return []
     rows = [{"seller_id": seller.seller_id.value, **_seller_values(seller)} for seller, _ in entries]
@@ -86,7 +86,7 @@ def add_new(connection: Connection, entries: Sequence[tuple[Seller, CrawlingSche
 
 
 def get(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> tuple[Seller, CrawlingSchedule]:
-    """A seller and its schedule; locked against other changes where asked."""
+    """A seller and its schedule, locked on request."""
     query = _JOINED.where(sellers.c.seller_id == seller_id.value)
     row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
     if row is None:
@@ -99,7 +99,7 @@ def get(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> t
 
 
 def save(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> None:
-    """Write both back."""
+    """Store a seller and its schedule."""
     connection.execute(
         update(sellers).where(sellers.c.seller_id == seller.seller_id.value).values(**_seller_values(seller))
     )
@@ -111,7 +111,7 @@ def save(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> 
 
 
 def of_schedules(connection: Connection, schedule_id: ScheduleId | None = None) -> list[SellerId]:
-    """Whose schedule that is; without one, everybody who has one."""
+    """The seller of a schedule; without an id, all sellers."""
     query = select(crawling_schedules.c.seller_id).order_by(crawling_schedules.c.seller_id)
     if schedule_id is not None:
         query = query.where(crawling_schedules.c.schedule_id == schedule_id.value)
@@ -121,14 +121,14 @@ def of_schedules(connection: Connection, schedule_id: ScheduleId | None = None) 
 def overview(
     connection: Connection, status: SellerStatus | None = None, seller_id: SellerId | None = None
 ) -> list[SellerOverview]:
-    """Sellers with what an operator wants to know of them."""
+    """Sellers for an operator's list."""
     values = {"status": status and status.value, "seller_id": seller_id and seller_id.value}
     rows = connection.execute(_OVERVIEW, values)
     return [SellerOverview(_seller(r), r.next_due_at, r.last_triggered_at, r.complete_products) for r in rows]
 
 
 def first_registered(connection: Connection) -> datetime | None:
-    """When the oldest seller was registered; None where there is none."""
+    """When the first seller was registered; None without sellers."""
     return connection.execute(select(func.min(sellers.c.created_at))).scalar_one()
 
 

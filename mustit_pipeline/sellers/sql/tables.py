@@ -1,4 +1,4 @@
-"""Sellers, their schedules, and what the outside scheduler is told of them."""
+"""Tables of sellers, their schedules, and the changes to be sent to EventBridge."""
 
 from sqlalchemy import (
     BigInteger,
@@ -73,7 +73,7 @@ scheduler_outbox = Table(
     Column("last_error", Text),
     timestamp("created_at", default=True),
     timestamp("completed_at", nullable=True),
-    # In the order of commits for one schedule, whatever the clocks of those who changed it said.
+    # In the order of commits for one schedule, whatever the hosts' clocks said.
     Column("seq", BigInteger, Identity(always=True), nullable=False),
     Column("superseded_by", Uuid),
     one_of("status", OutboxStatus),

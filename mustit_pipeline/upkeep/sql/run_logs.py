@@ -1,7 +1,7 @@
-"""The log lines of old runs in Dagster's own database, which nothing of Dagster ever removes.
+"""The log lines of old runs in Dagster's database, which Dagster never removes.
 
-Its public way, deleting a run, takes the run's materializations along. So only lines are removed here; whatever tells
-of an asset, of a check or of how a run went stays, and so does the run that it belongs to.
+Dagster's own way, deleting a run, also deletes the run's materializations. So only log lines are deleted here; events
+of assets, of checks and of a run's status are kept, and so is their run.
 """
 
 from collections.abc import Generator
@@ -14,7 +14,7 @@ from mustit_pipeline.foundation.database import Database, addresses, make_engine
 from mustit_pipeline.settings import Settings
 
 _ENDED = "r.status IN ('SUCCESS', 'FAILURE', 'CANCELED') AND r.update_timestamp < :before"
-# Events of checks have no asset_key.
+# Events of asset checks have no asset_key.
 _OF_AN_ASSET = "(e.asset_key IS NOT NULL OR e.dagster_event_type LIKE 'ASSET_%')"
 _ONLY_A_LINE = """
     e.asset_key IS NULL
@@ -46,7 +46,7 @@ _WITHOUT_ASSETS = text(f"""
 
 @contextmanager
 def dagster_database(settings: Settings) -> Generator[Database]:
-    """Dagster's database, through our driver."""
+    """Dagster's database, with our driver."""
     url = addresses(settings).dagster_database_url.set(drivername="postgresql+psycopg")
     database = Database(make_engine(url, connections=1, max_connections=2))
     try:
@@ -56,7 +56,7 @@ def dagster_database(settings: Settings) -> Generator[Database]:
 
 
 def is_there(connection: Connection) -> bool:
-    """Whether Dagster keeps its runs here; an instance on files does not."""
+    """Whether Dagster stores its runs in this database; a file-based instance does not."""
     return bool(
         connection.execute(
             text("SELECT to_regclass('event_logs') IS NOT NULL AND to_regclass('runs') IS NOT NULL")
@@ -65,26 +65,26 @@ def is_there(connection: Connection) -> bool:
 
 
 def runs_without_assets(connection: Connection, before: datetime, most: int) -> list[str]:
-    """Runs that ended before that and tell of no asset and no check, the oldest first."""
+    """Runs that ended before then and have no events of assets or checks, oldest first."""
     return list(connection.execute(_WITHOUT_ASSETS, {"before": _naive(before), "most": most}).scalars())
 
 
 def count_lines(connection: Connection, before: datetime) -> int:
-    """Log lines of runs that ended before that."""
+    """The number of log lines of runs that ended before then."""
     return connection.execute(_COUNT_LINES, {"before": _naive(before)}).scalar_one()
 
 
 def runs_with_lines(connection: Connection, before: datetime, *, after: int, batch: int) -> list[tuple[int, str]]:
-    """The next runs that have lines to remove, as (row, run id), beyond a row that was looked at."""
+    """The next runs with lines to delete, as (row, run id), after a given row."""
     values = {"before": _naive(before), "after": after, "batch": batch}
     return [(row.id, row.run_id) for row in connection.execute(_WITH_LINES, values)]
 
 
 def delete_lines(connection: Connection, run_ids: list[str]) -> int:
-    """Remove the lines of these runs."""
+    """Delete the lines of these runs."""
     return connection.execute(_DELETE_LINES, {"run_ids": run_ids}).rowcount
 
 
 def _naive(moment: datetime) -> datetime:
-    """Dagster writes times without a zone, in UTC."""
+    """Dagster stores times in UTC without a zone."""
     return moment.astimezone(UTC).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""What somebody left behind, found by index alone: it is asked every minute, and the answer is nearly always no."""
+"""Stuck work, found through indexes alone: the queries run every minute, and nearly always find nothing."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +21,7 @@ from mustit_pipeline.domain.states import (
 
 @dataclass(frozen=True, slots=True)
 class StuckCounts:
-    """Leases that ended with their worker, events whose sender is gone, agents whose rest is over."""
+    """The numbers of expired leases, of events whose claim has expired, and of agents whose suspension is over."""
 
     tasks: int
     events: int
@@ -57,7 +57,7 @@ _UNENDED = text(f"""
 
 
 def _sellers_in(table: str, which: str) -> str:
-    """Whose rows a partial index holds: one look for each seller, however many rows it has there."""
+    """The sellers in a partial index: one lookup per seller, however many rows it has."""
     first = f"SELECT seller_id FROM {table} WHERE {which} {{more}} ORDER BY seller_id LIMIT 1"
     return f"""
         ({first.format(more="")})
@@ -66,8 +66,8 @@ def _sellers_in(table: str, which: str) -> str:
     """
 
 
-# Of crawls that are over. What is held back waits for a crawl or a person, and what is not ready for its next crawl:
-# processing would change nothing, every minute anew. Few are left when it comes to looking at products one by one.
+# Only of ended crawls. Held changes wait for a crawl or an admin, and unready products for their next crawl: processing
+# them every minute would change nothing. Few sellers are left for the check of single products.
 _UNPROCESSED = text(f"""
     WITH RECURSIVE product_raw_data_of AS ({_sellers_in("product_raw_data", "status = 'PENDING'")}),
     products_of AS ({_sellers_in("products", UNPUBLISHED_PRODUCT)}),
@@ -95,15 +95,15 @@ _UNPROCESSED = text(f"""
 
 
 def counts(connection: Connection, now: datetime) -> StuckCounts:
-    """How much has lost its owner, or waits for nothing any more."""
+    """The numbers of stuck tasks and events, and of agents to recover."""
     return StuckCounts(*connection.execute(_COUNTS, {"now": now}).one())
 
 
 def unended(connection: Connection, idle_seconds: float) -> list[OpenExecution]:
-    """Running executions whose tasks have all ended and of which nothing has moved for so long."""
+    """Running executions whose tasks have all ended, without progress for so long."""
     return [OpenExecution(*row) for row in connection.execute(_UNENDED, {"idle_seconds": idle_seconds})]
 
 
 def unprocessed(connection: Connection, idle_seconds: float) -> list[str]:
-    """Sellers without an open execution, of which none has moved for so long, whose fetched changes still wait."""
+    """Sellers without an open execution, and without progress for so long, whose fetched changes still wait."""
     return list(connection.execute(_UNPROCESSED, {"idle_seconds": idle_seconds}).scalars())

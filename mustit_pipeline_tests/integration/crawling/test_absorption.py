@@ -92,7 +92,7 @@ def test_a_pass_that_fails_costs_the_crawl_nothing_and_is_not_tried_again(site: 
         report = site.work.fetch_products(PRODUCT_TYPES, 60)
 
     assert (report.completed, report.failed, report.requests, report.remaining) == (80, 0, 80, 0)
-    assert [line["event"] for line in said].count("bodies are absorbed when the fetching has ended") == 1
+    assert [line["event"] for line in said].count("bodies are absorbed after the fetching") == 1
     assert len(marked) == 1
     assert (number(site.database, FETCHED), number(site.database, ABSORBED)) == (80, 0)
     assert number(site.database, HELD) == number(site.database, HURT) == 0

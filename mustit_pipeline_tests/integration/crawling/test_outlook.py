@@ -186,7 +186,7 @@ def test_a_crawl_that_gets_no_session_token_says_so_and_promises_nothing(
 
 def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettings, running: StoredExecution) -> None:
     settings = make_settings()
-    assert seen(database, settings, running).doing == "nobody works on it: the next slice starts soon"
+    assert seen(database, settings, running).doing == "no worker is on it: the next slice starts soon"
     with database.transaction() as connection:
         leases.claim(
             connection,
@@ -203,7 +203,7 @@ def test_what_holds_it_up_is_named(database: Database, make_settings: MakeSettin
     with database.transaction() as connection:
         connection.execute(text("UPDATE pool_state SET paused_until = now() + interval '1 minute'"))
     held_up = seen(database, settings, running)
-    assert held_up.doing.startswith("waiting: the marketplace throttles everybody, calls pause until ")
+    assert held_up.doing.startswith("waiting: the marketplace throttles all agents, calls pause until ")
     pause(database, running.execution.id)
     paused = seen(database, settings, running)
     assert paused.doing.startswith("paused")

@@ -70,7 +70,7 @@ def test_a_socket_folder_of_somebody_else_is_refused(private_folder: Path) -> No
     sockets = Layout.of(place).socket_folder()
     sockets.symlink_to(private_folder)
     try:
-        with pytest.raises(EmbeddedError, match="belongs to somebody else"):
+        with pytest.raises(EmbeddedError, match="belongs to another user"):
             embedded.attach(place)
     finally:
         sockets.unlink()
@@ -156,7 +156,7 @@ def test_a_home_of_another_account_is_refused_with_a_reason(private_folder: Path
     place = private_folder / "home"
     embedded.attach(place)
     user = User(place, uid=NOBODY, python=python)
-    assert b"Is this MUSTIT_HOME somebody else's?" in user.process.communicate()[1]
+    assert b"Does this MUSTIT_HOME belong to another user?" in user.process.communicate()[1]
     embedded.release(place)
 
 

@@ -214,7 +214,7 @@ def _judge(c: Connection, s: Scene) -> None:
 
 def _tell(c: Connection, s: Scene) -> None:
     notices = alerts.claim(c, owner="me", limit=10, lease_seconds=60, now=s.now)
-    alerts.settle(c, [alerts.Told(one, {}, heard=True, again_at=None, error=None) for one in notices])
+    alerts.settle(c, [alerts.Notified(one, {}, heard=True, again_at=None, error=None) for one in notices])
 
 
 def _draw(c: Connection, s: Scene) -> None:
@@ -462,7 +462,9 @@ STATEMENTS: dict[str, Statement] = {
     "unsent events": Statement(lambda c, s: health.unsent_events(c), 4 * SELLER),
     "failing": Statement(lambda c, s: health.failing(c, s.now - 31 * DAY, 95, 20), OF_EACH * DAYS),
     "overdue": Statement(lambda c, s: health.overdue(c, s.now, 2, 20), 2 * OF_EACH),
-    "alerts of nobody": Statement(lambda c, s: health.alerts_of_nobody(c, "RUN_FAILED", "open "), 2 * BATCH),
+    "alerts of inactive sellers": Statement(
+        lambda c, s: health.alerts_of_inactive_sellers(c, "RUN_FAILED", "open "), 2 * BATCH
+    ),
     # What is kept no longer.
     "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
     "sellers that were examined": Statement(_examine_again, OF_EACH),

@@ -459,7 +459,7 @@ def upgrade() -> None:
         op.f("ix_scheduler_outbox_status_created_at"), "scheduler_outbox", ["status", "created_at"], unique=False
     )
 
-    # Rows of a month whose partition nobody has made yet are safe here until maintenance moves them.
+    # Rows of a month that has no partition yet are stored here until maintenance moves them.
     op.execute("CREATE TABLE crawler_tasks_default PARTITION OF crawler_tasks DEFAULT")
 
 

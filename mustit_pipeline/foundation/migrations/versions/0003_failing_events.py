@@ -1,4 +1,4 @@
-"""Since when an event fails: what it is judged by, and why it no longer stands in the way of others."""
+"""Since when an event fails, for its rule, and so that it no longer blocks others."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What a body says beside it, as a text and as a hash: no body is read twice, and an unchanged one not at all."""
+"""A body's canonical content as text and hash beside it: no body is parsed twice, an unchanged one not at all."""
 
 import sqlalchemy as sa
 from alembic import op

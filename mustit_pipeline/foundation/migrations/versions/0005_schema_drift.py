@@ -1,4 +1,4 @@
-"""Fields of the marketplace's bodies that are not as they were, and which of them a crawl met."""
+"""Fields of the marketplace's bodies that changed shape, and how many of them a crawl met."""
 
 import sqlalchemy as sa
 from alembic import op

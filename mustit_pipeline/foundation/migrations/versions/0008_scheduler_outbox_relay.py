@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # What is there is numbered as it was made, which is not how it lies in its file.
+    # Existing rows are numbered by creation time: their physical order differs.
     op.add_column("scheduler_outbox", sa.Column("seq", sa.BigInteger()))
     op.execute("""
         UPDATE scheduler_outbox o SET seq = made.seq

@@ -12,8 +12,8 @@ BY_EXECUTION = "uq_crawler_tasks_execution_id_task_key_task_month"
 
 
 def upgrade() -> None:
-    # While a partition has no statistics, a month alone looks as good as a task's key, and is every task of the month.
-    # Dropping first takes the strongest lock at once: nobody writes the same call twice in between.
+    # While a partition has no statistics, the planner takes the month alone for as selective as a task's key, and reads
+    # every task of the month. Dropping first takes the strongest lock at once: no call can be written twice in between.
     op.drop_constraint(BY_MONTH, "crawler_tasks")
     op.create_unique_constraint(BY_EXECUTION, "crawler_tasks", ["execution_id", "task_key", "task_month"])
 

@@ -1,4 +1,4 @@
-"""How many crawls of a seller in a row came to no plan."""
+"""How many crawls of a seller in a row could not be planned."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Products of open deletion holds have been seen by nobody since, unless a later crawl has shown them."""
+"""Products of open deletion holds have no last sweep that saw them, unless a later crawl saw them."""
 
 from alembic import op
 
@@ -19,4 +19,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nobody reads more out of it than before."""
+    """Nothing to undo: older code reads the rows as before."""

@@ -8,35 +8,36 @@ down_revision = "0012"
 branch_labels = None
 depends_on = None
 
-# What each table is like, and what that asks for:
+# How each table is written, and its settings for that:
 QUEUE = {
-    # Every row is written and then moves through its states. A state is in the condition of an index, so that no such
-    # update is HOT, whatever room a page has: dead rows and dead index entries go by vacuum alone. A fifth of a large
-    # table would be millions of them.
+    # Every row is inserted and then moves through its states. The state is in the condition of an index, so no such
+    # update is HOT, whatever the fill factor: only vacuum removes dead rows and index entries. The default of a fifth
+    # of a large table would be millions of them.
     "autovacuum_vacuum_scale_factor": 0.02,
     "autovacuum_vacuum_threshold": 2000,
     "autovacuum_analyze_scale_factor": 0.02,
 }
 BODIES = {
     **QUEUE,
-    # What a body says lies beside the row until it is processed, and is dead from then on.
+    # A body's content is stored beside the row until it is processed, and is dead from then on.
     "toast.autovacuum_vacuum_scale_factor": 0.05,
     "toast.autovacuum_vacuum_threshold": 5000,
 }
 HISTORY = {
-    # Only ever added to: nothing to clean, but the newest times have to be known, and pages marked as all visible.
+    # Insert-only: nothing to clean, but statistics have to know the newest times, and pages have to be marked
+    # all-visible.
     "autovacuum_vacuum_insert_scale_factor": 0.05,
     "autovacuum_analyze_scale_factor": 0.02,
 }
 PRODUCTS = {
-    # Each crawl writes every row that it sees, and mostly no column of an index: with room in the page that is HOT.
+    # Each crawl updates every row that it sees, mostly no indexed column: with free space in the page that is HOT.
     "fillfactor": 80,
     "autovacuum_vacuum_scale_factor": 0.05,
     "autovacuum_analyze_scale_factor": 0.02,
     "toast.autovacuum_vacuum_scale_factor": 0.05,
 }
 EXECUTIONS = {
-    # A few rows are written with every batch of results, their counters alone: HOT, as long as pages have room.
+    # A few rows are updated with every batch of results, only their counters: HOT, as long as pages have free space.
     "fillfactor": 50,
     "autovacuum_vacuum_scale_factor": 0.02,
     "autovacuum_vacuum_threshold": 500,
@@ -58,7 +59,7 @@ UNPUBLISHED = "complete AND data_hash IS DISTINCT FROM published_hash AND " + SE
 def upgrade() -> None:
     op.drop_index("ix_crawler_tasks_seller_id_created_at", "crawler_tasks")
     op.drop_index("ix_crawler_tasks_status_created_at", "crawler_tasks")
-    # A month is every task of its partition: while nothing is known of one, that must not look as good as a key.
+    # A month is every task of its partition: without statistics the planner must not take it for as selective as a key.
     _set_task_key("task_id", "task_month")
     op.drop_index("ix_crawler_tasks_leases", "crawler_tasks")
     leased = sa.text("lease_expires_at IS NOT NULL")
@@ -80,7 +81,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_products_live", "products", ["seller_id"], postgresql_where=sa.text("complete AND deleted_at IS NULL")
     )
-    # Who saw a product last changes with every crawl; how many sweeps have not seen it does not.
+    # last_seen_execution_id changes with every crawl, absent_sweeps does not.
     op.execute("""
         UPDATE products SET absent_sweeps = 1
         WHERE deleted_at IS NOT NULL AND last_seen_execution_id IS NULL AND absent_sweeps = 0
@@ -99,7 +100,7 @@ def upgrade() -> None:
     op.drop_index("ix_product_outbox_status_created_at", "product_outbox")
     op.create_index("ix_product_outbox_states", "product_outbox", ["status", "created_at"], postgresql_where=BY_TIME)
 
-    # The few that are open are all in the index that allows one of them for a seller.
+    # The few open rows are all in the unique index that allows one per seller.
     op.drop_index("ix_crawling_schedule_executions_status", "crawling_schedule_executions")
     op.create_index(
         "ix_executions_created",
@@ -170,7 +171,7 @@ def _index_unpublished(seen: str) -> None:
 
 
 def _task_partitions() -> list[str]:
-    """Of a table in partitions each one has settings of its own; later ones get theirs when they are made."""
+    """Each partition has its own settings; later partitions get theirs when they are created."""
     query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'crawler_tasks'::regclass"
     return list(op.get_bind().execute(sa.text(query)).scalars())
 

@@ -1,4 +1,4 @@
-"""What an answer of the product server is charged to: the row, the server, or our credential."""
+"""Fault attribution of the product server's answers: the row, the server, or our credential."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Lists of all sellers' changes by one index, and a memory of which stored bodies were looked through."""
+"""One index for lists of all sellers' changes, and a record of which stored bodies were examined."""
 
 import sqlalchemy as sa
 from alembic import op
