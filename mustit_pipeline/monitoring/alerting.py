@@ -85,7 +85,7 @@ def record(database: Database, outcomes: Iterable[Outcome], now: datetime) -> Al
 def let_go(database: Database, now: datetime) -> Alerted:
     """End the alerts of failed runs of inactive sellers: no successful run would end them."""
     with database.transaction() as connection:
-        subjects = health.alerts_of_nobody(connection, RUN_FAILED, RUN_OF_SELLER)
+        subjects = health.alerts_of_inactive_sellers(connection, RUN_FAILED, RUN_OF_SELLER)
         alerts.lock_open(connection)
         ended = alerts.end_healed(connection, [Outcome(one, RUN_FAILED, now, None) for one in subjects], now)
     return Alerted(ended=ended)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import CHECK_FAILED, record
 from mustit_pipeline.monitoring.sql import alerts
-from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome, Told
+from mustit_pipeline.monitoring.sql.alerts import Condition, Notified, Outcome
 from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 
@@ -38,7 +38,7 @@ def told(database: Database) -> Callable[[], int]:
 
     def settle() -> int:
         with database.transaction() as connection:
-            ended = [Told(one, {}, heard=True, again_at=None, error=None) for one in notices]
+            ended = [Notified(one, {}, heard=True, again_at=None, error=None) for one in notices]
             return alerts.settle(connection, ended) - 1
 
     return settle
