@@ -9,6 +9,8 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from mustit_pipeline.access import audit, login
+from mustit_pipeline.access.sql import audit_log, login_failures, login_links, tokens
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.catalog.sql import retention
 from mustit_pipeline.catalog.sql.retention import Night
@@ -41,6 +43,8 @@ class Maintained:
     samples: int
     triggers: int
     schedule_changes: int
+    logins: int
+    audit_entries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,12 @@ def maintain(
             (spot_checks.AGED, now - timedelta(days=settings.truth_retention_days)),
             (triggers.AGED, now - timedelta(days=settings.trigger_retention_days)),
             (scheduler_outbox.AGED, now - timedelta(days=settings.schedule_retention_days)),
+            (audit_log.AGED, now - timedelta(days=audit.KEPT_DAYS)),
+            (tokens.AGED, now),
+            (login_links.AGED, now),
+            (login_failures.AGED, now - timedelta(days=login.FAILURES_KEPT_DAYS)),
         )
-        bookings, old_alerts, samples, old_triggers, changes = (
+        bookings, old_alerts, samples, old_triggers, changes, audit_entries, *logins = (
             _aged(database, settings, *age, dry_run=dry_run) for age in ages
         )
         # Of all else autovacuum knows. It never analyzes the task table as a whole, and that is not needed: statements
@@ -109,6 +117,8 @@ def maintain(
         samples,
         old_triggers,
         changes,
+        sum(logins),
+        audit_entries,
     )
 
 

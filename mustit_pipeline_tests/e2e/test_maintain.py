@@ -24,6 +24,8 @@ COUNTS = {
     "samples": 0,
     "triggers": 0,
     "scheduleChanges": 0,
+    "logins": 0,
+    "auditEntries": 0,
     "runs": 0,
     "logLines": 0,
     "tickLogs": 0,
