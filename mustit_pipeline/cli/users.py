@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from mustit_pipeline.access import users
-from mustit_pipeline.access.audit import AuditedDatabase, Look
+from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.sql import users as stored
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.cli.actor import cli_actor
@@ -99,8 +99,7 @@ def enable(name: Name, as_json: Json = False) -> None:
 
 
 def _audited(ground: Runtime, action: str, name: UserName) -> AuditedDatabase:
-    look: Look = users.look(name)
-    return AuditedDatabase(ground.database, cli_actor(), action, f"user {name}", look)
+    return AuditedDatabase(ground.database, cli_actor(), action, f"user {name}", users.look(name))
 
 
 def _password(name: UserName, *, from_stdin: bool) -> Password:

@@ -12,7 +12,8 @@ from mustit_pipeline.domain.access import ActorKind
 from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.paging import Page, page
 
-AGED = Aged("audit_log", "id", ("at",))
+BY_TIME = "id > 0"
+AGED = Aged("audit_log", ("at",), stated=BY_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,12 @@ class AuditFilter:
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('audit ' || :target, 0))")
 
-# Ids grow with time but for transactions that ran side by side, hence both conditions: the first ends the walk.
-_SINCE = """id > coalesce((SELECT s.id FROM audit_log s WHERE s.at < CAST(:since AS timestamptz)
-                           ORDER BY s.at DESC LIMIT 1), 0)
-            AND at >= coalesce(CAST(:since AS timestamptz), '-infinity')"""
-
-_FOLLOWING = f"""
-    AND id < coalesce(CAST(:before_id AS bigint), 9223372036854775807) AND {_SINCE}
-    ORDER BY id DESC LIMIT :limit
+_FOLLOWING = """
+    AND at >= coalesce(CAST(:since AS timestamptz), '-infinity')
+    AND (at, id) < (CASE WHEN CAST(:before_id AS bigint) IS NULL THEN 'infinity'
+                         ELSE (SELECT c.at FROM audit_log c WHERE c.id = CAST(:before_id AS bigint)) END,
+                    coalesce(CAST(:before_id AS bigint), 0))
+    ORDER BY at DESC, id DESC LIMIT :limit
 """
 # One statement for each of the filters that has an index of its own; the others only narrow what it finds.
 _LIST = {
@@ -67,7 +66,7 @@ _LIST = {
     "actor": text(f"""SELECT * FROM audit_log WHERE actor = :actor
                       AND (CAST(:action AS text) IS NULL OR action = :action) {_FOLLOWING}"""),
     "action": text(f"SELECT * FROM audit_log WHERE action = :action {_FOLLOWING}"),
-    "": text(f"SELECT * FROM audit_log WHERE id > 0 {_FOLLOWING}"),
+    "": text(f"SELECT * FROM audit_log WHERE {BY_TIME} {_FOLLOWING}"),
 }
 
 

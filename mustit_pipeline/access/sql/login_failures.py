@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.access import FailedLogins
 from mustit_pipeline.foundation.aging import Aged
 
-AGED = Aged("login_failures", "account, address", ("seen_at",))
+AGED = Aged("login_failures", ("seen_at",))
 
 WINDOW = "interval '1 hour'"
 # An address from which the account has logged in stays known for so long.

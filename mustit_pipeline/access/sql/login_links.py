@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.access import UserName
 from mustit_pipeline.foundation.aging import Aged
 
-AGED = Aged("login_links", "link_id", ("expires_at",))
+AGED = Aged("login_links", ("expires_at",))
 
 _ADD = text("""
     INSERT INTO login_links (link_id, secret_hash, user_name, expires_at)

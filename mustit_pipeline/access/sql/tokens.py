@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.foundation.aging import Aged
 
 # A token that has expired is refused for that alone.
-AGED = Aged("revoked_tokens", "jti", ("expires_at",))
+AGED = Aged("revoked_tokens", ("expires_at",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.aging import Aged
 
 # Bookings that ended before every window that could ask for them.
-AGED = Aged("agent_bookings", "booking_id", ("ends_at",))
+AGED = Aged("agent_bookings", ("ends_at",))
 
 COUNTER_LOCK = 4_871_209_366
 # Workers report twice a second; one that has been silent for so long is gone.

@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.paging import Page, page
 from mustit_pipeline.scheduling.sql.tables import trigger_messages
 
 # Beyond what SQS can deliver once more.
-AGED = Aged("trigger_messages", "queue, message_id", ("received_at",))
+AGED = Aged("trigger_messages", ("received_at",))
 
 # What is kept of a body: enough to see who sent it.
 LONGEST_BODY = 2000

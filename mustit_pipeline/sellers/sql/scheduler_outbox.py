@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.tables import listed
 from mustit_pipeline.sellers.sql.tables import scheduler_outbox
 
 # Only what is over: told, or replaced by a newer change.
-AGED = Aged("scheduler_outbox", "outbox_id", ("created_at", "completed_at"))
+AGED = Aged("scheduler_outbox", ("created_at", "completed_at"))
 
 WAITING = listed(SCHEDULER_OUTBOX.sources("send"))
 SENDING = listed(SCHEDULER_OUTBOX.sources("release"))

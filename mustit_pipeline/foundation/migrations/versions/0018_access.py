@@ -80,9 +80,9 @@ def upgrade() -> None:
         sa.Column("address", sa.Text()),
         sa.CheckConstraint("actor_kind IN ('person', 'key', 'cli', 'system')", name="actor_kind_known"),
     )
-    op.create_index("ix_audit_log_at", "audit_log", ["at"])
+    op.create_index("ix_audit_log_by_time", "audit_log", ["at", "id"], postgresql_where=sa.text("id > 0"))
     for column in ("actor", "action", "target"):
-        op.create_index(f"ix_audit_log_{column}_id", "audit_log", [column, "id"])
+        op.create_index(f"ix_audit_log_{column}_at_id", "audit_log", [column, "at", "id"])
     op.execute("""
         CREATE FUNCTION refuse_audit_update() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE EXCEPTION 'rows of audit_log are never changed'; END $$
