@@ -32,7 +32,13 @@ def _nobody(world: World) -> Generator[None]:
 def typed(world: World, secret: str, *arguments: str) -> Answer:
     """A command that reads a password from its stdin."""
     done = subprocess.run(
-        [COMMAND, *arguments], input=secret, env=world.mustit.variables(), capture_output=True, text=True, timeout=120
+        [COMMAND, *arguments],
+        input=secret,
+        env=world.mustit.variables(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert secret.strip() not in done.stdout + done.stderr
     return Answer(done.returncode, done.stdout, done.stderr)
