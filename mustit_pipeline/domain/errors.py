@@ -56,3 +56,39 @@ class ExternalFailure(DomainError):
 
     prefix = "EXTERNAL"
     status = 502
+
+
+class Unauthorized(DomainError):
+    """Who asks is not known. All such answers look alike; the reason is for our logs and never sent."""
+
+    prefix = "UNAUTHORIZED"
+    status = 401
+
+    def __init__(self, code: str, *, korean: str, english: str, reason: str) -> None:
+        super().__init__(code, korean=korean, english=english)
+        self.reason = reason
+
+
+class Forbidden(DomainError):
+    """Who asks is known, and may not do this."""
+
+    prefix = "FORBIDDEN"
+    status = 403
+
+
+class TooMany(DomainError):
+    """Asked too often; `retry_after` says in how many seconds it may be asked again."""
+
+    prefix = "TOO_MANY"
+    status = 429
+
+    def __init__(self, code: str, *, korean: str, english: str, retry_after: int) -> None:
+        super().__init__(code, korean=korean, english=english)
+        self.retry_after = retry_after
+
+
+class Unavailable(DomainError):
+    """Something of ours that the answer depends on cannot be asked now."""
+
+    prefix = "UNAVAILABLE"
+    status = 503

@@ -34,6 +34,18 @@ def read_since(text: str, now: datetime) -> datetime:
         ) from None
 
 
+def read_duration(text: str) -> timedelta:
+    """Read `15m`, `24h`, `90d` or `4w`."""
+    match = _AGO.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ValidationFailed(
+            "VALIDATION_DURATION",
+            korean=f"기간은 15m, 24h, 90d 또는 4w 형식이어야 합니다: {text!r}",
+            english=f"{text!r} is no duration: write 15m, 24h, 90d or 4w",
+        )
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
 @dataclass(frozen=True, slots=True)
 class IdPrefix:
     """The first digits of an id, as tables show it; a whole id is one too."""

@@ -1,6 +1,6 @@
 """Every setting in one place, read once from the environment (prefix MUSTIT_)."""
 
-from mustit_pipeline.settings.made_secrets import TokenKey
+from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey
 from mustit_pipeline.settings.simulated_world import read_simulated_world, simulated_world_file
 from mustit_pipeline.settings.whole import ORDERED, Settings, SettingsError, load_settings, unknown_variables
 
@@ -8,6 +8,7 @@ __all__ = [
     "ORDERED",
     "Settings",
     "SettingsError",
+    "SigningKeys",
     "TokenKey",
     "load_settings",
     "read_simulated_world",

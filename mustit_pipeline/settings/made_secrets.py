@@ -1,11 +1,14 @@
-"""Keys for tokens at rest, and secrets that are generated once if none is given."""
+"""Keys for tokens at rest and for access tokens, and secrets that are generated once if none is given."""
 
 import base64
+import hashlib
 import os
+import re
 import secrets
 from pathlib import Path
 
 UNNAMED = "k0"
+SHORTEST_SIGNING_KEY = 32
 
 
 class TokenKey:
@@ -26,6 +29,25 @@ class TokenKey:
             if name in self.keys:
                 raise ValueError(f"names the key id {name!r} twice; a key without a name is {UNNAMED}")
             self.keys[name] = key
+        self.current = next(iter(self.keys))
+
+
+class SigningKeys:
+    """The secrets that sign access tokens: the first signs, all verify. One without a name is named by its hash."""
+
+    def __init__(self, text: str) -> None:
+        self.keys: dict[str, bytes] = {}
+        for part in text.split(","):
+            name, colon, secret = part.strip().rpartition(":")
+            if len(secret) < SHORTEST_SIGNING_KEY or (colon and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name)):
+                raise ValueError(
+                    f"takes at least {SHORTEST_SIGNING_KEY} characters, or kid:secret[,kid:secret] with as many each"
+                )
+            key = secret.encode()
+            kid = name or hashlib.sha256(b"kid:" + key).hexdigest()[:16]
+            if kid in self.keys:
+                raise ValueError(f"names the key id {kid!r} twice")
+            self.keys[kid] = key
         self.current = next(iter(self.keys))
 
 

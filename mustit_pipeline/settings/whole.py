@@ -26,7 +26,7 @@ from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.http_url import HttpUrl
-from mustit_pipeline.settings.made_secrets import TokenKey, made_once
+from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey, made_once
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
 
@@ -102,7 +102,8 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
     )
     token_key: SecretStr | None = Field(None, description="32 bytes in base64; `kid:key[,kid:key]` for rotation")
     jwt_secret: SecretStr | None = Field(
-        None, description="Kept for the REST API's tokens: signs nothing yet; 32 characters at least"
+        None,
+        description="Signs access tokens, 32 characters at least; `kid:secret[,kid:secret]` for rotation, first signs",
     )
 
     max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
@@ -185,8 +186,8 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
     @field_validator("jwt_secret")
     @classmethod
     def _jwt_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < 32:
-            raise ValueError("takes at least 32 characters")
+        if value is not None:
+            SigningKeys(value.get_secret_value())
         return value
 
     @model_validator(mode="after")
@@ -251,12 +252,17 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
             return TokenKey(self.token_key.get_secret_value())
         return self._made("token_key", TokenKey)
 
+    def signing_keys(self) -> SigningKeys:
+        """The keys of access tokens, made once under HOME on the embedded default."""
+        if self.jwt_secret is not None:
+            return SigningKeys(self.jwt_secret.get_secret_value())
+        return self._made("jwt_secret", SigningKeys)
+
     def make_secrets(self) -> None:
         """Generate missing secrets on the embedded default, so that they can be backed up before they are needed."""
         if self.embedded:
             self.token_keys()
-            if self.jwt_secret is None:
-                self._made("jwt_secret", str)
+            self.signing_keys()
 
     def _made(self, name: str, read: Callable[[str], T]) -> T:
         """A secret of 32 bytes in base64 that was generated here once."""

@@ -9,6 +9,8 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from mustit_pipeline.access import audit, login
+from mustit_pipeline.access.sql import audit_log, login_failures, login_links, tokens
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.catalog.sql import retention
 from mustit_pipeline.catalog.sql.retention import Night
@@ -46,6 +48,8 @@ class Maintained:
     triggers: int
     schedule_changes: int
     slices: int
+    logins: int
+    audit_entries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,12 @@ def maintain(
             (triggers.AGED, now - timedelta(days=settings.trigger_retention_days)),
             (scheduler_outbox.AGED, now - timedelta(days=settings.schedule_retention_days)),
             (slices.AGED, now - timedelta(days=settings.run_log_retention_days)),
+            (audit_log.AGED, now - timedelta(days=audit.KEPT_DAYS)),
+            (tokens.AGED, now),
+            (login_links.AGED, now),
+            (login_failures.AGED, now - timedelta(days=login.FAILURES_KEPT_DAYS)),
         )
-        bookings, old_alerts, samples, old_triggers, changes, old_slices = (
+        bookings, old_alerts, samples, old_triggers, changes, old_slices, audit_entries, *logins = (
             _aged(database, *age, batch, dry_run=dry_run) for age in ages
         )
         # Autovacuum cleans all other tables. It never analyzes the partitioned task table as a whole, which is not
@@ -122,6 +130,8 @@ def maintain(
         old_triggers,
         changes,
         old_slices,
+        sum(logins),
+        audit_entries,
     )
 
 

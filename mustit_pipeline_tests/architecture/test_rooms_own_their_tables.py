@@ -72,7 +72,7 @@ def test_every_table_has_one_room_and_only_the_sql_of_that_room_writes_it() -> N
         'text(f"WITH x AS (DELETE\\n FROM products p WHERE {condition}) SELECT 1")',
         'text("INSERT INTO products (a) VALUES (1) ON CONFLICT DO UPDATE SET a = 2")',
         "from mustit_pipeline.catalog.sql.tables import products as rows\nupdate(rows)",
-        'Aged("products", "product_id", ("updated_at",))',
+        'Aged("products", ("updated_at",))',
     ],
 )
 def test_a_write_is_seen_in_each_of_its_forms(source: str) -> None:

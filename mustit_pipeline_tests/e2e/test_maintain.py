@@ -25,6 +25,8 @@ COUNTS = {
     "triggers": 0,
     "scheduleChanges": 0,
     "slices": 0,
+    "logins": 0,
+    "auditEntries": 0,
     "runs": 0,
     "logLines": 0,
     "tickLogs": 0,

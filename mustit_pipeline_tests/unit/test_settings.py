@@ -79,6 +79,12 @@ WRONG = [
     ("token_key", f"{KEY},{OTHER_KEY}", "'k0' twice"),
     ("token_key", f"b:{KEY},k0:a:{OTHER_KEY}", "kid:key"),
     ("jwt_secret", "hunter2", "at least 32 characters"),
+    ("jwt_secret", f"{'j' * 32},hunter2", "at least 32 characters"),
+    ("jwt_secret", f"hunter2:{'j' * 20}", "at least 32 characters"),
+    ("jwt_secret", f"hunter 2:{'j' * 32}", "kid:secret"),
+    ("jwt_secret", f":{'j' * 32}", "kid:secret"),
+    ("jwt_secret", f"a:{'j' * 32},a:{'k' * 32}", "twice"),
+    ("jwt_secret", f"{'j' * 32},{'j' * 32}", "twice"),
     ("requests_per_hour", "0", "greater than or equal to 1"),
     ("window_seconds", "inf", "finite number"),
     ("min_request_gap_seconds", "-1", "greater than or equal to 0"),
@@ -420,6 +426,24 @@ def test_every_secret_is_made_once_on_the_embedded_default(environment: pytest.M
         name: text for name, (text, _) in made.items()
     }
     assert {name: mode for name, (_, mode) in made.items()} == {"token_key": 0o600, "jwt_secret": 0o600}
+
+
+def test_the_first_signing_key_signs_and_one_without_a_name_keeps_its_name_wherever_it_stands(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    alone = load(environment, JWT_SECRET="j" * 32).signing_keys()
+    both = load(environment, JWT_SECRET=f"next:{'k' * 32}, {'j' * 32}").signing_keys()
+
+    assert list(both.keys) == ["next", alone.current]
+    assert both.current == "next"
+    assert both.keys == {"next": b"k" * 32, **alone.keys}
+    assert "jjj" not in alone.current
+
+
+def test_the_signing_key_is_made_once_on_the_embedded_default(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = load(environment, HOME=str(tmp_path / "home"))
+    assert settings.signing_keys().keys == settings.signing_keys().keys
+    assert len(settings.signing_keys().keys[settings.signing_keys().current]) >= 32
 
 
 def test_no_marketplace_is_called_unless_one_is_named(environment: pytest.MonkeyPatch) -> None:

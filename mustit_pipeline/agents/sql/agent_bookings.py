@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.advisory_locks import Only
 from mustit_pipeline.foundation.aging import Aged
 
 # Bookings that ended before any window that could count them.
-AGED = Aged("agent_bookings", "booking_id", ("ends_at",))
+AGED = Aged("agent_bookings", ("ends_at",))
 
 # Workers report twice a second; one that has been silent for so long is gone.
 SILENT_SECONDS = 6.0

@@ -12,7 +12,7 @@ from mustit_pipeline.domain.states import ExecutionStatus, SliceOutcome
 from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.tables import listed
 
-AGED = Aged("crawling_slices", "run_id", ("ended_at",))
+AGED = Aged("crawling_slices", ("ended_at",))
 
 
 @dataclass(frozen=True, slots=True)

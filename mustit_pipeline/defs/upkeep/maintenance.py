@@ -66,6 +66,8 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "triggers": done.triggers,
         "schedule_changes": done.schedule_changes,
         "slices": done.slices,
+        "logins": done.logins,
+        "audit_entries": done.audit_entries,
         "runs": pruned.runs,
         "log_lines": pruned.lines,
         "tick_logs": pruned.tick_logs,

@@ -11,7 +11,7 @@ from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.paging import Page, page
 
 # An alert that ended so long ago was opened earlier still, and only opened_at has an index.
-AGED = Aged("alerts", "alert_id", ("opened_at", "ended_at"))
+AGED = Aged("alerts", ("opened_at", "ended_at"))
 
 
 @dataclass(frozen=True, slots=True)

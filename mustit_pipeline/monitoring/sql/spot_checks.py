@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.states import ExecutionStatus, SellerStatus, TaskStatus, TaskType, TruthVerdict
 from mustit_pipeline.foundation.aging import Aged
 
-AGED = Aged("truth_samples", "sample_id", ("judged_at",))
+AGED = Aged("truth_samples", ("judged_at",))
 
 # The two calls of a product's content.
 _CALLS = f"('{TaskType.PRODUCT_DETAIL.value}:' || t.item_no, '{TaskType.PRODUCT_OPTION.value}:' || t.item_no)"

@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.paging import Page, page
 from mustit_pipeline.scheduling.sql.tables import trigger_messages
 
 # Kept for longer than SQS can deliver a message again.
-AGED = Aged("trigger_messages", "queue, message_id", ("received_at",))
+AGED = Aged("trigger_messages", ("received_at",))
 
 # Characters kept of a body: enough to see its sender.
 LONGEST_BODY = 2000

@@ -15,7 +15,7 @@ from mustit_pipeline.foundation.tables import listed
 from mustit_pipeline.sellers.sql.tables import scheduler_outbox
 
 # Only ended rows: sent, or replaced by a newer change.
-AGED = Aged("scheduler_outbox", "outbox_id", ("created_at", "completed_at"))
+AGED = Aged("scheduler_outbox", ("created_at", "completed_at"))
 
 WAITING = listed(SCHEDULER_OUTBOX.sources("send"))
 SENDING = listed(SCHEDULER_OUTBOX.sources("release"))

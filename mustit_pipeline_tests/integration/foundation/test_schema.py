@@ -18,6 +18,7 @@ from sqlalchemy import CheckConstraint, Constraint, inspect, make_url, text
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import IntegrityError
 
+import mustit_pipeline.access.sql.tables
 import mustit_pipeline.agents.sql.tables
 import mustit_pipeline.catalog.sql.tables
 import mustit_pipeline.crawling.sql.tables

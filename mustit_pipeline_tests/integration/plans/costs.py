@@ -26,6 +26,10 @@ BIG = (
     "truth_samples",
     "alerts",
     "trigger_messages",
+    "audit_log",
+    "login_failures",
+    "revoked_tokens",
+    "login_links",
 )
 _OF_BIG = re.compile(rf"\b(FROM|JOIN|UPDATE|INTO)\s+({'|'.join(BIG)})\b")
 

@@ -76,6 +76,21 @@ _HISTORY = (
        FROM (SELECT execution_id, row_number() OVER () AS position FROM crawling_schedule_executions) e,
             generate_series(1, 20000) n
        WHERE e.position = 1 + n % 1000""",
+    # Most changes are made by one key, and all logins from one address.
+    """INSERT INTO audit_log (at, actor_kind, actor, action, target)
+       SELECT now() - (20000 - n) * interval '1 minute', 'key', CASE WHEN n % 1000 = 0 THEN 'kim' ELSE 'key' END,
+              CASE WHEN n % 1000 = 1 THEN 'user.add' ELSE 'crawl' END, 'seller ' || n % 500
+       FROM generate_series(1, 20000) n""",
+    """INSERT INTO login_failures (account, address, failures, failed_at, seen_at)
+       SELECT CASE WHEN n % 2 = 0 THEN 'kim' ELSE 'account ' || n END,
+              CASE WHEN n % 2 = 0 THEN 'address ' || n ELSE '127.0.0.1' END, 1,
+              now() - n * interval '1 minute', now() - n * interval '1 minute'
+       FROM generate_series(1, 20000) n""",
+    """INSERT INTO users (user_name, role) VALUES ('kim', 'admin')""",
+    """INSERT INTO revoked_tokens (jti, expires_at)
+       SELECT md5(n::text)::uuid, now() - n * interval '1 minute' FROM generate_series(1, 20000) n""",
+    """INSERT INTO login_links (link_id, secret_hash, user_name, expires_at)
+       SELECT n, '', 'kim', now() - n * interval '1 minute' FROM generate_series(1, 20000) n""",
     """INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
        SELECT 'field ' || n, 'NEW', 'text', 'nothing', 'x', 1, 'seller 7' FROM generate_series(1, 100) n""",
 )

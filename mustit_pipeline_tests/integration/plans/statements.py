@@ -13,6 +13,8 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.access.sql import audit_log, login_failures, login_links, tokens
+from mustit_pipeline.access.sql.audit_log import AuditFilter
 from mustit_pipeline.agents.sql import agent_bookings, agent_pool
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord
 from mustit_pipeline.catalog.sql import change_holds, deletions, history, products, publication, raw, retention
@@ -30,6 +32,7 @@ from mustit_pipeline.delivery.reconcile import resend
 from mustit_pipeline.delivery.sql import deliveries, reconciliation
 from mustit_pipeline.delivery.sql.reconciliation import Correction
 from mustit_pipeline.delivery.sql.settling import settle
+from mustit_pipeline.domain.access import UserName
 from mustit_pipeline.domain.change_hold import Suspicion
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
@@ -250,6 +253,10 @@ def _examine_again(c: Connection, s: Scene) -> None:
 
 def _enqueue(c: Connection, s: Scene) -> None:
     outbox.enqueue(c, [ProductOutbox.announcing(one.product, one.life_cycle, s.now) for one in s.versions(c)])
+
+
+def _audited(**wanted: Any) -> Statement:
+    return Statement(lambda c, s: audit_log.newest(c, AuditFilter(**wanted), limit=20, before_id=15_000), BATCH)
 
 
 def _aged(aged: Aged, days: float) -> dict[str, Statement]:
@@ -475,6 +482,10 @@ STATEMENTS: dict[str, Statement] = {
     **_aged(spot_checks.AGED, 832),
     **_aged(triggers.AGED, 13.85),
     **_aged(slices.AGED, 13.85),
+    **_aged(audit_log.AGED, 13.85),
+    **_aged(tokens.AGED, 13.85),
+    **_aged(login_links.AGED, 13.85),
+    **_aged(login_failures.AGED, 13.85),
     # What watches.
     "truth drawn": Statement(_draw, 4 * BATCH),
     "truth judged": Statement(_judge, 2 * BATCH),
@@ -498,6 +509,20 @@ STATEMENTS: dict[str, Statement] = {
     "message parked": Statement(lambda c, s: triggers.park(c, "queue", "7", ParkReason.NOT_JSON, "x"), 5),
     "message taken": Statement(lambda c, s: triggers.took(c, "queue", "7", ExecutionId(s.home.execution_id)), 5),
     "messages dismissed": Statement(lambda c, s: triggers.dismiss(c, "parked 7", s.now), BATCH),
+    # Logins and changes by people.
+    "audit log": _audited(),
+    "audit log of a thing": _audited(target="seller 7"),
+    "audit log of an actor": _audited(actor="kim"),
+    "audit log of an action": _audited(action="user.add"),
+    "audit log of an hour": Statement(
+        lambda c, s: audit_log.newest(c, AuditFilter(since=s.now - HOUR), limit=BATCH), BATCH
+    ),
+    "recent failed logins": Statement(lambda c, s: login_failures.recent(c, "kim", "127.0.0.1"), 2 * BATCH),
+    "failed login": Statement(lambda c, s: login_failures.count(c, "kim", "127.0.0.1"), 5),
+    "login": Statement(lambda c, s: login_failures.clear(c, "kim", "address 2"), 5),
+    "login by a link": Statement(lambda c, s: login_links.take(c, "7", b""), 5),
+    "login link": Statement(lambda c, s: login_links.add(c, "new", b"", UserName("kim"), 600), 5),
+    "token": Statement(lambda c, s: tokens.standing(c, uuid4(), "kim"), 5),
     # Agents.
     "booking": Statement(_book, BATCH),
     "booking recorded": Statement(_record_booking, BATCH),

@@ -14,6 +14,10 @@ _FULL = {
     ("product_outbox", "status"): "WAITING",
     ("crawling_schedule_executions", "status"): "RUNNING",
     ("truth_samples", "verdict"): "OPEN",
+    # While one person had made all changes, all of one kind.
+    ("audit_log", "actor"): "kim",
+    ("audit_log", "action"): "user.add",
+    ("audit_log", "target"): "seller 7",
 }
 _EMPTY_COLUMNS = (
     ("products", "published_hash"),

@@ -430,3 +430,32 @@ def test_schedule_changes_go_once_they_are_over_and_those_that_wait_stay(
     assert dry.schedule_changes == done.schedule_changes == 1
     left = "SELECT seller_id FROM crawling_schedules JOIN scheduler_outbox USING (schedule_id) ORDER BY seller_id"
     assert scalars(database, left) == ["failed", "told lately", "waits"]
+
+
+def test_audit_entries_ended_tokens_links_and_failed_logins_go_by_their_age(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    statements = (
+        "INSERT INTO users (user_name, role) VALUES ('kim', 'admin')",
+        """INSERT INTO audit_log (at, actor_kind, actor, action, target)
+           SELECT CAST(:now AS timestamptz) - d * interval '1 day', 'cli', 'root', 'x', d
+           FROM unnest(ARRAY[1, 364, 366, 400, 500]) d""",
+        """INSERT INTO revoked_tokens (jti, expires_at)
+           SELECT gen_random_uuid(), CAST(:now AS timestamptz) + m * interval '1 minute' FROM unnest(ARRAY[-1, 1]) m""",
+        """INSERT INTO login_links (link_id, secret_hash, user_name, expires_at)
+           SELECT m, '', 'kim', CAST(:now AS timestamptz) + m * interval '1 minute' FROM unnest(ARRAY[-1, 1]) m""",
+        """INSERT INTO login_failures (account, address, failures, seen_at)
+           SELECT d, '', 0, CAST(:now AS timestamptz) - d * interval '1 day' FROM unnest(ARRAY[29, 31]) d""",
+    )
+    with database.transaction() as connection:
+        for statement in statements:
+            connection.execute(text(statement), {"now": NOW} if ":now" in statement else {})
+    settings = make_settings(retention_batch=2)
+
+    dry, done = (maintain(database, settings, NOW, dry_run=dry) for dry in (True, False))
+
+    assert (dry.audit_entries, dry.logins) == (done.audit_entries, done.logins) == (3, 3)
+    assert scalars(database, "SELECT target FROM audit_log ORDER BY at") == ["364", "1"]
+    assert scalars(database, "SELECT account FROM login_failures") == ["29"]
+    assert scalars(database, "SELECT link_id FROM login_links") == ["1"]
+    assert scalars(database, "SELECT count(*) FROM revoked_tokens") == [1]

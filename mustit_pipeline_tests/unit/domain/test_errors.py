@@ -11,8 +11,12 @@ from mustit_pipeline.domain.errors import (
     Conflict,
     DomainError,
     ExternalFailure,
+    Forbidden,
     InvariantViolated,
     NotFound,
+    TooMany,
+    Unauthorized,
+    Unavailable,
     ValidationFailed,
 )
 
@@ -22,6 +26,8 @@ CLASSES = [
     (Conflict, "CONFLICT", 409),
     (InvariantViolated, "INVARIANT", 422),
     (ExternalFailure, "EXTERNAL", 502),
+    (Forbidden, "FORBIDDEN", 403),
+    (Unavailable, "UNAVAILABLE", 503),
 ]
 
 # Clients branch on these: adding one is free, renaming or removing one breaks somebody.
@@ -76,6 +82,7 @@ STABLE_CODES = {
     "CONFLICT_TASK_RETRY",
     "CONFLICT_TASK_START",
     "VALIDATION_CHANGE_TYPE",
+    "VALIDATION_DURATION",
     "VALIDATION_EXECUTION_COUNT",
     "VALIDATION_ID",
     "VALIDATION_INTERVAL_DAYS",
@@ -83,7 +90,10 @@ STABLE_CODES = {
     "VALIDATION_INTERVAL_HOURS",
     "VALIDATION_ITEM_NO_LARGE",
     "VALIDATION_ITEM_NO_POSITIVE",
+    "VALIDATION_KEY_NAME",
     "VALIDATION_OUTBOX_PAYLOAD",
+    "VALIDATION_PASSWORD_LENGTH",
+    "VALIDATION_PASSWORD_NAME",
     "VALIDATION_REQUEST_URL_BLANK",
     "VALIDATION_REQUEST_URL_MINISHOP",
     "VALIDATION_REQUEST_URL_PRODUCT_DETAIL",
@@ -97,6 +107,7 @@ STABLE_CODES = {
     "VALIDATION_TOKEN_BLANK",
     "VALIDATION_TOKEN_CHARACTERS",
     "VALIDATION_USER_AGENT",
+    "VALIDATION_USER_NAME",
     "VALIDATION_UUID",
 }
 
@@ -155,6 +166,17 @@ def test_a_code_of_another_class_is_refused(cls: type[DomainError], prefix: str,
     for code in [*(f"{other}_SELLER" for other in others), prefix, f"{prefix}_", f"{prefix}_seller", ""]:
         with pytest.raises(ValueError, match="is not a code of"):
             cls(code, korean="셀러", english="Seller")
+
+
+def test_a_refusal_keeps_its_reason_out_of_what_is_said() -> None:
+    refused = Unauthorized("UNAUTHORIZED_TOKEN", korean="로그인", english="Log in", reason="expired")
+    assert (refused.status, refused.reason) == (401, "expired")
+    assert "expired" not in f"{refused} {refused.message('en')} {refused.message('ko')}"
+
+
+def test_who_asks_too_often_is_told_when_to_ask_again() -> None:
+    refused = TooMany("TOO_MANY_LOGINS", korean="잠시 후", english="Later", retry_after=7)
+    assert (refused.status, refused.retry_after) == (429, 7)
 
 
 def test_the_base_class_is_never_raised_itself() -> None:

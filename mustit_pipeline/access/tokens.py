@@ -1,0 +1,205 @@
+"""Access tokens: signed, short-lived, and refused at once when they are ended or their user changes."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+import jwt
+import structlog
+from sqlalchemy import Connection
+
+from mustit_pipeline.access.sql import tokens
+from mustit_pipeline.access.sql.audit_log import Actor
+from mustit_pipeline.access.sql.users import User
+from mustit_pipeline.domain.access import ActorKind, Role
+from mustit_pipeline.domain.errors import Forbidden, Unauthorized, ValidationFailed
+from mustit_pipeline.settings import SigningKeys
+
+ALGORITHM = "HS256"
+ISSUER, AUDIENCE = "mustit", "mustit-api"
+LIFETIME, LONGEST_LIFETIME = timedelta(minutes=15), timedelta(hours=24)
+# Hosts whose clocks differ by more have other troubles.
+LEEWAY = timedelta(seconds=5)
+LONGEST_TEXT = 4096
+REQUIRED = ["exp", "iat", "nbf", "sub", "aud", "iss", "jti", "role", "gen"]
+# No user name has a colon.
+CLI_PREFIX = "cli:"
+
+log = structlog.get_logger(__name__)
+
+
+class TokenRefusal(StrEnum):
+    """Why a token is refused: for our logs, never for who sent it."""
+
+    MALFORMED = "malformed"
+    ALGORITHM = "algorithm"
+    UNKNOWN_KEY = "unknown key"
+    SIGNATURE = "signature"
+    CLAIMS = "claims"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not yet valid"
+    AUDIENCE = "audience"
+    ISSUER = "issuer"
+    REVOKED = "revoked"
+    UNKNOWN_USER = "unknown user"
+    DISABLED = "disabled"
+    GENERATION = "generation"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """A new token; its text is shown to nobody who does not ask for it."""
+
+    text: str = field(repr=False)
+    expires_in: int
+    expires_at: datetime
+    jti: UUID
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a valid token speaks for: a user, or the command line of an operator."""
+
+    name: str
+    role: Role
+    jti: UUID
+    expires_at: datetime
+    kind: ActorKind = ActorKind.PERSON
+
+    def require(self, role: Role) -> None:
+        """Refuse what needs another role."""
+        if not self.role.includes(role):
+            raise Forbidden(
+                "FORBIDDEN_ROLE",
+                korean=f"{role} 권한이 필요합니다",
+                english=f"This needs the role {role}",
+            )
+
+    def actor(self, *, request_id: str | None = None, address: str | None = None) -> Actor:
+        """The same as the audit log names it."""
+        return Actor(self.kind, self.name.removeprefix(CLI_PREFIX), request_id, address)
+
+
+def issue(keys: SigningKeys, user: User, now: datetime) -> AccessToken:
+    """A token for a user who has shown who they are."""
+    return _signed(keys, user.name.value, user.role, generation=user.generation, now=now, lifetime=LIFETIME)
+
+
+def issue_for_cli(keys: SigningKeys, operator: str, role: Role, now: datetime, lifetime: timedelta) -> AccessToken:
+    """A token without a user, for whoever can read the signing key; it ends by its time, by its id or with its key."""
+    if not timedelta(0) < lifetime <= LONGEST_LIFETIME:
+        raise ValidationFailed(
+            "VALIDATION_TOKEN_LIFETIME",
+            korean="토큰 유효 기간은 24시간을 넘을 수 없습니다",
+            english="A token lives for at most 24 hours",
+        )
+    return _signed(keys, f"{CLI_PREFIX}{operator}", role, generation=0, now=now, lifetime=lifetime)
+
+
+def verify(connection: Connection, keys: SigningKeys, text: str) -> Identity:
+    """Who a token speaks for; each refusal looks the same from outside."""
+    claims = _claims(keys, text)
+    try:
+        role, jti, name, generation = Role(claims["role"]), UUID(claims["jti"]), claims["sub"], claims["gen"]
+    except ValueError:
+        raise _refused(TokenRefusal.CLAIMS) from None
+    if type(generation) is not int:
+        raise _refused(TokenRefusal.CLAIMS)
+    by_cli = name.startswith(CLI_PREFIX)
+    standing = tokens.standing(connection, jti, name)
+    if standing.revoked:
+        raise _refused(TokenRefusal.REVOKED)
+    if not by_cli:
+        if standing.generation is None:
+            raise _refused(TokenRefusal.UNKNOWN_USER)
+        if standing.disabled:
+            raise _refused(TokenRefusal.DISABLED)
+        if standing.generation != generation:
+            raise _refused(TokenRefusal.GENERATION)
+    expires_at = datetime.fromtimestamp(claims["exp"], UTC)
+    return Identity(name, role, jti, expires_at, ActorKind.CLI if by_cli else ActorKind.PERSON)
+
+
+def revoke(connection: Connection, identity: Identity) -> None:
+    """Log out: the token is refused from the commit on."""
+    tokens.revoke(connection, identity.jti, identity.expires_at + LEEWAY)
+
+
+def revoke_by_id(connection: Connection, jti: UUID, now: datetime) -> None:
+    """End a token of which only the id is known, for as long as any token can live."""
+    tokens.revoke(connection, jti, now + LONGEST_LIFETIME + LEEWAY)
+
+
+def _signed(
+    keys: SigningKeys, subject: str, role: Role, *, generation: int, now: datetime, lifetime: timedelta
+) -> AccessToken:
+    now = now.replace(microsecond=0)
+    jti, expires_at = uuid4(), now + lifetime
+    claims = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": subject,
+        "jti": str(jti),
+        "role": role.value,
+        "gen": generation,
+        "iat": now,
+        "nbf": now,
+        "exp": expires_at,
+    }
+    text = jwt.encode(claims, keys.keys[keys.current], ALGORITHM, headers={"kid": keys.current})
+    return AccessToken(text, int(lifetime.total_seconds()), expires_at, jti, role)
+
+
+def _claims(keys: SigningKeys, text: str) -> dict[str, Any]:
+    """What a token says, once its form, key, signature and time have been found good."""
+    if len(text) > LONGEST_TEXT or not text.isascii():
+        raise _refused(TokenRefusal.MALFORMED)
+    try:
+        header = jwt.get_unverified_header(text)
+        # Said here and to the library: nobody but us chooses the algorithm.
+        if header.get("alg") != ALGORITHM:
+            raise _refused(TokenRefusal.ALGORITHM)
+        key = keys.keys.get(str(header.get("kid")))
+        if key is None:
+            raise _refused(TokenRefusal.UNKNOWN_KEY)
+        return jwt.decode(
+            text,
+            key,
+            algorithms=[ALGORITHM],
+            audience=AUDIENCE,
+            issuer=ISSUER,
+            leeway=LEEWAY,
+            options={"require": REQUIRED, "strict_aud": True},
+        )
+    except jwt.InvalidTokenError as error:
+        raise _refused(_reason(error)) from None
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise _refused(TokenRefusal.MALFORMED) from None
+
+
+_REASONS = {
+    jwt.ExpiredSignatureError: TokenRefusal.EXPIRED,
+    jwt.ImmatureSignatureError: TokenRefusal.NOT_YET_VALID,
+    jwt.InvalidAudienceError: TokenRefusal.AUDIENCE,
+    jwt.InvalidIssuerError: TokenRefusal.ISSUER,
+    jwt.InvalidSignatureError: TokenRefusal.SIGNATURE,
+    jwt.InvalidAlgorithmError: TokenRefusal.ALGORITHM,
+    jwt.DecodeError: TokenRefusal.MALFORMED,
+}
+
+
+def _reason(error: jwt.InvalidTokenError) -> TokenRefusal:
+    return next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), TokenRefusal.CLAIMS)
+
+
+def _refused(reason: TokenRefusal) -> Unauthorized:
+    log.info("access token refused", reason=reason.value)
+    return Unauthorized(
+        "UNAUTHORIZED_TOKEN",
+        korean="로그인이 필요합니다",
+        english="Log in first: the access token is missing, wrong or over",
+        reason=reason.value,
+    )
