@@ -11,7 +11,7 @@ from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.crawl.registry import PartitionChanges, partition_changes, seller_partitions
-from mustit_pipeline.defs.delivery.waiting import waiting_outbox
+from mustit_pipeline.defs.delivery.waiting import one_at_a_time, waiting_outbox
 from mustit_pipeline.defs.monitoring.checks import first_check
 from mustit_pipeline.defs.resources import SettingsResource, resources_with
 from mustit_pipeline.delivery.relay import BREAKER
@@ -261,6 +261,16 @@ def waiting_events(
     market.add_seller("dmont", 2)
     register(database, "dmont")
     crawl(database, make_settings(base_url=marketplace.url), "dmont")
+
+
+def test_a_relay_that_runs_already_is_asked_for_only_once_it_has_ended() -> None:
+    obstacles = {"a": None, "b": None, "c": "nothing waits"}
+
+    assert one_at_a_time(obstacles, running=["b", "c"]) == {
+        "a": None,
+        "b": "a run of b is running already",
+        "c": "nothing waits",
+    }
 
 
 def test_nothing_is_relayed_while_no_event_waits(tick: Tick) -> None:

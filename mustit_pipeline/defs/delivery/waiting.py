@@ -1,5 +1,7 @@
 """When a relay is started: as soon as something waits that can be sent."""
 
+from collections.abc import Collection, Mapping
+
 import dagster as dg
 
 from mustit_pipeline.defs.delivery.product_relay import relay_product_outbox
@@ -43,6 +45,14 @@ def why_no_rule_is_sent(database: Database) -> str | None:
     return f"the next schedule change is due in {due_in:.0f} s" if due_in > 0 else None
 
 
+def one_at_a_time(obstacles: Mapping[str, str | None], *, running: Collection[str]) -> dict[str, str | None]:
+    """What speaks against each relay, a run of it included."""
+    return {
+        name: f"a run of {name} is running already" if why_not is None and name in running else why_not
+        for name, why_not in obstacles.items()
+    }
+
+
 @dg.sensor(
     jobs=[relay_product_outbox, relay_scheduler_outbox],
     minimum_interval_seconds=15,
@@ -53,18 +63,16 @@ def why_no_rule_is_sent(database: Database) -> str | None:
 def waiting_outbox(
     context: dg.SensorEvaluationContext, settings: SettingsResource, database: BusinessDatabase
 ) -> dg.SensorResult | dg.SkipReason:
-    found = {relay_product_outbox.name: why_no_event_is_sent(database.open(), settings.read())}
+    obstacles = {relay_product_outbox.name: why_no_event_is_sent(database.open(), settings.read())}
     if settings.read().trigger == "eventbridge":
-        found[relay_scheduler_outbox.name] = why_no_rule_is_sent(database.open())
-    wanted = [name for name, why_not in found.items() if why_not is None]
-    if wanted:
+        obstacles[relay_scheduler_outbox.name] = why_no_rule_is_sent(database.open())
+    if None in obstacles.values():
         runs = unfinished_runs(context.instance, database.open(), settings.read())
-        busy = {run.job_name for run in runs.alive}
-        found |= {name: f"a run of {name} is running already" for name in wanted if name in busy}
-    requests = [dg.RunRequest(job_name=name) for name, why_not in found.items() if why_not is None]
+        obstacles = one_at_a_time(obstacles, running={run.job_name for run in runs.alive})
+    requests = [dg.RunRequest(job_name=name) for name, why_not in obstacles.items() if why_not is None]
     if requests:
         return dg.SensorResult(run_requests=requests)
-    return dg.SkipReason("; ".join(why_not for why_not in found.values() if why_not is not None))
+    return dg.SkipReason("; ".join(why_not for why_not in obstacles.values() if why_not is not None))
 
 
 @dg.schedule(
