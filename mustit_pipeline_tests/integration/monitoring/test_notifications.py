@@ -95,6 +95,17 @@ def test_a_failing_receiver_loses_nothing_and_the_next_tick_tries_again(
     assert (inbox.titles, stored(database)[0]["last_error"]) == (["[mustit] The sensor x fails"], None)
 
 
+def test_an_address_that_a_tick_has_no_time_left_for_is_told_by_the_next(
+    database: Database, settings: Settings, inbox: Inbox
+) -> None:
+    observe(database, settings, T0, others=[BROKEN])
+    assert tell(database, settings, T0, longest_seconds=-1) == Telling(told=0, untold=1)
+    assert inbox.messages == []
+
+    assert tell(database, settings, T0 + MINUTE) == Telling(told=1, untold=0)
+    assert inbox.titles == ["[mustit] The sensor x fails"]
+
+
 def test_what_began_and_ended_while_nobody_could_be_told_is_told_afterwards(
     database: Database, settings: Settings, inbox: Inbox
 ) -> None:
