@@ -57,7 +57,7 @@ class Outcome:
 
 def backfill(
     seller_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Registered sellers.")] = None,
-    everybody: Annotated[
+    every_seller: Annotated[
         bool, typer.Option("--all", help="Every seller: the ACTIVE ones to refetch, all that were crawled to replay.")
     ] = False,
     mode: Annotated[
@@ -79,7 +79,7 @@ def backfill(
 
     Example: `mustit backfill --all --mode replay --watch`
     """
-    if bool(seller_ids) == everybody:
+    if bool(seller_ids) == every_seller:
         raise typer.BadParameter("name sellers, or say --all")
     if mode is Mode.REFETCH:
         _ = load_settings().marketplace_url

@@ -167,7 +167,7 @@ def _restore(marketplace: Marketplace, fields: Fields) -> Payload:
 
 
 def _shift(marketplace: Marketplace, fields: Fields) -> Payload:
-    """At once, or after so many more listing pages: in the middle of somebody's sweep."""
+    """At once, or after so many more listing pages: in the middle of a sweep."""
     seller_id, count = fields.seller_id(), fields.integer("count", minimum=1)
     after = fields.optional_integer("afterListings", minimum=1)
     fields.done()
