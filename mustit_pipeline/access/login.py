@@ -19,6 +19,7 @@ from mustit_pipeline.settings import Settings
 
 # An address from which the account has logged in is known for as long.
 FAILURES_KEPT_DAYS = 30
+SOMEBODY = UserName("somebody")
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,13 @@ def _login(database: Database, settings: Settings, username: str, password: str,
     name = _user_name(username)
     account, origin = _account(username if name is None else name.value), _origin(address)
     known = _count(database, name, account, origin)
-    right = passwords.matches(None if known is None else known.password_hash, password)
+    try:
+        right = passwords.matches(None if known is None else known.password_hash, password)
+    except Unavailable:
+        # Nobody has looked at the password: a crowd of others must not make its owner wait as well.
+        with database.transaction() as connection:
+            login_failures.take_back(connection, account, origin)
+        raise
     if known is None or known.password_hash is None or not right or known.user.is_disabled:
         raise _refused(known, right=right)
     fresh = passwords.rehash(password) if passwords.is_outdated(known.password_hash) else None
@@ -71,8 +78,9 @@ def _count(database: Database, name: UserName | None, account: str, origin: str)
                 retry_after=seconds,
             )
         login_failures.count(connection, account, origin)
-        # An impossible name is looked up too, as one that is nobody's.
-        return users.credentials(connection, name or UserName("-"))
+        # For an impossible name the same is done, in vain.
+        found = users.credentials(connection, name or SOMEBODY)
+    return None if name is None else found
 
 
 def _let_in(database: Database, known: Credentials, account: str, origin: str, fresh: str | None) -> User | None:

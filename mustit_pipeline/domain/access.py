@@ -54,11 +54,11 @@ class UserName:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", unicodedata.normalize("NFKC", self.value).strip().casefold())
-        if re.fullmatch(r"[\w.@+-]{1,64}", self.value) is None:
+        if re.fullmatch(r"\w[\w.@+-]{0,63}", self.value) is None:
             raise ValidationFailed(
                 "VALIDATION_USER_NAME",
-                korean=f"사용자 이름은 글자, 숫자, . @ + - _ 로 된 1-{LONGEST_USER_NAME}자여야 합니다",
-                english=f"A user name has 1-{LONGEST_USER_NAME} letters, digits or . @ + - _",
+                korean=f"사용자 이름은 글자나 숫자로 시작하는 1-{LONGEST_USER_NAME}자(글자, 숫자, .@+-_)여야 합니다",
+                english=f"A user name is a letter or digit, and up to {LONGEST_USER_NAME} of those or . @ + - _ in all",
             )
 
     def __str__(self) -> str:

@@ -58,6 +58,11 @@ _COUNT = text(f"""
         failed_at = excluded.failed_at, seen_at = excluded.seen_at
 """)
 
+_TAKE_BACK = text("""
+    UPDATE login_failures SET failures = failures - 1, failed_at = CASE WHEN failures > 1 THEN failed_at END
+    WHERE account = :account AND address = :address AND failures > 0
+""")
+
 _CLEAR = text("""
     UPDATE login_failures SET failures = 0, failed_at = NULL, succeeded_at = now(), seen_at = now()
     WHERE account = :account AND address = :address
@@ -89,6 +94,11 @@ def recent(connection: Connection, account: str, address: str) -> Recent:
 def count(connection: Connection, account: str, address: str) -> None:
     """One more try, which is a failure until it has succeeded."""
     connection.execute(_COUNT, {"account": account, "address": address})
+
+
+def take_back(connection: Connection, account: str, address: str) -> None:
+    """A try that was counted did not come to its password."""
+    connection.execute(_TAKE_BACK, {"account": account, "address": address})
 
 
 def clear(connection: Connection, account: str, address: str) -> None:

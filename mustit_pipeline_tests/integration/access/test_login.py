@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from mustit_pipeline.access import passwords, tokens, users
 from mustit_pipeline.access.login import login
+from mustit_pipeline.access.sql import login_failures
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.domain.access import Password, Role, UserName
 from mustit_pipeline.domain.errors import TooMany, Unauthorized, Unavailable
@@ -185,6 +187,22 @@ def test_tries_at_the_same_time_are_all_counted(database: Database, settings: Se
     assert rows(database, "SELECT failures FROM login_failures") == [9]
 
 
+def test_a_try_waits_until_one_that_came_before_is_counted(database: Database, settings: Settings, kim: User) -> None:
+    """Without that both would find the same count, and both would be tried."""
+    failed(database, 8, seconds_ago=65)
+    [account] = rows(database, "SELECT account FROM login_failures")
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
+    with ThreadPoolExecutor(1) as pool:
+        with database.transaction() as first:
+            login_failures.lock(first, account, HOME)
+            login_failures.count(first, account, HOME)
+            second = pool.submit(attempt, database, settings, "kim", WRONG)
+            while first.execute(waiting).scalar_one() == 0 and not second.done():
+                time.sleep(0.01)
+        assert waits(second.result(), 60, 128)
+    assert rows(database, "SELECT failures FROM login_failures") == [9]
+
+
 def test_another_process_knows_what_failed_in_this_one(
     database: Database, database_url: str, settings: Settings, kim: User
 ) -> None:
@@ -212,12 +230,13 @@ def test_a_count_that_cannot_be_written_lets_nobody_in(database: Database, setti
         login(copy, settings, "kim", PASSWORD, HOME)
 
 
-def test_too_many_hashes_at_once_are_refused_and_not_kept_waiting_for_ever(
+def test_too_many_hashes_at_once_are_refused_and_cost_their_owners_nothing(
     database: Database, settings: Settings, kim: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passwords, "PATIENCE_SECONDS", 0.01)
     with passwords.in_room(), passwords.in_room(), pytest.raises(Unavailable):
         login(database, settings, "kim", PASSWORD, HOME)
+    assert rows(database, "SELECT failures FROM login_failures") == [0]
     assert attempt(database, settings, "kim", PASSWORD) == "in"
 
 
@@ -247,6 +266,12 @@ def test_a_password_that_is_changed_while_the_old_one_is_looked_at_lets_nobody_i
 
     monkeypatch.setattr(argon2.PasswordHasher, "verify", meanwhile)
     assert attempt(database, settings, "kim", PASSWORD) == "refused"
+
+
+def test_a_name_that_nobody_can_have_is_nobodys(database: Database, settings: Settings) -> None:
+    somebody = UserName("somebody")
+    users.add(database, somebody, Role.ADMIN, Password(PASSWORD, UserName("kim")))
+    assert attempt(database, settings, "no name: \x00", PASSWORD) == "refused"
 
 
 @pytest.mark.parametrize("password", ["", "\x00", "\ud800" * 20, "x" * 100_000])

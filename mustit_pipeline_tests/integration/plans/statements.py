@@ -519,6 +519,7 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "recent failed logins": Statement(lambda c, s: login_failures.recent(c, "kim", "127.0.0.1"), 2 * BATCH),
     "failed login": Statement(lambda c, s: login_failures.count(c, "kim", "127.0.0.1"), 5),
+    "failed login taken back": Statement(lambda c, s: login_failures.take_back(c, "kim", "address 2"), 5),
     "login": Statement(lambda c, s: login_failures.clear(c, "kim", "address 2"), 5),
     "login by a link": Statement(lambda c, s: login_links.take(c, "7", b""), 5),
     "login link": Statement(lambda c, s: login_links.add(c, "new", b"", UserName("kim"), 600), 5),

@@ -77,7 +77,9 @@ def test_one_person_has_one_name_however_it_is_typed() -> None:
     assert UserName("김철수").value == "김철수"
 
 
-@pytest.mark.parametrize("name", ["", " ", "a b", "a:b", "cli:root", "a\nb", "a\x00", "x" * 65, "a/b", "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "a:b", "cli:root", "a\nb", "a\x00", "x" * 65, "a/b", "-", "@kim", "\ud800"]
+)
 def test_a_name_that_cannot_be_is_refused(name: str) -> None:
     with pytest.raises(ValidationFailed) as refused:
         UserName(name)
