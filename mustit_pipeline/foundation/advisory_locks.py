@@ -25,6 +25,10 @@ class PerName(StrEnum):
 
     CATALOG = "catalog"
     ALIVE = "alive"
+    AUDIT = "audit"
+    API_KEY = "api key"
+    LOGIN_ACCOUNT = "login account"
+    LOGIN_ADDRESS = "login address"
 
     def of(self, name: str) -> int:
         """The key for this name; the same name under two kinds has two keys."""

@@ -9,6 +9,8 @@ from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.access import KEYS_PER_NAME, KeyName, Scope
 from mustit_pipeline.domain.errors import Conflict, NotFound
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import PerName
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def add(
     connection: Connection, key_id: str, name: KeyName, scopes: Collection[Scope], *, secret_hash: bytes, seconds: float
 ) -> ApiKey:
     """Store a new key; a third active one of a name is a conflict."""
-    connection.execute(_LOCK_NAME, {"name": name.value})
+    advisory_locks.lock(connection, PerName.API_KEY.of(name.value))
     values = {
         "id": key_id,
         "name": name.value,

@@ -9,6 +9,8 @@ from sqlalchemy import Connection, insert, text
 
 from mustit_pipeline.access.sql.tables import audit_log
 from mustit_pipeline.domain.access import ActorKind
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import PerName
 from mustit_pipeline.foundation.aging import Aged
 from mustit_pipeline.foundation.paging import Page, page
 
@@ -49,8 +51,6 @@ class AuditFilter:
     since: datetime | None = None
 
 
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('audit ' || :target, 0))")
-
 _FOLLOWING = """
     AND at >= coalesce(CAST(:since AS timestamptz), '-infinity')
     AND (at, id) < (CASE WHEN CAST(:before_id AS bigint) IS NULL THEN 'infinity'
@@ -72,7 +72,7 @@ _LIST = {
 
 def lock(connection: Connection, target: str) -> None:
     """Let audited changes of one thing happen one after another until the transaction ends."""
-    connection.execute(_LOCK, {"target": target})
+    advisory_locks.lock(connection, PerName.AUDIT.of(target))
 
 
 def add(

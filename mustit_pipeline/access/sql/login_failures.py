@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.access import FailedLogins
+from mustit_pipeline.foundation import advisory_locks
+from mustit_pipeline.foundation.advisory_locks import PerName
 from mustit_pipeline.foundation.aging import Aged
 
 AGED = Aged("login_failures", ("seen_at",))
@@ -27,8 +29,6 @@ class Recent:
 
 
 # An account is locked before an address by everybody, so that nobody waits in a circle.
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:what, 0))")
-
 _RECENT = text(f"""
     SELECT coalesce(pair.failures, 0) AS pair_failures, pair.failed_at AS pair_at,
            account.failures AS account_failures, account.failed_at AS account_at,
@@ -71,8 +71,8 @@ _CLEAR = text("""
 
 def lock(connection: Connection, account: str, address: str) -> None:
     """Let logins of one account, or from one address, be counted one after another until the transaction ends."""
-    for what in (f"login account {account}", f"login address {address}"):
-        connection.execute(_LOCK, {"what": what})
+    advisory_locks.lock(connection, PerName.LOGIN_ACCOUNT.of(account))
+    advisory_locks.lock(connection, PerName.LOGIN_ADDRESS.of(address))
 
 
 def recent(connection: Connection, account: str, address: str) -> Recent:
