@@ -1,7 +1,7 @@
 """The canonical form of a source's data: allow-listed fields, sorted, without empty values; and its hash."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +142,22 @@ def content_of(source: ProductDetail | Iterable[ProductOption], known_hash: str 
         encoded, whole = canonical_json(options_document(source)), True
     found = content_hash(encoded)
     return Content(encoded.decode() if whole and found != known_hash else None, found)
+
+
+def listing_content(entries: Iterable[ListingEntry]) -> str | None:
+    """The contents of a page's entries, one to a line; None where an entry says only a part."""
+    lines: list[str] = []
+    for entry in entries:
+        if not entry.is_whole:
+            return None
+        lines.append(canonical_json(listing_document(entry)).decode())
+    return "\n".join(lines)
+
+
+def listing_lines(content: str) -> Iterator[tuple[int, bytes]]:
+    """The item and the content of each entry."""
+    for line in content.encode().splitlines():
+        yield orjson.loads(line)["itemNo"], line
 
 
 def _earlier(previous: Document | None, names: tuple[str, ...]) -> dict[str, Any]:

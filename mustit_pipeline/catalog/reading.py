@@ -1,4 +1,4 @@
-"""Parsing of raw bodies into statements about products, outside of any transaction."""
+"""What raw bodies say about products, outside of transactions; only a body without its content is parsed again."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -84,6 +84,10 @@ def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterat
     if row.item_no is not None and row.content is not None and row.content_hash is not None:
         # The worker has parsed it when it arrived.
         yield Statement(*_origin(row), row.item_no, row.content.encode(), row.content_hash, stored=True)
+        return
+    if row.source is TaskType.MINISHOP and row.content is not None:
+        for item_no, encoded in canonical.listing_lines(row.content):
+            yield Statement(*_origin(row), item_no, encoded, canonical.content_hash(encoded))
         return
     body = row.body.encode()
     # Looking for drift costs time, and only blocked fields matter here.

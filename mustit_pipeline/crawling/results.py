@@ -102,9 +102,9 @@ class ResultStore:
             return receipt.outcome
         newest = _newest(results)
         tried = [result for result in newest if not result.handed_back]
+        bodies = self._bodies(tried, TaskStatus.COMPLETED)
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
-            bodies = self._bodies(tried, TaskStatus.COMPLETED)
             raw.add(connection, bodies)
             # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
             locked = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
@@ -255,6 +255,9 @@ def _sightings(result: TaskResult) -> list[Sighting]:
 
 def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
     task = result.leased.task
+    content = None if result.content is None else result.content.text
+    if result.page is not None:
+        content = canonical.listing_content(result.page.entries)
     return NewRaw(
         seller_id=task.seller_id.value,
         execution_id=task.execution_id.value,
@@ -264,7 +267,7 @@ def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
         page_no=result.leased.page_no,
         body=body,
         fetched_at=fetched_at,
-        content=None if result.content is None else result.content.text,
+        content=content,
         content_hash=None if result.content is None else result.content.hash,
         error_code=task.error_code,
         error_text=task.error_text,

@@ -11,11 +11,13 @@ from sqlalchemy import event, text
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.absorbing import absorb, prepare
-from mustit_pipeline.catalog.processing import BatchSize
+from mustit_pipeline.catalog.processing import BatchSize, process
 from mustit_pipeline.catalog.reading import read
 from mustit_pipeline.catalog.reading_rules import USUAL_READING
-from mustit_pipeline.catalog.replay import replay_failed
+from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.catalog.sql import products, raw
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.crawling.sql import leases, tasks
 from mustit_pipeline.domain.states import LifeCycle, TaskType
@@ -23,8 +25,11 @@ from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
+from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.unit.marketplace import bodies
 
 WAITING = "SELECT count(*) AS n FROM product_raw_data WHERE status = 'PENDING'"
@@ -378,7 +383,33 @@ def test_unchanged_bodies_are_settled_however_many_statements_that_takes(shelf: 
     detail(shelf, 3, discountPrice=1)
 
     with shelf.database.transaction() as connection:
+        # A worker that knows the hash of its task's content stores no text of what has it.
+        connection.execute(text("UPDATE product_raw_data SET content = NULL WHERE item_no <> 3"))
         assert raw.settle_unchanged(connection, shelf.seller_id, batch=2) == 8
 
     left = shelf.rows("SELECT source, item_no FROM product_raw_data WHERE status = 'PENDING' ORDER BY source")
     assert left == [{"source": "MINISHOP", "item_no": None}, {"source": "PRODUCT_DETAIL", "item_no": 3}]
+
+
+def test_a_listing_is_parsed_once_and_a_replay_reads_it_again(
+    database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=20)
+    market.add_seller("dmont", 30)
+    register(database, "dmont")
+    work = Crawl(
+        database, settings, open_or_join(database, SellerId("dmont"), triggered_by="test", now=utc_now()).stored
+    )
+    work.sweep(60)
+    # Were it parsed again, this would be what it says.
+    broken = "UPDATE product_raw_data SET body = '{}' WHERE source = 'MINISHOP' AND status = 'PENDING'"
+    with database.transaction() as connection:
+        assert connection.execute(text(broken)).rowcount == 2
+
+    report = process(database, SellerId("dmont"), now=utc_now)
+
+    assert (report.bodies, report.failed_bodies) == (2, 0)
+    with database.reading() as connection:
+        listed = "SELECT count(*) FROM products WHERE seller_id = 'dmont' AND minishop_data IS NOT NULL"
+        assert connection.execute(text(listed)).scalar_one() == 30
+    assert replay_stored(database, SellerId("dmont"), now=utc_now).failed_bodies == 2

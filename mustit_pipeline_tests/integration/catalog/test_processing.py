@@ -436,7 +436,7 @@ def test_bodies_that_another_pass_absorbs_after_they_were_read_are_absorbed_once
         raise KeyboardInterrupt
 
     def absorb_the_first_elsewhere(_: object, __: object, statement: str, *___: object) -> None:
-        if "hashtextextended('catalog '" in statement:
+        if "pg_advisory_xact_lock(" in statement:
             locks.append(statement)
             # The second lock is for what has been read.
             if len(locks) == 2:

@@ -165,3 +165,22 @@ def test_no_options_is_a_statement_of_its_own() -> None:
 def test_the_order_of_images_is_content() -> None:
     there, back = ["https://a/1", "https://a/2"], ["https://a/2", "https://a/1"]
     assert hash_of(listing_of(imageUrlList=there)) != hash_of(listing_of(imageUrlList=back))
+
+
+def test_a_page_carries_the_content_of_its_entries_so_that_it_is_parsed_once() -> None:
+    """Names with line breaks and other separators of text included."""
+    items = [bodies.listing_item(itemNo=number, name=f"가방\n\r\u2028\x85{number}") for number in (1, 2, 3)]
+    page = parse_listing(bodies.encoded(bodies.listing(*items)))
+    content = canonical.listing_content(page.entries)
+    assert content is not None
+    assert list(canonical.listing_lines(content)) == [
+        (entry.item_no, canonical.canonical_json(canonical.listing_document(entry))) for entry in page.entries
+    ]
+    assert canonical.listing_content([]) == ""
+    assert list(canonical.listing_lines("")) == []
+
+
+def test_a_page_with_an_entry_that_lacks_a_price_is_read_again() -> None:
+    """What that entry says depends on what was known before."""
+    items = [bodies.listing_item(itemNo=1), bodies.listing_item(itemNo=2, price=None)]
+    assert canonical.listing_content(parse_listing(bodies.encoded(bodies.listing(*items))).entries) is None
