@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+import structlog
 from psycopg import sql
 from sqlalchemy import make_url
 
@@ -68,6 +69,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if unseen:
         names = ", ".join(one.nodeid for one in unseen)
         terminalreporter.write_line(f"SKIPPED, because {NO_CHROMIUM}: {names}", yellow=True, bold=True)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Generator[None]:
+    """A command that runs in this process configures logging for all of it: the next test must not inherit that."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(autouse=True)
