@@ -1,4 +1,4 @@
-"""Logging in with a password: slowed by account and address, and answered alike whoever asks."""
+"""Logging in with a password: slowed by account and address, and answered alike for known and unknown names."""
 
 import hashlib
 import ipaddress
@@ -28,7 +28,7 @@ def login(database: Database, settings: Settings, username: str, password: str, 
     """A token for who knows the password.
 
     The try is counted before the password is looked at, so that tries side by side are counted too, and set back when
-    it was right. Where that cannot be counted nobody logs in.
+    it was right. If it cannot be counted, the login is refused.
     """
     try:
         return _login(database, settings, username, password, address)
@@ -50,7 +50,7 @@ def _login(database: Database, settings: Settings, username: str, password: str,
     try:
         right = passwords.matches(None if known is None else known.password_hash, password)
     except Unavailable:
-        # Nobody has looked at the password: a crowd of others must not make its owner wait as well.
+        # The password was not checked: a crowd of other logins must not make its owner wait as well.
         with database.transaction() as connection:
             login_failures.take_back(connection, account, origin)
         raise

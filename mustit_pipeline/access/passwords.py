@@ -56,7 +56,7 @@ def _typed(password: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _unknown() -> str:
-    """The hash of a password that nobody has."""
+    """The hash of a random password."""
     return HASHER.hash(secrets.token_hex(32))
 
 

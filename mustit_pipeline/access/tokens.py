@@ -89,7 +89,7 @@ def issue(keys: SigningKeys, user: User, now: datetime) -> AccessToken:
 
 
 def issue_for_cli(keys: SigningKeys, operator: str, role: Role, now: datetime, lifetime: timedelta) -> AccessToken:
-    """A token without a user, for whoever can read the signing key; it ends by its time, by its id or with its key."""
+    """A token without a user, for an operator with the signing key; it ends by its time, by its id or with its key."""
     if not timedelta(0) < lifetime <= LONGEST_LIFETIME:
         raise ValidationFailed(
             "VALIDATION_TOKEN_LIFETIME",
@@ -159,7 +159,7 @@ def _claims(keys: SigningKeys, text: str) -> dict[str, Any]:
         raise _refused(TokenRefusal.MALFORMED)
     try:
         header = jwt.get_unverified_header(text)
-        # Said here and to the library: nobody but us chooses the algorithm.
+        # Said here and to the library: the token does not choose the algorithm.
         if header.get("alg") != ALGORITHM:
             raise _refused(TokenRefusal.ALGORITHM)
         key = keys.keys.get(str(header.get("kid")))

@@ -167,7 +167,7 @@ class SessionCache:
                 return NoToken(BUSY_SECONDS)
             asked = time.monotonic()
             try:
-                # Somebody else may have stored one between our look and our claim.
+                # Another worker may have stored one between our look and our claim.
                 newer = None if present is None or present.token_no <= known else self._opened(agent_id, present)
                 if newer is not None:
                     await asyncio.to_thread(self._give_back, agent_id, owner)

@@ -48,7 +48,7 @@ def issue(
 def revoke(
     token_id: Annotated[UUID, typer.Argument(metavar="ID", help="The token's id, its `jti`.")], as_json: Json = False
 ) -> None:
-    """End an access token before its time, whoever it was issued for."""
+    """End an access token before its time, of any user."""
     with runtime() as ground, ground.database.transaction() as connection:
         tokens.revoke_by_id(connection, token_id, utc_now())
         audit.record(connection, cli_actor(), "token.revoke", f"token {token_id}", before=None, after=None)

@@ -107,7 +107,7 @@ class Fetcher:
     ) -> Fetched[T]:
         """The body behind a URL, read; a host that throttles or a lost session costs no try, a broken network does.
 
-        `control` names a listing: where nobody else asks, its answer shows whether it is the host that is at fault.
+        `control` names a listing: where no other call is under way, its answer shows whether the host is at fault.
         """
         broken: NetworkFailure | None = None
         tries = Tries(self._network_tries)
@@ -250,7 +250,7 @@ class Fetcher:
             await self._pool.settle(agent, Outcome.NOT_SENT)
             raise
         except Throttled:
-            # Whoever called tells the pool, and hears what it makes of that.
+            # The caller reports the 429 to the pool and gets its verdict.
             calls.throttled += 1
             raise
         except FetchError as error:

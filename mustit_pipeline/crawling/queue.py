@@ -15,7 +15,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 
-# How often a worker without work looks for some; nobody tells it.
+# How often a worker without work looks for some; it gets no signal.
 LOOK_SECONDS = 1.0
 SOONEST_SECONDS = 0.05
 

@@ -71,7 +71,7 @@ class StoredOutcome:
 
 @dataclass(slots=True)
 class Receipt:
-    """What a batch comes to if its transaction was committed, for whoever loses the connection before that is known."""
+    """What a batch comes to if its transaction was committed, if the connection is lost before that is known."""
 
     transaction: str | None = None
     outcome: StoredOutcome | None = None
@@ -106,13 +106,13 @@ class ResultStore:
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
             raw.add(connection, bodies)
-            # The executions before their tasks, as everybody locks them: cancelling one meanwhile must not deadlock.
+            # The executions before their tasks, in the common lock order: cancelling one meanwhile must not deadlock.
             locked = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             leases.hand_back(connection, [result.leased for result in newest if result.handed_back])
             ours = leases.save(connection, [(result.leased, result.delay) for result in tried], _calls(results))
             kept = [result for result in tried if result.leased.task_id in ours]
             raw.take_back(connection, [body for body in bodies if body.task_id not in ours])
-            # Refused ones are few, and nobody waits to process them.
+            # Refused ones are few, and are not processed now.
             raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
             # Their products in the order in which the relay locks them too.
             by_seller = sorted(locked.stored, key=lambda one: one.home.seller_id)

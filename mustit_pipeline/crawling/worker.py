@@ -38,7 +38,7 @@ MOST_PARKED = 50
 DRY_SECONDS = 0.25
 # How long an agent that was asked for keeps a task and a place: the counter answers sooner, only a token takes longer.
 EXPECTED_SECONDS = 1.0
-# Somebody may pause the crawl or free an agent meanwhile, and no wait tells of that.
+# An operator may pause the crawl or free an agent meanwhile, and no wait ends by that.
 LONGEST_SLEEP_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
@@ -112,7 +112,7 @@ class Worker:
         self._stopping = False
 
     async def run(self) -> WorkReport:
-        """Fetch until nothing is left to do or time is up; whoever cancels this gets everything tidied first."""
+        """Fetch until nothing is left to do or time is up; if cancelled, it first hands back and stores everything."""
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
             await self._work()
@@ -310,7 +310,7 @@ class Worker:
         self._stopping = True
         self._serve_parked()
         since = self._loop.time() - EXPECTED_SECONDS
-        # Nobody needs the tokens that these wait for.
+        # The tokens that these wait for are no longer needed.
         for task in (task for task, asked in self._booking.items() if asked <= since):
             task.cancel()
         leasing = [] if self._leasing is None else [self._leasing]
@@ -341,7 +341,7 @@ class Worker:
                 try:
                     await asyncio.to_thread(self._queue.renew, leases)
                 except Exception as error:
-                    # The next beat may come through; without one the leases end, and the work is somebody else's.
+                    # The next beat may come through; without one the leases end, and another worker takes the tasks.
                     log.warning("leases could not be renewed", error=type(error).__name__)
 
 

@@ -46,9 +46,9 @@ class TransientFailure(dg.Failure):
 
 
 class UnknownFailure(dg.Failure):
-    """What nobody foresaw, mostly a defect of ours.
+    """An unforeseen failure, mostly a defect of ours.
 
-    It has no description, which others are told: nobody knows what its text holds, and that stays in the run.
+    It has no description for alerts: its text may hold secrets, and stays in the run.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -71,7 +71,7 @@ def readable_failures() -> Generator[None]:
 
 
 def failure_of(error: Exception) -> dg.Failure:
-    """What an error means for whoever would repeat the step."""
+    """What an error means for repeating the step."""
     if isinstance(error, AwsUnreachable):
         return TransientFailure(error.english)
     if isinstance(error, Conflict):

@@ -10,7 +10,7 @@ PARTITION_TAG = "dagster/partition"
 # Short, and others wait for them: they go before every crawl, however many of those a backfill has queued.
 # One that hangs would keep its successors from starting; leases keep it from doing harm once it wakes up.
 FIRST = {PRIORITY_TAG: "10", "dagster/max_runtime": str(3600)}
-# Long, and nobody waits for them: one at a time (dagster.yaml), so that they leave room for those.
+# Long, and not urgent: one at a time (dagster.yaml), so that they leave room for those.
 # One that hangs would keep all others waiting.
 HOUSEKEEPING = {"mustit/housekeeping": "yes", "dagster/max_runtime": str(2 * 3600)}
 

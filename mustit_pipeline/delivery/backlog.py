@@ -20,9 +20,9 @@ class Lane(Enum):
 class Backlog:
     """Oldest first; rows that failed before never hold more than half of the window.
 
-    A hopeless row may hold its place until the server's time is up; with enough of them nobody else would be sent. That
-    is so on its first try too: once half of the window hangs, those that have waited longest are suspected like failing
-    ones, and the other half is for the newest.
+    A hopeless row may hold its place until the server's time is up; enough of them would keep all others from being
+    sent, on their first try too. So once half of the window hangs, the rows that have waited longest are suspected like
+    failing ones, and the other half is for the newest.
     """
 
     def __init__(self, window: int) -> None:
@@ -69,7 +69,7 @@ class Backlog:
         return self._take_while(lambda _: True, Lane.OLDEST)
 
     def outdated(self) -> list[ClaimedEvent]:
-        """Rows whose lease might end in flight, so that somebody else would send them too: out of here."""
+        """Take out the rows whose lease might end in flight: another relay would send them too."""
         now = time.monotonic()
         return self._take_while(lambda until: now > until, *Lane)
 

@@ -160,7 +160,7 @@ class _Relay:
         if time.monotonic() > self._ends_at:
             return [], 0
         with self._database.transaction() as connection:
-            # Whoever waited for somebody else's claim sees the trial that has begun with it.
+            # A relay that waited for another one's claim sees the trial that began with it.
             outbox.lock_claims(connection)
             if time.monotonic() >= self._look_for_silent_at:
                 outbox.release_expired(connection)

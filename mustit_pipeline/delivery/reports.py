@@ -1,4 +1,4 @@
-"""What the product server says it holds of one product, read as what it is: somebody else's word."""
+"""What the product server says it holds of one product, read as untrusted input."""
 
 import asyncio
 import random
@@ -14,8 +14,8 @@ from mustit_pipeline.delivery.product_server import Answer, ProductServer, Reply
 from mustit_pipeline.domain.backoff import backoff_seconds
 
 PRODUCTS_PATH = "/api/v1/products"
-# Nobody serves this: what comes back is the server's answer to a call that it does not have.
-NO_SUCH_PATH = "/api/v1/mustit-asks-for-what-nobody-serves"
+# No server has this path: what comes back is the server's answer to a call that it does not have.
+NO_SUCH_PATH = "/api/v1/mustit-asks-for-what-no-server-has"
 NO_ROUTE = frozenset({405, 501})
 NOT_THERE = frozenset({404, 410})
 REFUSED = frozenset({401, 403})

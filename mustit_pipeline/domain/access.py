@@ -26,7 +26,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
     def includes(self, needed: "Role") -> bool:
-        """Whether whoever has this role may do what another one may."""
+        """Whether this role may do what another one may."""
         return self is Role.ADMIN or self is needed
 
 

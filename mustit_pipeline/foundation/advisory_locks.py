@@ -41,10 +41,10 @@ _LOCK_SHARED = text("SELECT pg_advisory_xact_lock_shared(:key)")
 
 
 def lock(connection: Connection, key: int) -> None:
-    """Hold a lock alone until the transaction ends; whoever else wants it waits."""
+    """Hold a lock alone until the transaction ends; others wait for it."""
     connection.execute(_LOCK, {"key": key})
 
 
 def lock_shared(connection: Connection, key: int) -> None:
-    """Hold a lock together with others until the transaction ends; who wants it alone waits for all of them."""
+    """Hold a lock together with others until the transaction ends; one that wants it alone waits for all of them."""
     connection.execute(_LOCK_SHARED, {"key": key})

@@ -19,7 +19,7 @@ _PLAIN_TAG = re.compile(
     r"""<(/?[a-zA-Z][^\s/<>"'=]*+)(?=[\s/>])"""
     r"""([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++(?=[\s>]))[^<>"'=]*+)*+)>"""
 )
-# The first `src` of such a tag, as almost everybody writes it: after none but other attributes in double quotes.
+# The first `src` of such a tag, as it is nearly always written: after none but other attributes in double quotes.
 _USUAL_SOURCE = re.compile(r"""(?:\s++(?![sS][rR][cC]=)[^\s/"'=]++="[^"]*+")*+\s++src="([^"&]*+)\"""")
 _COMMENT_END = re.compile(r"--!?>")
 _RAW_TEXT = {

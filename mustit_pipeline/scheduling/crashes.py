@@ -64,7 +64,7 @@ class RestingCrawl:
 
     @property
     def reason(self) -> str:
-        """In words for people; the error's own text stays in the run, because nobody knows what it holds."""
+        """In words for people; the error's own text stays in the run, because it may hold secrets."""
         remedy = f"look at the run {self.last.run_id}, mend the cause, and go on with `mustit execution resume`"
         if self.last.outcome is SliceOutcome.FAILED_FOR_GOOD:
             return f"its last run failed for good with {self.last.error}: {remedy}"

@@ -28,7 +28,7 @@ class Recent:
     known_address: bool
 
 
-# An account is locked before an address by everybody, so that nobody waits in a circle.
+# The account is always locked before the address, so that no two logins wait in a circle.
 _RECENT = text(f"""
     SELECT coalesce(pair.failures, 0) AS pair_failures, pair.failed_at AS pair_at,
            account.failures AS account_failures, account.failed_at AS account_at,

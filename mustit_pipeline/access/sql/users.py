@@ -97,7 +97,7 @@ def credentials(connection: Connection, name: UserName) -> Credentials | None:
 
 
 def lock_credentials(connection: Connection, name: UserName) -> Credentials | None:
-    """The same; until the transaction ends, nobody disables the user or changes the password."""
+    """The same; until the transaction ends, the user is not disabled and the password not changed."""
     row = connection.execute(_LOCK, {"name": name.value}).one_or_none()
     return None if row is None else Credentials(_user(row), row.password_hash)
 

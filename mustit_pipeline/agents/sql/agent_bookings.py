@@ -195,7 +195,7 @@ def record(
         return
     ids = sorted({record.agent_id for record in records})
     _share_counter(connection)
-    # While Redis counts nobody reads agent_limits, and whoever takes over works all of it out anew.
+    # While Redis counts, agent_limits is not read, and the worker that takes over computes it from the bookings.
     counting = connection.execute(text("SELECT counter = 'postgres' FROM pool_state")).scalar_one()
     if counting:
         connection.execute(_LOCK_LIMITS, {"ids": ids})
@@ -312,7 +312,7 @@ def prune(connection: Connection, older_than: float) -> int:
 
 
 def _share_counter(connection: Connection) -> None:
-    """Whoever hands the counting over holds this lock alone; a statement of its own, before the counter is read."""
+    """The worker that hands the counting over holds it alone; a separate statement, before the counter is read."""
     advisory_locks.lock_shared(connection, Only.REQUEST_COUNTER)
 
 

@@ -149,7 +149,7 @@ def good_answers(connection: Connection, since: datetime) -> int:
 
 
 def lock_counter(connection: Connection) -> PoolRow:
-    """The shared row, for whoever hands the counting over: nobody books in PostgreSQL meanwhile."""
+    """The shared row, for the worker that hands the counting over: no other books in PostgreSQL meanwhile."""
     advisory_locks.lock(connection, Only.REQUEST_COUNTER)
     return read_pool(connection, lock=True)
 

@@ -63,7 +63,7 @@ class CrawlConfig(ModeConfig):
 def replays(context: dg.AssetExecutionContext) -> bool:
     """Whether this run reads stored bodies anew and asks the marketplace for nothing.
 
-    One asset that was asked for it decides for all: a request that nobody wanted cannot be taken back.
+    One asset that was asked for it decides for all: an unwanted request cannot be taken back.
     """
     config: Mapping[str, Any] = context.run.run_config
     asked = [(op or {}).get("config") or {} for op in (config.get("ops") or {}).values()]

@@ -46,7 +46,7 @@ class Place:
         return f"{self.root}/{name}" if self.local else f"s3://{self.root}/{name}"
 
     def put(self, name: str, content: Any) -> None:
-        """Store a whole file, in place of the one that was there; nobody ever sees half of one."""
+        """Store a whole file, in place of the one that was there; a reader never sees half of one."""
         target = f"{self.root}/{name}"
         if not self.local:
             with self.filesystem.open_output_stream(target) as stream:

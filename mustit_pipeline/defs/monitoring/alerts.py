@@ -1,4 +1,4 @@
-"""Whatever somebody should know of, found and told: failed runs and ticks here, everything else by the room."""
+"""Alerts of failed runs and ticks; those of everything else come from the monitoring room."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from mustit_pipeline.monitoring.notifications import tell
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
 
 RUNS_AT_ONCE = 500
-# Where nobody remembers how far the last look came; alerts know what they have seen, so that looks may overlap.
+# Used if the cursor is lost; alerts know what they have seen, so that looks may overlap.
 FIRST_LOOK = timedelta(hours=24)
 OVERLAP = timedelta(minutes=2)
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
@@ -83,7 +83,7 @@ def _subject(run: dg.DagsterRun) -> str:
 
 
 def _is_chosen(run: dg.DagsterRun) -> bool:
-    """Whether somebody chose assets in the UI or for a backfill; Dagster then makes the job."""
+    """Whether an operator chose assets in the UI or for a backfill; Dagster then makes the job."""
     return run.job_name.startswith("__")
 
 
@@ -92,7 +92,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _reason(instance: dg.DagsterInstance, run_id: str) -> str:
-    """What our own code said; the text of any other error stays in the run, because nobody knows what it holds."""
+    """What our own code said; the text of any other error stays in the run, because it may hold secrets."""
     failure = step_failure(instance, run_id)
     if failure is None:
         return "It ended outside of a step."

@@ -20,7 +20,7 @@ def prune_tick_logs(instance: dg.DagsterInstance, settings: Settings, now: datet
     before = (now - timedelta(days=settings.run_log_retention_days)).timestamp()
     removed = 0
     for file in Path(local_path([REPOSITORY, "any"], "err")).parent.glob("*/*"):
-        # Somebody else may be at it, too.
+        # Another process may be removing it, too.
         with suppress(FileNotFoundError):
             if file.stat().st_mtime < before:
                 if not dry_run:

@@ -98,7 +98,7 @@ def refused(connection: Connection, name: str, *, credential: str, pause: float,
 
 
 def begin_trial(connection: Connection, name: str, *, cooldown: float, credential: str) -> None:
-    """Somebody has gone to look: nobody else does for another cool-down, whatever becomes of it."""
+    """A trial is under way: no other one starts for another cool-down, whatever its result."""
     query = text("""
         UPDATE circuit_breakers
         SET open_until = now() + make_interval(secs => :cooldown), updated_at = now(),

@@ -155,7 +155,7 @@ _OPEN = text("""
 
 
 def lock_open(connection: Connection) -> None:
-    """Every open alert, for whoever sees some and ends others in one transaction."""
+    """Lock every open alert, for a transaction that opens some and ends others."""
     connection.execute(_LOCK_OPEN)
 
 

@@ -66,7 +66,7 @@ class ClaimedEvent:
 
     @property
     def troubled_since(self) -> datetime | None:
-        """Since when it fails, whoever is charged with that; None where it does not."""
+        """Since when it fails, whether the row or the server is charged; None where it does not."""
         # A replay by hand starts the count again, and with it the time.
         failing_since = self.failing_since if self.outbox.retry_count else None
         return min((moment for moment in (failing_since, self.doubted_since) if moment is not None), default=None)

@@ -133,7 +133,7 @@ def supersede(connection: Connection) -> None:
 
 
 def claim(connection: Connection, *, owner: str, lease_seconds: float, max_retries: int) -> ClaimedChange | None:
-    """Take the change that has waited longest; nobody else has it, or another of its schedule, until the lease ends."""
+    """Take the change that has waited longest; until its lease ends, no other relay takes one of its schedule."""
     # One claim at a time: two could each take another change of one schedule, which its index then refuses.
     advisory_locks.lock(connection, Only.SCHEDULER_OUTBOX_CLAIM)
     row = connection.execute(_CLAIM, {"owner": owner, "lease_seconds": lease_seconds}).one_or_none()
