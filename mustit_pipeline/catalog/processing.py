@@ -23,7 +23,7 @@ from mustit_pipeline.domain.limits import RAW_MAX_ATTEMPTS
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database, database_time
-from mustit_pipeline.foundation.liveness import present
+from mustit_pipeline.foundation.liveness import hold_liveness
 
 UNLISTED = "INVARIANT_PRODUCT_UNLISTED"
 
@@ -78,7 +78,7 @@ def process(
     report = ProcessingReport()
     judged_at: datetime | None = None
     # The next bodies are parsed and merged while PostgreSQL stores the last ones.
-    with present(database, catalog_work(seller_id.value)), ThreadPoolExecutor(1) as reader:
+    with hold_liveness(database, catalog_work(seller_id.value)), ThreadPoolExecutor(1) as reader:
         with database.transaction() as connection:
             raw.lock_catalog(connection, seller_id.value)
             raw.retry_failed(connection, seller_id.value, attempts=raw_attempts)

@@ -14,7 +14,7 @@ import dagster as dg
 from mustit_pipeline.defs.partitions import measures_a_day
 from mustit_pipeline.defs.run_tags import PARTITION_TAG
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.foundation.liveness import absent
+from mustit_pipeline.foundation.liveness import find_dead
 from mustit_pipeline.settings import Settings
 
 UNFINISHED = [
@@ -47,10 +47,10 @@ def unfinished_runs(instance: dg.DagsterInstance, database: Database, settings: 
         if record.dagster_run.status is dg.DagsterRunStatus.STARTED
         and time.time() - (record.start_time or time.time()) >= settings.run_grace_seconds
     ]
-    dead = absent(database, old)
+    dead = find_dead(database, old)
     if dead:
         time.sleep(SETTLE_SECONDS)
-        dead = absent(database, sorted(dead))
+        dead = find_dead(database, sorted(dead))
     alive = [record.dagster_run for record in records if record.dagster_run.run_id not in dead]
     return UnfinishedRuns(alive, sorted(dead))
 

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from mustit_pipeline.foundation.database import Database, open_database
-from mustit_pipeline.foundation.liveness import present
+from mustit_pipeline.foundation.liveness import hold_liveness
 from mustit_pipeline.settings import Settings, load_settings
 
 # Neither resource reads or opens anything before it is asked: what is wrong then fails the step that asks, which can
@@ -45,7 +45,7 @@ class BusinessDatabase(dg.ConfigurableResource):
             database = open_database(self.settings.read())
             self._opened.callback(database.close)
             if self._run_id is not None:
-                self._opened.enter_context(present(database, self._run_id))
+                self._opened.enter_context(hold_liveness(database, self._run_id))
             self._database = database
         return self._database
 

@@ -14,7 +14,7 @@ LOOK_SECONDS = 1.0
 
 
 @contextmanager
-def present(database: Database, name: str) -> Generator[None]:
+def hold_liveness(database: Database, name: str) -> Generator[None]:
     """Hold the liveness lock of this name, and retake it after an outage; several processes may share it."""
     over = Event()
     keeper = Thread(target=_keep, args=(database, name, _hold(database, name), over), daemon=True)
@@ -26,7 +26,7 @@ def present(database: Database, name: str) -> Generator[None]:
         keeper.join()
 
 
-def absent(database: Database, names: Sequence[str]) -> set[str]:
+def find_dead(database: Database, names: Sequence[str]) -> set[str]:
     """Those that no process is seen alive as."""
     named = {PerName.ALIVE.of(name): name for name in names}
     query = text("SELECT key FROM unnest(CAST(:keys AS bigint[])) AS key WHERE pg_try_advisory_xact_lock(key)")

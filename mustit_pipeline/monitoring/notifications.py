@@ -30,31 +30,33 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Notifications:
     """The number of alerts that every address has got, and of those that an address still has to get."""
 
     told: int = 0
     untold: int = 0
 
 
-def tell(database: Database, settings: Settings, now: datetime, *, longest_seconds: float = LONGEST_SECONDS) -> Telling:
+def notify(
+    database: Database, settings: Settings, now: datetime, *, longest_seconds: float = LONGEST_SECONDS
+) -> Notifications:
     """Send every due alert to every address; failures are retried. Nothing is sent inside a transaction."""
     targets = channels(settings.alert_addresses())
     if not targets:
         with database.transaction() as connection:
             alerts.forget_ended(connection)
-        return Telling()
+        return Notifications()
     with database.transaction() as connection:
         notices = alerts.claim(connection, owner=str(uuid4()), limit=AT_ONCE, lease_seconds=LEASE_SECONDS, now=now)
     if not notices:
-        return Telling()
+        return Notifications()
     due = _Due(now, timedelta(hours=settings.alert_repeat_hours))
     errors = _send(targets, notices, due, longest_seconds)
     outcome = [_notified(notice, targets, due, errors) for notice in notices]
     with database.transaction() as connection:
         alerts.settle(connection, outcome)
     told = sum(one.error is None for one in outcome)
-    return Telling(told, len(outcome) - told)
+    return Notifications(told, len(outcome) - told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.foundation.liveness import absent
+from mustit_pipeline.foundation.liveness import find_dead
 from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
@@ -66,7 +66,7 @@ def unprocessed(database: Database, *, busy: Collection[str] = (), idle_seconds:
     with database.reading() as connection:
         found = [seller for seller in stuck.unprocessed(connection, idle_seconds) if seller not in busy]
     at_work = {catalog_work(seller): seller for seller in found}
-    return sorted(at_work[name] for name in absent(database, list(at_work)))
+    return sorted(at_work[name] for name in find_dead(database, list(at_work)))
 
 
 def recover(

@@ -16,7 +16,7 @@ from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.foundation.liveness import absent
+from mustit_pipeline.foundation.liveness import find_dead
 from mustit_pipeline.settings import load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -175,7 +175,7 @@ def test_a_run_is_seen_alive_for_as_long_as_it_works(database: Database, instanc
 
     @dg.op
     def look(context: dg.OpExecutionContext, database: BusinessDatabase) -> None:
-        seen.append(absent(database.open(), [context.run_id]))
+        seen.append(find_dead(database.open(), [context.run_id]))
 
     @dg.job(resource_defs=RESOURCES)
     def looking() -> None:
@@ -184,7 +184,7 @@ def test_a_run_is_seen_alive_for_as_long_as_it_works(database: Database, instanc
     result = looking.execute_in_process(instance=instance)
 
     assert seen == [set()]
-    assert absent(database, [result.run_id]) == {result.run_id}
+    assert find_dead(database, [result.run_id]) == {result.run_id}
 
 
 def test_what_repeating_cannot_heal_is_a_failure_that_no_retry_repeats(

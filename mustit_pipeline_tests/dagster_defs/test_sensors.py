@@ -19,7 +19,7 @@ from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.foundation.liveness import absent, present
+from mustit_pipeline.foundation.liveness import find_dead, hold_liveness
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -178,7 +178,7 @@ def test_a_run_whose_process_was_killed_does_not_block_its_seller_for_ever(
     killed = add_run("killed", Status.STARTED, started_at=long_ago)
     alive = add_run("alive", Status.STARTED, started_at=long_ago)
 
-    with present(database, alive.run_id):
+    with hold_liveness(database, alive.run_id):
         requested = keys(tick(due_crawls).run_requests)
 
     assert requested == ["killed"]
@@ -196,11 +196,11 @@ def test_a_run_that_lost_its_lock_with_its_connection_is_not_taken_for_dead(
 
     def until_it_is_back(seconds: float) -> None:
         deadline = time.monotonic() + 60
-        while absent(database, [run.run_id]):
+        while find_dead(database, [run.run_id]):
             assert time.monotonic() < deadline, "the lock was never taken again"
             sleep(0.05)
 
-    with present(database, run.run_id):
+    with hold_liveness(database, run.run_id):
         with database.transaction() as connection:
             connection.execute(
                 text("SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'")

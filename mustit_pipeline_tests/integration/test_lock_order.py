@@ -25,7 +25,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.monitoring import alerting
-from mustit_pipeline.monitoring.notifications import tell
+from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.spot_checks import spot_check
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.scheduling.refresh import next_refreshes
@@ -202,7 +202,7 @@ def look_after_everything(database: Database, settings: Settings) -> None:
     next_refreshes(database, settings, busy=[], free=4, now=utc_now())
     next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
     alerting.observe(database, settings, utc_now())
-    tell(database, settings, utc_now())
+    notify(database, settings, utc_now())
     spot_check(database, settings)
     maintain(database, settings, utc_now())
 

@@ -15,7 +15,7 @@ from mustit_pipeline.defs.run_tags import PARTITION_TAG
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import RUN_FAILED, RUN_OF_SELLER, TICK_FAILED, let_go, observe, record
-from mustit_pipeline.monitoring.notifications import tell
+from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
 
 RUNS_AT_ONCE = 500
@@ -142,7 +142,7 @@ def run_failures(
     gone = let_go(database.open(), now)
     # The alerts are stored by now: whatever becomes of the messages, this look is done.
     context.update_cursor(runs.until.isoformat())
-    told = tell(database.open(), settings.read(), now)
+    told = notify(database.open(), settings.read(), now)
     return dg.SkipReason(
         f"{ran.opened + seen.opened} alerts opened, {ran.ended + seen.ended + gone.ended} ended; {told.told} told, "
         f"{told.untold} still to be told"

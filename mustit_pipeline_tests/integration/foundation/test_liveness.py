@@ -5,7 +5,7 @@ import time
 from sqlalchemy import text
 
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.foundation.liveness import absent, present
+from mustit_pipeline.foundation.liveness import find_dead, hold_liveness
 
 PATIENCE_SECONDS = 30.0
 
@@ -22,27 +22,27 @@ def break_holders(database: Database) -> int:
 
 def wait_until_present(database: Database, run_id: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while absent(database, [run_id]):
+    while find_dead(database, [run_id]):
         assert time.monotonic() < deadline, "the lock was never taken again"
         time.sleep(0.05)
 
 
 def test_a_run_is_absent_until_it_is_present_and_after_that(database: Database) -> None:
-    assert absent(database, ["a", "b"]) == {"a", "b"}
-    with present(database, "a"):
-        assert absent(database, ["a", "b"]) == {"b"}
-    assert absent(database, ["a", "b"]) == {"a", "b"}
+    assert find_dead(database, ["a", "b"]) == {"a", "b"}
+    with hold_liveness(database, "a"):
+        assert find_dead(database, ["a", "b"]) == {"b"}
+    assert find_dead(database, ["a", "b"]) == {"a", "b"}
 
 
 def test_a_run_that_outlives_its_connection_is_present_again(database: Database) -> None:
-    with present(database, "a"):
+    with hold_liveness(database, "a"):
         for _ in range(2):
             assert break_holders(database) == 1
             wait_until_present(database, "a")
-    assert absent(database, ["a"]) == {"a"}
+    assert find_dead(database, ["a"]) == {"a"}
 
 
 def test_a_run_ends_well_although_its_lock_was_lost(database: Database) -> None:
-    with present(database, "a"):
+    with hold_liveness(database, "a"):
         assert break_holders(database) == 1
-    assert absent(database, ["a"]) == {"a"}
+    assert find_dead(database, ["a"]) == {"a"}

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import CHECK_FAILED, FAILED_EVENTS, Alerted, observe, record
-from mustit_pipeline.monitoring.notifications import Telling, tell
+from mustit_pipeline.monitoring.notifications import Notifications, notify
 from mustit_pipeline.monitoring.sql import alerts
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
 from mustit_pipeline.settings import Settings
@@ -40,13 +40,13 @@ def settings(make_settings: MakeSettings, inbox: Inbox) -> Settings:
 def test_a_condition_is_told_once_and_its_end_once(database: Database, settings: Settings, inbox: Inbox) -> None:
     for at in (T0, T0 + MINUTE, T0 + 2 * MINUTE):
         observe(database, settings, at, others=[BROKEN])
-        tell(database, settings, at)
+        notify(database, settings, at)
     assert inbox.titles == ["[mustit] The sensor x fails"]
     assert "since 11-16 12:00 in Seoul" in inbox.messages[0]["message"]
 
     for at in (T0 + 3 * MINUTE, T0 + 4 * MINUTE):
         observe(database, settings, at)
-        tell(database, settings, at)
+        notify(database, settings, at)
     assert inbox.titles[1:] == ["[mustit] Over: The sensor x fails"]
     assert "from 11-16 12:00 to 11-16 12:03 in Seoul" in inbox.messages[1]["message"]
     assert [message["type"] for message in inbox.messages] == ["warning", "success"]
@@ -63,7 +63,7 @@ def test_an_alert_that_goes_on_is_told_again_only_after_the_set_hours(
     for minutes in range(0, 13 * 60, 30):
         at = T0 + minutes * MINUTE
         observe(database, settings, at, others=[BROKEN])
-        tell(database, settings, at)
+        notify(database, settings, at)
 
     assert len(inbox.messages) == 3
     assert [row["notices"] for row in stored(database)] == [3]
@@ -73,7 +73,7 @@ def test_what_flickers_stays_one_alert(database: Database, make_settings: MakeSe
     settings = make_settings(alert_urls=inbox.url, alert_calm_seconds=300)
     for minute in range(10):
         observe(database, settings, T0 + minute * MINUTE, others=[BROKEN] if minute % 2 == 0 else [])
-        tell(database, settings, T0 + minute * MINUTE)
+        notify(database, settings, T0 + minute * MINUTE)
     assert len(inbox.messages) == 1
 
     observe(database, settings, T0 + 13 * MINUTE)
@@ -85,13 +85,13 @@ def test_a_failing_receiver_loses_nothing_and_the_next_tick_tries_again(
 ) -> None:
     inbox.refusing = True
     observe(database, settings, T0, others=[BROKEN])
-    assert tell(database, settings, T0) == Telling(told=0, untold=1)
+    assert notify(database, settings, T0) == Notifications(told=0, untold=1)
     [row] = stored(database)
     assert (row["notices"], row["lease_owner"]) == (0, None)
     assert row["last_error"] == "address 1 (json): the service did not take the message"
 
     inbox.refusing = False
-    assert tell(database, settings, T0 + MINUTE) == Telling(told=1, untold=0)
+    assert notify(database, settings, T0 + MINUTE) == Notifications(told=1, untold=0)
     assert (inbox.titles, stored(database)[0]["last_error"]) == (["[mustit] The sensor x fails"], None)
 
 
@@ -99,10 +99,10 @@ def test_an_address_that_a_tick_has_no_time_left_for_is_told_by_the_next(
     database: Database, settings: Settings, inbox: Inbox
 ) -> None:
     observe(database, settings, T0, others=[BROKEN])
-    assert tell(database, settings, T0, longest_seconds=-1) == Telling(told=0, untold=1)
+    assert notify(database, settings, T0, longest_seconds=-1) == Notifications(told=0, untold=1)
     assert inbox.messages == []
 
-    assert tell(database, settings, T0 + MINUTE) == Telling(told=1, untold=0)
+    assert notify(database, settings, T0 + MINUTE) == Notifications(told=1, untold=0)
     assert inbox.titles == ["[mustit] The sensor x fails"]
 
 
@@ -111,13 +111,13 @@ def test_what_began_and_ended_while_nobody_could_be_told_is_told_afterwards(
 ) -> None:
     inbox.refusing = True
     observe(database, settings, T0, others=[BROKEN])
-    tell(database, settings, T0)
+    notify(database, settings, T0)
     observe(database, settings, T0 + MINUTE)
-    tell(database, settings, T0 + MINUTE)
+    notify(database, settings, T0 + MINUTE)
 
     inbox.refusing = False
-    tell(database, settings, T0 + 2 * MINUTE)
-    tell(database, settings, T0 + 3 * MINUTE)
+    notify(database, settings, T0 + 2 * MINUTE)
+    notify(database, settings, T0 + 3 * MINUTE)
     assert inbox.titles == ["[mustit] Over: The sensor x fails"]
 
 
@@ -127,10 +127,10 @@ def test_one_receiver_that_fails_makes_the_others_hear_nothing_twice(
     settings = make_settings(alert_urls=f"{inbox.url}, {other_inbox.url}")
     other_inbox.refusing = True
     observe(database, settings, T0, others=[BROKEN])
-    tell(database, settings, T0)
-    tell(database, settings, T0 + MINUTE)
+    notify(database, settings, T0)
+    notify(database, settings, T0 + MINUTE)
     other_inbox.refusing = False
-    assert tell(database, settings, T0 + 2 * MINUTE).told == 1
+    assert notify(database, settings, T0 + 2 * MINUTE).told == 1
 
     assert (len(inbox.messages), len(other_inbox.messages)) == (1, 1)
 
@@ -143,15 +143,15 @@ def test_an_address_that_never_answers_keeps_nobody_else_from_being_told_again(
     for minutes in range(0, 13 * 60, 30):
         at = T0 + minutes * MINUTE
         observe(database, settings, at, others=[BROKEN])
-        tell(database, settings, at)
+        notify(database, settings, at)
     assert len(inbox.messages) == 3
     assert [row["notices"] for row in stored(database)] == [3]
 
     other_inbox.refusing = False
-    tell(database, settings, T0 + 13 * HOUR)
+    notify(database, settings, T0 + 13 * HOUR)
     assert (len(inbox.messages), len(other_inbox.messages)) == (3, 1)
     observe(database, settings, T0 + 14 * HOUR)
-    tell(database, settings, T0 + 14 * HOUR)
+    notify(database, settings, T0 + 14 * HOUR)
     assert inbox.titles[3:] == other_inbox.titles[1:] == ["[mustit] Over: The sensor x fails"]
     assert [row["notice_at"] for row in stored(database)] == [None]
 
@@ -168,25 +168,25 @@ def test_notices_that_somebody_cannot_be_given_do_not_stand_before_new_ones(
     other_inbox.refusing = True
     old = [Condition(f"tick {n}", "TICK_FAILED", f"The sensor {n} fails", "Look.") for n in range(3)]
     observe(database, settings, T0, others=old)
-    tell(database, settings, T0)
+    notify(database, settings, T0)
 
     observe(database, settings, T0 + MINUTE, others=[*old, BROKEN])
-    tell(database, settings, T0 + MINUTE)
+    notify(database, settings, T0 + MINUTE)
     assert inbox.titles == ["[mustit] 3 alerts", "[mustit] The sensor x fails"]
 
     observe(database, settings, T0 + 2 * MINUTE, others=old)
-    tell(database, settings, T0 + 2 * MINUTE)
+    notify(database, settings, T0 + 2 * MINUTE)
     assert inbox.titles[2:] == ["[mustit] Over: The sensor x fails"]
 
 
 def test_two_senders_at_once_send_once(database: Database, settings: Settings, inbox: Inbox) -> None:
     observe(database, settings, T0, others=[BROKEN])
     inbox.go_on.clear()
-    first = threading.Thread(target=tell, args=(database, settings, T0))
+    first = threading.Thread(target=notify, args=(database, settings, T0))
     first.start()
     assert inbox.arrived.wait(10)
 
-    assert tell(database, settings, T0) == Telling()
+    assert notify(database, settings, T0) == Notifications()
     inbox.go_on.set()
     first.join(10)
     assert len(inbox.messages) == 1
@@ -199,11 +199,11 @@ def test_a_sender_that_dies_holds_a_notice_only_until_its_lease_ends(
     observe(database, settings, T0, others=[BROKEN])
     with database.transaction() as connection:
         assert alerts.claim(connection, owner="dead", limit=10, lease_seconds=60, now=T0)
-    assert tell(database, settings, T0) == Telling()
+    assert notify(database, settings, T0) == Notifications()
 
     with database.transaction() as connection:
         connection.execute(text("UPDATE alerts SET lease_expires_at = now() - interval '1 second'"))
-    assert tell(database, settings, T0).told == 1
+    assert notify(database, settings, T0).told == 1
 
 
 def test_an_alert_that_ends_while_it_is_being_told_is_told_to_be_over(
@@ -212,14 +212,14 @@ def test_an_alert_that_ends_while_it_is_being_told_is_told_to_be_over(
     """The late sender's result must not hide that the end has not been told."""
     observe(database, settings, T0, others=[BROKEN])
     inbox.go_on.clear()
-    late = threading.Thread(target=tell, args=(database, settings, T0))
+    late = threading.Thread(target=notify, args=(database, settings, T0))
     late.start()
     assert inbox.arrived.wait(10)
     observe(database, settings, T0 + MINUTE)
     inbox.go_on.set()
     late.join(10)
 
-    tell(database, settings, T0 + 2 * MINUTE)
+    notify(database, settings, T0 + 2 * MINUTE)
     assert inbox.titles == ["[mustit] The sensor x fails", "[mustit] Over: The sensor x fails"]
 
 
@@ -228,7 +228,7 @@ def test_many_alerts_at_once_are_one_message_that_says_how_many(
 ) -> None:
     many = [Condition(f"tick {n:03}", "TICK_FAILED", f"The sensor {n:03} fails", "Look.") for n in range(50)]
     observe(database, settings, T0, others=many)
-    assert tell(database, settings, T0).told == 50
+    assert notify(database, settings, T0).told == 50
 
     [message] = inbox.messages
     assert message["title"] == "[mustit] 50 alerts"
@@ -243,12 +243,12 @@ def test_without_an_address_alerts_are_kept_and_an_address_set_later_hears_of_th
     over = Condition("tick y", "TICK_FAILED", "The sensor y fails", "Look at it.")
     observe(database, silent, T0, others=[BROKEN, over])
     observe(database, silent, T0 + MINUTE, others=[BROKEN])
-    assert tell(database, silent, T0 + MINUTE) == Telling()
+    assert notify(database, silent, T0 + MINUTE) == Notifications()
     with database.reading() as connection:
         kept = alerts.newest(connection, everything=True, limit=10).rows
     assert {(one.subject, one.ended_at is None) for one in kept} == {("tick x", True), ("tick y", False)}
 
-    tell(database, settings, T0 + HOUR)
+    notify(database, settings, T0 + HOUR)
     assert inbox.titles == ["[mustit] The sensor x fails"]
 
 
@@ -264,7 +264,7 @@ def test_the_newest_outcome_decides_and_looking_twice_changes_nothing(
     ]
     for late in (2, 3, 4):
         record(database, looked, T0 + late * MINUTE)
-        tell(database, settings, T0 + late * MINUTE)
+        notify(database, settings, T0 + late * MINUTE)
 
     assert [(row["subject"], row["ended_at"]) for row in stored(database)] == [
         ("check a", T0 + MINUTE),
@@ -291,7 +291,7 @@ def test_no_secret_of_an_address_is_stored_or_shown(
     settings = make_settings(alert_urls=f"{inbox.url} {unknown} json://127.0.0.1:9/{TOKEN}")
     inbox.refusing = True
     observe(database, settings, T0, others=[BROKEN])
-    tell(database, settings, T0)
+    notify(database, settings, T0)
 
     shown = capfd.readouterr()
     seen = f"{shown.out}{shown.err}{stored(database)}{settings!r}{settings}"

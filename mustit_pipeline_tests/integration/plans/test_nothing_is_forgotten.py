@@ -20,7 +20,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring import alerting, metrics
 from mustit_pipeline.monitoring.criteria import CRITERIA
-from mustit_pipeline.monitoring.notifications import tell
+from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.spot_checks import spot_check
 from mustit_pipeline.scheduling.due import next_slices
 from mustit_pipeline.scheduling.refresh import next_refreshes
@@ -112,7 +112,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
             for criterion in CRITERIA:
                 criterion.judge(connection, settings, utc_now())
         alerting.observe(database, settings, utc_now())
-        tell(database, settings, utc_now())
+        notify(database, settings, utc_now())
         spot_check(database, settings)
         maintain(database, settings, utc_now())
         list(examine())

@@ -9,7 +9,7 @@ from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.foundation.liveness import present
+from mustit_pipeline.foundation.liveness import hold_liveness
 from mustit_pipeline.upkeep.recovery import Recovered, recover
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
@@ -103,7 +103,7 @@ def test_a_seller_with_an_open_or_a_recent_crawl_a_run_or_a_process_at_it_is_lef
     assert recovered() == Recovered()
 
     stop(shelf, "COMPLETED")
-    with present(shelf.database, catalog_work(shelf.seller_id)):
+    with hold_liveness(shelf.database, catalog_work(shelf.seller_id)):
         assert recovered() == Recovered()
     assert recovered(shelf.seller_id) == Recovered()
 
