@@ -72,11 +72,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Generator[None]:
-    """A command that runs in this process configures logging for all of it: the next test must not inherit that."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
+def usual_logging() -> None:
+    """A command that runs in this process, for a test or a fixture, configures logging for all of it."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,9 @@
 """Ctrl-C and SIGTERM: a command that is asked to stop ends quietly, and its exit code names the signal."""
 
+import os
 import signal
+import sys
+import threading
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -8,6 +11,9 @@ from mustit_pipeline.foundation.event_loop import STOPS, heard
 
 if TYPE_CHECKING:
     import dagster as dg
+
+# After a signal whose exception was lost.
+AGAIN_SECONDS = 0.05
 
 
 class Stopped(BaseException):
@@ -28,6 +34,7 @@ def hear_signals() -> None:
     for number in STOPS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
+    sys.unraisablehook = _send_again
 
 
 def ignore_signals() -> None:
@@ -55,3 +62,13 @@ def _is_interruption(event: "dg.DagsterEvent") -> bool:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped(signal.Signals(number))
+
+
+def _send_again(lost: "sys.UnraisableHookArgs") -> None:
+    """A signal that arrives in a callback of a C library, which no exception can leave, is sent again."""
+    if not isinstance(lost.exc_value, Stopped):
+        sys.__unraisablehook__(lost)
+        return
+    again = threading.Timer(AGAIN_SECONDS, os.kill, [os.getpid(), lost.exc_value.number])
+    again.daemon = True
+    again.start()
