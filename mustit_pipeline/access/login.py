@@ -19,7 +19,7 @@ from mustit_pipeline.settings import Settings
 
 # An address from which the account has logged in is known for as long.
 FAILURES_KEPT_DAYS = 30
-SOMEBODY = UserName("somebody")
+UNKNOWN_USER = UserName("unknown")
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ def login(database: Database, settings: Settings, username: str, password: str, 
         raise Unavailable(
             "UNAVAILABLE_LOGIN",
             korean="지금은 로그인할 수 없습니다. 잠시 후 다시 시도하세요",
-            english="Nobody can log in now: try again in a moment",
+            english="Logins are refused for the moment: try again soon",
         ) from None
 
 
@@ -79,7 +79,7 @@ def _count(database: Database, name: UserName | None, account: str, origin: str)
             )
         login_failures.count(connection, account, origin)
         # For an impossible name the same is done, in vain.
-        found = users.credentials(connection, name or SOMEBODY)
+        found = users.credentials(connection, name or UNKNOWN_USER)
     return None if name is None else found
 
 

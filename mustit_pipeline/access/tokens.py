@@ -50,7 +50,7 @@ class TokenRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A new token; its text is shown to nobody who does not ask for it."""
+    """A new token; its text is in no log and no `repr`."""
 
     text: str = field(repr=False)
     expires_in: int

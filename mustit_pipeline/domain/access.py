@@ -86,7 +86,7 @@ class KeyName:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A password that may be set for a user; it shows itself to nobody who does not ask for `.value`."""
+    """A password that may be set for a user; only `.value` shows it."""
 
     value: str = field(repr=False)
     user_name: UserName

@@ -1,4 +1,4 @@
-"""Whoever holds an aggregate answers for it: no chain of attributes reaches through it from outside.
+"""The holder of an aggregate answers for it: no chain of attributes reaches through it from outside.
 
 A part is a field of an aggregate that holds another aggregate or a value of the domain, or a field of any room's
 dataclass that holds an aggregate. Parts are known by the names of these fields. The rule refuses every chain that goes
@@ -6,7 +6,7 @@ on behind a part, as `stored.execution.status` does: the holder gives the answer
 the thing. It is the strict one, for one step too far is where chains begin. Three things are no reaching:
 - an id's or an enum's `.value`, and a call of the part's own method (`stored.execution.pause()`);
 - a holder that asks its own part (`self.execution.status`);
-- a part that was handed over, as an argument or in a variable of its own: then it is nobody else's.
+- a part that was handed over, as an argument or in a variable of its own: then it belongs to the function that has it.
 """
 
 import ast
@@ -96,7 +96,7 @@ def reaching(source: str, part_names: set[str]) -> Iterator[tuple[int, str]]:
                 break
 
 
-def test_nobody_reaches_through_an_aggregate() -> None:
+def test_no_chain_reaches_through_an_aggregate() -> None:
     part_names = parts()
     assert {"execution", "task", "product", "outbox", "seller", "interval", "suspicion"} <= part_names
     found = [

@@ -242,7 +242,7 @@ def test_a_sensor_takes_the_settings_that_it_is_given_whatever_the_environment_s
         def read(self) -> Settings:
             return make_settings(crawls_at_once=1)
 
-    monkeypatch.setenv("MUSTIT_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/nowhere")
+    monkeypatch.setenv("MUSTIT_DATABASE_URL", "postgresql://unused@127.0.0.1:9/nowhere")
     monkeypatch.setenv("MUSTIT_CRAWLS_AT_ONCE", "4")
     register(database, "a", "b")
 

@@ -97,7 +97,7 @@ def test_a_password_is_never_an_argument_and_a_bad_one_is_refused_with_exit_2(wo
 
 def test_an_unknown_user_and_a_step_that_was_taken_already_are_refused(world: World) -> None:
     with pytest.raises(NotFound, match="mustit user list"):
-        ask(world, "user", "disable", "nobody")
+        ask(world, "user", "disable", "stranger")
     with pytest.raises(ValidationFailed):
         ask(world, "user", "role", "a b", "admin")
     typed(world, PASSWORD, "user", "add", "kim", "--role", "viewer", "--password-stdin")

@@ -19,7 +19,7 @@ _WRITES = re.compile(r"(?<!FOR )(?<!KEY )(?<!DO )\bUPDATE (\w+)|\bDELETE FROM (\
 _CHOOSES = re.compile(r"\bFOR (?:NO KEY )?UPDATE(?: OF (\w+))?( SKIP LOCKED)?")
 _ROWS_HELD = "SELECT count(*) FROM {} WHERE pg_current_xact_id_if_assigned()::xid IN (xmin, xmax)"
 
-# Where a lock may come after a later one: a piece of the statement that takes it, and why nobody waits in a circle.
+# Where a lock may come after a later one: a piece of the statement that takes it, and why no circle can close.
 EXCEPTIONS = {
     "locked AS ( SELECT p.product_id, a.version FROM arrived a": """The relay settles its SENDING rows before it locks
         their products. Others never wait for a SENDING row: they skip it, or see that it is not for them.""",
@@ -38,7 +38,7 @@ def documented_order() -> list[str]:
 
 @dataclass(frozen=True)
 class Lock:
-    """A table whose rows a statement locks, or an advisory lock by its name; a lock that skips waits for nobody."""
+    """A table whose rows a statement locks, or an advisory lock by its name; a lock that skips never waits."""
 
     name: str
     key: int | None = None
@@ -46,7 +46,7 @@ class Lock:
 
 
 def locks_of(statement: str, values: Any) -> Iterator[Lock]:
-    """What a statement locks, in the order in which it names it. New rows are no lock: nobody knows them yet."""
+    """What a statement locks, in the order in which it names it. New rows are no lock: no other sees them yet."""
     statement = " ".join(statement.split())
     if advisory := _ADVISORY.match(statement):
         yield _advisory(values[advisory[1]])

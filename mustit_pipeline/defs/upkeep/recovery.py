@@ -12,8 +12,8 @@ from mustit_pipeline.upkeep.recovery import find_stuck, recover
 
 
 @dg.op(
-    description="Set free what somebody left behind: tasks, crawls, events, agents and fetched changes; fail runs "
-    "without a process.",
+    description="Set free what dead processes left behind: tasks, crawls, events, agents and fetched changes; fail "
+    "runs without a process.",
     retry_policy=RETRY_TRANSIENT,
 )
 def recover_what_is_stuck(
@@ -37,7 +37,7 @@ def recover_what_is_stuck(
 
 @dg.job(
     description="Recovers expired leases, crawls that were never ended, events without a sender, rested agents, and "
-    "fetched changes that nobody processed.",
+    "fetched changes that were not processed.",
     tags=FIRST,
     executor_def=dg.in_process_executor,
 )
@@ -50,7 +50,7 @@ def recover_stuck_work() -> None:
     cron_schedule="* * * * *",
     execution_timezone=SEOUL,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Recovers what somebody left behind; starts no run while nothing is stuck.",
+    description="Recovers what dead processes left behind; starts no run while nothing is stuck.",
 )
 def recover_every_minute(
     context: dg.ScheduleEvaluationContext, settings: SettingsResource, database: BusinessDatabase

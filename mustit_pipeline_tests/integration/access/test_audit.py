@@ -70,8 +70,8 @@ def test_a_change_that_is_refused_or_fails_leaves_no_entry(database: Database, k
 
 
 def test_a_change_whose_entry_cannot_be_written_does_not_happen(database: Database, kim: User) -> None:
-    nobody = Actor(ActorKind.PERSON, "a\x00b")
-    audited = AuditedDatabase(database, nobody, "user.disable", "user kim", users.look(KIM))
+    unstorable = Actor(ActorKind.PERSON, "a\x00b")
+    audited = AuditedDatabase(database, unstorable, "user.disable", "user kim", users.look(KIM))
     with pytest.raises((SQLAlchemyError, ValueError)):
         users.disable(audited, KIM)
     with database.reading() as connection:
@@ -168,7 +168,7 @@ def test_an_entry_is_never_changed(database: Database) -> None:
     with database.transaction() as connection:
         audit.record(connection, ADMIN, "x", "y", before=None, after=None)
     with pytest.raises(ProgrammingError, match="never changed"), database.transaction() as connection:
-        connection.exec_driver_sql("UPDATE audit_log SET actor = 'nobody'")
+        connection.exec_driver_sql("UPDATE audit_log SET actor = 'another'")
 
 
 def test_a_user_is_added_once_and_disabled_once(database: Database, kim: User) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import make_url, text
 from structlog.testing import capture_logs
 
 from mustit_pipeline.access import passwords, tokens, users
-from mustit_pipeline.access.login import login
+from mustit_pipeline.access.login import UNKNOWN_USER, login
 from mustit_pipeline.access.sql import login_failures
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.domain.access import Password, Role, UserName
@@ -90,7 +90,7 @@ def test_unknown_disabled_and_passwordless_users_are_answered_like_a_wrong_passw
     answers: set[str] = set()
     names = [
         ("kim", WRONG),
-        ("nobody", PASSWORD),
+        ("stranger", PASSWORD),
         ("disabled", PASSWORD),
         ("bare", PASSWORD),
         ("no name: \x00", PASSWORD),
@@ -119,9 +119,9 @@ def test_mistakes_are_counted_and_a_good_password_forgets_them(
 
 
 def test_an_unknown_name_is_slowed_like_a_known_one(database: Database, settings: Settings) -> None:
-    assert attempt(database, settings, "nobody", WRONG) == "refused"
-    failed(database, 8, account="nobody")
-    assert waits(attempt(database, settings, "NOBODY ", WRONG), 1, 64)
+    assert attempt(database, settings, "stranger", WRONG) == "refused"
+    failed(database, 8, account="stranger")
+    assert waits(attempt(database, settings, "STRANGER ", WRONG), 1, 64)
 
 
 def test_a_refused_try_is_not_counted_so_that_the_wait_does_not_grow_by_asking(
@@ -268,16 +268,13 @@ def test_a_password_that_is_changed_while_the_old_one_is_looked_at_lets_nobody_i
     assert attempt(database, settings, "kim", PASSWORD) == "refused"
 
 
-def test_a_name_that_nobody_can_have_is_nobodys(database: Database, settings: Settings) -> None:
-    somebody = UserName("somebody")
-    users.add(database, somebody, Role.ADMIN, Password(PASSWORD, UserName("kim")))
+def test_an_impossible_name_is_no_users_whatever_is_looked_up_for_it(database: Database, settings: Settings) -> None:
+    users.add(database, UNKNOWN_USER, Role.ADMIN, Password(PASSWORD, UserName("kim")))
     assert attempt(database, settings, "no name: \x00", PASSWORD) == "refused"
 
 
 @pytest.mark.parametrize("password", ["", "\x00", "\ud800" * 20, "x" * 100_000])
-def test_a_password_that_nobody_can_have_is_just_wrong(
-    database: Database, settings: Settings, kim: User, password: str
-) -> None:
+def test_an_impossible_password_is_just_wrong(database: Database, settings: Settings, kim: User, password: str) -> None:
     assert attempt(database, settings, "kim", password) == "refused"
 
 

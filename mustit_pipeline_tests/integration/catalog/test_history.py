@@ -76,7 +76,7 @@ def test_a_number_that_two_sellers_have_needs_the_seller_and_unknown_ones_are_na
         with pytest.raises(NotFound, match="NOT_FOUND_PRODUCT"):
             find_product(connection, ItemNo(2), SellerId("other"))
         with pytest.raises(NotFound, match="NOT_FOUND_SELLER"):
-            find_product(connection, ItemNo(1), SellerId("nobody"))
+            find_product(connection, ItemNo(1), SellerId("unregistered"))
         incomplete = find_product(connection, ItemNo(2), None)
         assert (incomplete.version, incomplete.detail_seen) == (0, False)
         with pytest.raises(NotFound, match="not been published"):

@@ -175,7 +175,7 @@ def test_every_seller_registered_by_then_has_a_row_and_an_idle_one_is_all_zeros(
     before = metrics_of_seller(standing.database, SellerId("later"), DAY)
     assert (before.counts.crawls, before.counts.changes, before.success_rate) == (0, {}, 0.0)
     with pytest.raises(NotFound):
-        metrics_of_seller(standing.database, SellerId("nobody"), DAY)
+        metrics_of_seller(standing.database, SellerId("unregistered"), DAY)
 
 
 def test_one_seller_alone_has_the_same_numbers_as_among_all(

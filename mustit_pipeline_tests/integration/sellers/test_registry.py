@@ -99,7 +99,7 @@ def test_a_change_whose_message_cannot_be_stored_does_not_happen(database: Datab
 
 def test_an_unknown_seller_is_not_found_and_an_inactive_one_is_not_crawled(database: Database) -> None:
     with pytest.raises(NotFound):
-        deactivate_seller(database, SellerId("nobody"), utc_now())
+        deactivate_seller(database, SellerId("unregistered"), utc_now())
     add(database, "dmont")
     deactivate_seller(database, SellerId("dmont"), utc_now())
     with pytest.raises(Conflict) as refused:
