@@ -41,7 +41,6 @@ class StoredKey:
     use_is_news: bool
 
 
-_LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended('api key ' || :name, 0))")
 _ADD = text(f"""
     INSERT INTO api_keys (key_id, name, scopes, secret_hash, expires_at)
     SELECT :id, CAST(:name AS text), :scopes, :hash, now() + make_interval(secs => :seconds)
