@@ -41,6 +41,7 @@ COMMANDS = {
     "user": ("users", "app", "People who may log in, and what they may do."),
     "token": ("tokens", "app", "Access tokens of the REST API, without a user."),
     "apikey": ("api_keys", "app", "API keys for machines: trigger crawls, read metrics."),
+    "serve": ("serve", "serve", "Serve the REST API, the console and the metrics."),
     "worker": ("worker", "worker", "Take crawl tasks from the queue, for more hosts."),
     "run-worker": ("run_worker", "run_worker", "Work on Dagster runs on this host, for more hosts."),
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),

@@ -105,8 +105,10 @@ class Database:
         self.engine.dispose()
 
 
-def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -> Engine:
-    """An engine for one process: its connections, UTC, and a clear name in pg_stat_activity."""
+def make_engine(
+    url: URL, *, connections: int = 10, max_connections: int = 50, statement_seconds: float | None = None
+) -> Engine:
+    """An engine for one process: its connections, UTC, a clear name in pg_stat_activity, and a limit per statement."""
     options = {
         "timezone": "UTC",
         # A process that is frozen inside a transaction must not keep its locks.
@@ -119,12 +121,14 @@ def make_engine(url: URL, *, connections: int = 10, max_connections: int = 50) -
         "enable_bitmapscan": "off",
         # JIT pays for queries of seconds; a wrong estimate would use it for queries of milliseconds.
         "jit": "off",
+        **({} if statement_seconds is None else {"statement_timeout": f"{1000 * statement_seconds:.0f}ms"}),
     }
     engine = create_engine(
         url,
         pool_size=connections,
         max_overflow=max_connections - connections,
         pool_pre_ping=True,
+        pool_timeout=30 if statement_seconds is None else statement_seconds,
         connect_args={
             "application_name": "mustit",
             "options": " ".join(f"-c {name}={value}" for name, value in options.items()),

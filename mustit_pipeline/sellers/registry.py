@@ -1,6 +1,7 @@
 """Registration of sellers, and whether and how often they are crawled."""
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -53,6 +54,16 @@ def deactivate(connection: Connection, seller_id: SellerId, now: datetime) -> Se
     sellers.save(connection, seller, schedule)
     scheduler_outbox.enqueue(connection, schedule_messages(schedule))
     return seller
+
+
+def look(seller_id: SellerId) -> Callable[[Connection], dict[str, object]]:
+    """A seller as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object]:
+        seller, _ = sellers.get(connection, seller_id)
+        return {"name": seller.name, "status": seller.status.value, "interval": str(seller.interval)}
+
+    return seen
 
 
 def tell_again(database: Database, now: datetime, schedule_id: ScheduleId | None = None) -> int:

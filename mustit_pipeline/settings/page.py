@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pydantic_settings import BaseSettings
 
 from mustit_pipeline.settings.agents import AgentSettings
+from mustit_pipeline.settings.api import ApiSettings
 from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
@@ -35,6 +36,7 @@ SUBJECTS: dict[str, type[BaseSettings] | None] = {
     "Checks and alerts": CheckSettings,
     "Upkeep": UpkeepSettings,
     "Deployment": DeploymentSettings,
+    "API and console": ApiSettings,
     "AWS": AwsSettings,
 }
 

@@ -20,6 +20,7 @@ from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
+from mustit_pipeline.settings.api import ApiSettings
 from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.bearer_token import BearerToken
 from mustit_pipeline.settings.checks import CheckSettings
@@ -54,7 +55,9 @@ def _same_database(one: str, other: str | None) -> bool:
     return other is not None and one.partition("://")[2] == other.partition("://")[2]
 
 
-class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings):
+class Settings(
+    DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, ApiSettings, AwsSettings, CheckSettings
+):
     """All settings, each with its default and a description."""
 
     model_config = SettingsConfigDict(
@@ -73,7 +76,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         le=65535,
         description="Port of a second Dagster UI that can change nothing; without it there is none",
     )
-    api_port: int = Field(8000, ge=1, le=65535, description="Kept for the REST API: nothing listens there yet")
     redis_url: RedisUrl | None = Field(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
     )

@@ -34,6 +34,16 @@ class SellerOverview:
         return self.seller.is_active
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduledSeller:
+    """A seller and when it is crawled."""
+
+    seller: Seller
+    schedule_status: ScheduleStatus
+    next_due_at: datetime
+    last_triggered_at: datetime | None
+
+
 # The interval of a row of `sellers s`.
 INTERVAL = """CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
                                    ELSE make_interval(hours => s.interval_amount) END"""
@@ -55,6 +65,18 @@ _OVERVIEW = text("""
     WHERE (CAST(:status AS text) IS NULL OR s.status = :status)
       AND (CAST(:seller_id AS text) IS NULL OR s.seller_id = :seller_id)
     ORDER BY s.seller_id
+""")
+
+_FOUND = """
+    FROM sellers s
+    WHERE (CAST(:status AS text) IS NULL OR s.status = :status)
+      AND (CAST(:pattern AS text) IS NULL OR s.seller_id ILIKE :pattern OR s.name ILIKE :pattern)
+"""
+_COUNT_FOUND = text(f"SELECT count(*) {_FOUND}")
+_PAGE = text(f"""
+    SELECT s.*, c.status AS schedule_status, c.next_due_at, c.last_triggered_at
+    FROM (SELECT s.* {_FOUND} ORDER BY s.seller_id LIMIT :size OFFSET :first) s
+    JOIN crawling_schedules c USING (seller_id) ORDER BY s.seller_id
 """)
 
 
@@ -125,6 +147,30 @@ def overview(
     values = {"status": status and status.value, "seller_id": seller_id and seller_id.value}
     rows = connection.execute(_OVERVIEW, values)
     return [SellerOverview(_seller(r), r.next_due_at, r.last_triggered_at, r.complete_products) for r in rows]
+
+
+def find_page(
+    connection: Connection, *, status: SellerStatus | None, words: str | None, first: int, size: int
+) -> tuple[list[ScheduledSeller], int]:
+    """Sellers whose id or name contains these words, by id from the `first` one on, and how many there are in all."""
+    wanted = {"status": status and status.value, "pattern": words and f"%{_escaped(words)}%"}
+    total = connection.execute(_COUNT_FOUND, wanted).scalar_one()
+    rows = connection.execute(_PAGE, {**wanted, "first": first, "size": size})
+    return [_scheduled(row) for row in rows], total
+
+
+def find_scheduled(connection: Connection, seller_id: SellerId) -> ScheduledSeller:
+    """One seller with its schedule."""
+    seller, schedule = get(connection, seller_id)
+    return ScheduledSeller(seller, schedule.status, schedule.next_due_at, schedule.last_triggered_at)
+
+
+def _escaped(words: str) -> str:
+    return words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _scheduled(row: Row[tuple[object, ...]]) -> ScheduledSeller:
+    return ScheduledSeller(_seller(row), ScheduleStatus(row.schedule_status), row.next_due_at, row.last_triggered_at)
 
 
 def first_registered(connection: Connection) -> datetime | None:

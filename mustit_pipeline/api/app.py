@@ -1,0 +1,71 @@
+"""The REST API: it calls the rooms that the command line calls, and holds no rules of its own."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import APIRouter, FastAPI, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+
+from mustit_pipeline.api import problems
+from mustit_pipeline.api.context import Ground
+from mustit_pipeline.api.edge import Edge
+from mustit_pipeline.api.gate import Gate
+from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
+from mustit_pipeline.api.routes import auth, health, sellers
+
+# Requests that wait for PostgreSQL at once; each takes a thread and a connection.
+THREADS = 32
+DESCRIPTION = """Sellers, crawls, products and their changes, for admins and for other systems.
+
+Routes under `/api/v1` need an access token (`POST /api/v1/auth/login`): role `viewer` to read, `admin` to change.
+Routes under `/api/internal` and `/metrics` need an API key in the header `X-API-Key`. Every error is a
+problem (RFC 9457) with a stable `errorCode` and a `message` in Korean, or in English where
+`Accept-Language` prefers it."""
+
+# The gate checks them before a route is looked at; here they are only described.
+_TOKEN = HTTPBearer(auto_error=False, scheme_name="accessToken", description="From `POST /api/v1/auth/login`")
+_KEY = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey", description="From `mustit apikey create`")
+
+PEOPLE: tuple[APIRouter, ...] = (sellers.router,)
+MACHINES: tuple[APIRouter, ...] = ()
+
+
+def create_api(ground: Ground) -> FastAPI:
+    """The application on a given ground."""
+    app = FastAPI(
+        title="mustit_pipeline",
+        version=version("mustit-pipeline"),
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        responses=_responses(400, 500, 503),
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.ground = ground
+    problems.install(app)
+    app.include_router(health.router)
+    app.include_router(auth.router, prefix="/api/v1", responses=_responses(401, 429))
+    for router in PEOPLE:
+        app.include_router(
+            router, prefix="/api/v1", dependencies=[Security(_TOKEN)], responses=_responses(401, 403, 404, 409, 422)
+        )
+    for router in MACHINES:
+        app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409))
+    app.add_middleware(Gate)
+    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    current_default_thread_limiter().total_tokens = THREADS
+    yield
+
+
+def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"model": Problem, "content": content} for status in statuses}

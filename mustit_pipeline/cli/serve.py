@@ -1,0 +1,78 @@
+"""`mustit serve`: REST API, console and metrics."""
+
+import socket
+from typing import Annotated
+
+import typer
+
+from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.runtime import upgrade
+from mustit_pipeline.settings import Settings, SettingsError, load_settings
+
+FACTORY = "mustit_pipeline.web:create"
+GRACE_SECONDS = 10
+# Beyond that many requests at once a client is told to come back; streams of events count too.
+MOST_AT_ONCE = 5000
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on, instead of MUSTIT_API_HOST.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Instead of MUSTIT_API_PORT.")] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the port.")] = 1,
+) -> None:
+    """Serve the REST API, the console and the metrics until Ctrl-C or SIGTERM; requests in flight end first.
+
+    Any number of servers on any hosts work on the same databases. `mustit up` runs one too.
+
+    Example: `mustit serve --port 8080 --workers 2`
+    """
+    import uvicorn
+
+    settings = _with_options(load_settings(), host, port)
+    refuse_taken_port(settings.api_host, settings.api_port)
+    if settings.embedded:
+        upgrade(settings)
+    scheme = "https" if settings.api_tls_cert is not None else "http"
+    err.print(f"serving on {scheme}://{settings.api_host}:{settings.api_port}", highlight=False)
+    uvicorn.run(
+        FACTORY,
+        factory=True,
+        host=settings.api_host,
+        port=settings.api_port,
+        workers=workers,
+        ssl_certfile=settings.api_tls_cert,
+        ssl_keyfile=settings.api_tls_key,
+        proxy_headers=bool(settings.api_behind_proxy),
+        forwarded_allow_ips=settings.api_behind_proxy or None,
+        server_header=False,
+        access_log=False,
+        log_level="warning",
+        limit_concurrency=MOST_AT_ONCE,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+def _with_options(settings: Settings, host: str | None, port: int | None) -> Settings:
+    """The settings with this command's options, checked alike."""
+    given = {"api_host": host, "api_port": port}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if not changed:
+        return settings
+    try:
+        return Settings.model_validate(settings.model_dump() | changed)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Say which setting to change, where the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise SettingsError(
+                f"port {port} on {host} cannot be used ({error.strerror}): "
+                "stop what listens there, or set MUSTIT_API_PORT to another port"
+            ) from None

@@ -1,0 +1,67 @@
+"""The settings of the web server: REST API, console and metrics."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_settings import BaseSettings
+
+LOOPBACK = ("127.0.0.1", "::1")
+YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+def _address(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address("127.0.0.1" if value == "localhost" else value))
+    except ValueError:
+        raise ValueError("takes an IP address of this host, such as 127.0.0.1 or 0.0.0.0") from None
+
+
+def _proxies(value: str) -> str:
+    """The addresses in the one form that the server takes; a plain yes is a proxy on this host."""
+    said = value.strip().lower()
+    if said in NO:
+        return ""
+    if said in YES:
+        return ",".join(LOOPBACK)
+    try:
+        return ",".join(str(ipaddress.ip_network(part.strip())) for part in said.split(","))
+    except ValueError:
+        raise ValueError("takes yes, or the proxy's addresses: 10.0.0.5,10.1.0.0/16") from None
+
+
+class ApiSettings(BaseSettings):
+    """The settings of the web server."""
+
+    api_port: int = Field(8000, ge=1, le=65535, description="Port of REST API, console and metrics")
+    api_host: Annotated[str, AfterValidator(_address)] = Field(
+        "127.0.0.1",
+        description="Address that they listen on; any but this host's own needs API_TLS_CERT or API_BEHIND_PROXY",
+    )
+    api_tls_cert: Path | None = Field(None, description="Certificate chain (PEM) for TLS; needs API_TLS_KEY")
+    api_tls_key: Path | None = Field(None, description="Its private key (PEM)")
+    api_behind_proxy: Annotated[str, AfterValidator(_proxies)] = Field(
+        "",
+        description="A proxy does TLS: `yes` for one on this host, or its addresses; their X-Forwarded headers count",
+    )
+
+    @model_validator(mode="after")
+    def _safe_address(self) -> "ApiSettings":
+        if (self.api_tls_cert is None) != (self.api_tls_key is None):
+            raise ValueError("MUSTIT_API_TLS_CERT and MUSTIT_API_TLS_KEY: set both or neither")
+        for name, file in (("MUSTIT_API_TLS_CERT", self.api_tls_cert), ("MUSTIT_API_TLS_KEY", self.api_tls_key)):
+            if file is not None and not file.is_file():
+                raise ValueError(f"{name}: there is no file {file}")
+        loopback = ipaddress.ip_address(self.api_host).is_loopback
+        if not loopback and self.api_tls_cert is None and not self.api_behind_proxy:
+            raise ValueError(
+                f"MUSTIT_API_HOST is {self.api_host}, which others can reach: set MUSTIT_API_TLS_CERT and "
+                "MUSTIT_API_TLS_KEY, or MUSTIT_API_BEHIND_PROXY where a proxy does TLS"
+            )
+        return self
+
+    @property
+    def api_is_https(self) -> bool:
+        """Whether browsers reach the server by HTTPS, so that cookies are for HTTPS only."""
+        return self.api_tls_cert is not None or bool(self.api_behind_proxy)

@@ -1,0 +1,33 @@
+"""The web server's composition root: REST API, metrics and console as one ASGI application."""
+
+from fastapi import FastAPI
+
+from mustit_pipeline.api.app import create_api
+from mustit_pipeline.api.context import Ground
+from mustit_pipeline.foundation.database import Database, addresses, make_engine
+from mustit_pipeline.settings import Settings, load_settings
+
+# A request that PostgreSQL cannot answer in that time is answered with 503.
+STATEMENT_SECONDS = 10.0
+
+
+def create() -> FastAPI:
+    """The application of this process, from its environment; every worker of the server calls it."""
+    settings = load_settings()
+    return create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
+
+
+def create_web(ground: Ground) -> FastAPI:
+    """The application on a given ground."""
+    return create_api(ground)
+
+
+def open_lazily(settings: Settings) -> Database:
+    """The database, not asked yet: a server that starts before PostgreSQL says that it is not ready, and becomes so."""
+    engine = make_engine(
+        addresses(settings).database_url,
+        connections=settings.database_connections,
+        max_connections=settings.database_max_connections,
+        statement_seconds=STATEMENT_SECONDS,
+    )
+    return Database(engine)
