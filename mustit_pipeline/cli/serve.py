@@ -29,7 +29,7 @@ def serve(
     import uvicorn
 
     settings = _with_options(load_settings(), host, port)
-    refuse_taken_port(settings.api_host, settings.api_port)
+    refuse_taken_port("MUSTIT_API_PORT", settings.api_host, settings.api_port)
     if settings.embedded:
         upgrade(settings)
     scheme = "https" if settings.api_tls_cert is not None else "http"
@@ -64,7 +64,7 @@ def _with_options(settings: Settings, host: str | None, port: int | None) -> Set
         raise SettingsError(str(error)) from None
 
 
-def refuse_taken_port(host: str, port: int) -> None:
+def refuse_taken_port(variable: str, host: str, port: int) -> None:
     """Say which setting to change, where the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -74,5 +74,5 @@ def refuse_taken_port(host: str, port: int) -> None:
         except OSError as error:
             raise SettingsError(
                 f"port {port} on {host} cannot be used ({error.strerror}): "
-                "stop what listens there, or set MUSTIT_API_PORT to another port"
+                f"stop what listens there, or set {variable} to another port"
             ) from None
