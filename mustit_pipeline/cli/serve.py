@@ -1,12 +1,14 @@
 """`mustit serve`: REST API, console and metrics."""
 
 import socket
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.cli.runtime import upgrade
+from mustit_pipeline.cli.stopping import Stopped
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
 
 FACTORY = "mustit_pipeline.web:create"
@@ -34,22 +36,24 @@ def serve(
         upgrade(settings)
     scheme = "https" if settings.api_tls_cert is not None else "http"
     err.print(f"serving on {scheme}://{settings.api_host}:{settings.api_port}", highlight=False)
-    uvicorn.run(
-        FACTORY,
-        factory=True,
-        host=settings.api_host,
-        port=settings.api_port,
-        workers=workers,
-        ssl_certfile=settings.api_tls_cert,
-        ssl_keyfile=settings.api_tls_key,
-        proxy_headers=bool(settings.api_behind_proxy),
-        forwarded_allow_ips=settings.api_behind_proxy or None,
-        server_header=False,
-        access_log=False,
-        log_level="warning",
-        limit_concurrency=MOST_AT_ONCE,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
+    # A signal is the usual end of a server, after its cleanup.
+    with suppress(Stopped):
+        uvicorn.run(
+            FACTORY,
+            factory=True,
+            host=settings.api_host,
+            port=settings.api_port,
+            workers=workers,
+            ssl_certfile=settings.api_tls_cert,
+            ssl_keyfile=settings.api_tls_key,
+            proxy_headers=bool(settings.api_behind_proxy),
+            forwarded_allow_ips=settings.api_behind_proxy or None,
+            server_header=False,
+            access_log=False,
+            log_level="warning",
+            limit_concurrency=MOST_AT_ONCE,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
 
 
 def _with_options(settings: Settings, host: str | None, port: int | None) -> Settings:
