@@ -29,7 +29,7 @@ problem (RFC 9457) with a stable `errorCode` and a `message` in Korean, or in En
 _TOKEN = HTTPBearer(auto_error=False, scheme_name="accessToken", description="From `POST /api/v1/auth/login`")
 _KEY = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey", description="From `mustit apikey create`")
 
-PEOPLE: tuple[APIRouter, ...] = (sellers.router,)
+PEOPLE: tuple[APIRouter, ...] = (auth.router, sellers.router)
 MACHINES: tuple[APIRouter, ...] = ()
 
 
@@ -48,7 +48,7 @@ def create_api(ground: Ground) -> FastAPI:
     app.state.ground = ground
     problems.install(app)
     app.include_router(health.router)
-    app.include_router(auth.router, prefix="/api/v1", responses=_responses(401, 429))
+    app.include_router(auth.entrance, prefix="/api/v1", responses=_responses(401, 429))
     for router in PEOPLE:
         app.include_router(
             router, prefix="/api/v1", dependencies=[Security(_TOKEN)], responses=_responses(401, 403, 404, 409, 422)
