@@ -14,7 +14,8 @@ from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.edge import Edge
 from mustit_pipeline.api.gate import Gate
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
-from mustit_pipeline.api.routes import auth, health, sellers
+from mustit_pipeline.api.routes import auth, health, metrics, sellers
+from mustit_pipeline.monitoring.exposition import Exposition
 
 # Requests that wait for PostgreSQL at once; each takes a thread and a connection.
 THREADS = 32
@@ -30,7 +31,7 @@ _TOKEN = HTTPBearer(auto_error=False, scheme_name="accessToken", description="Fr
 _KEY = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey", description="From `mustit apikey create`")
 
 PEOPLE: tuple[APIRouter, ...] = (sellers.router,)
-MACHINES: tuple[APIRouter, ...] = ()
+MACHINES: tuple[APIRouter, ...] = (metrics.router,)
 
 
 def create_api(ground: Ground) -> FastAPI:
@@ -46,6 +47,7 @@ def create_api(ground: Ground) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.ground = ground
+    app.state.exposition = Exposition(ground.database, ground.settings)
     problems.install(app)
     app.include_router(health.router)
     app.include_router(auth.router, prefix="/api/v1", responses=_responses(401, 429))
@@ -64,6 +66,7 @@ def create_api(ground: Ground) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     current_default_thread_limiter().total_tokens = THREADS
     yield
+    app.state.exposition.close()
 
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
