@@ -23,9 +23,11 @@ from mustit_pipeline.api.routes import (
     executions,
     health,
     holds,
+    metrics,
     sellers,
     user_agents,
 )
+from mustit_pipeline.monitoring.exposition import Exposition
 
 # Requests that wait for PostgreSQL at once; each takes a thread and a connection.
 THREADS = 32
@@ -50,7 +52,7 @@ PEOPLE: tuple[APIRouter, ...] = (
     deletions.router,
     holds.router,
 )
-MACHINES: tuple[APIRouter, ...] = (crawls.machines,)
+MACHINES: tuple[APIRouter, ...] = (crawls.machines, metrics.router)
 
 
 def create_api(ground: Ground) -> FastAPI:
@@ -67,6 +69,7 @@ def create_api(ground: Ground) -> FastAPI:
     )
     app.state.ground = ground
     app.state.hub = Hub(ground.database)
+    app.state.exposition = Exposition(ground.database, ground.settings)
     problems.install(app)
     app.include_router(health.router)
     app.include_router(auth.entrance, prefix="/api/v1", responses=_responses(401, 429))
@@ -88,6 +91,8 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     with hub.closed_by_signals():
         yield
     hub.close()
+    yield
+    app.state.exposition.close()
 
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

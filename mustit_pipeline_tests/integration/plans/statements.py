@@ -53,13 +53,15 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, Selle
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql import alerts, criteria, health, metrics, spot_checks
+from mustit_pipeline.monitoring.sql import alerts, criteria, exposition, health, metrics, spot_checks
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
 from mustit_pipeline.outbox.sql import outbox, outbox_list
 from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.scheduling.sql import next_sellers, refreshes, triggers
 from mustit_pipeline.sellers.sql import sellers
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 from mustit_pipeline.upkeep.sql import stuck
 from mustit_pipeline_tests.integration.plans.crowd import (
     DAYS,
@@ -205,6 +207,12 @@ def _settle_failing(c: Connection, s: Scene) -> None:
     settle(c, settled)
     failing = outbox.Wanted(0, BATCH)
     outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
+
+
+def _delays(c: Connection, s: Scene) -> None:
+    settled = s.settlements(c)
+    settle(c, settled)
+    deliveries.delays(c, [one.event.row_id for one in settled])
 
 
 def _resend(c: Connection, s: Scene) -> None:
@@ -426,6 +434,7 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: outbox.claim(c, owner="me", limit=1, lease_seconds=60, max_retries=5, trial=True), 2 * BATCH
     ),
     "events settled": Statement(lambda c, s: settle(c, s.settlements(c)), 2 * BATCH),
+    "delays of deliveries": Statement(_delays, 4 * BATCH),
     "failing events": Statement(_settle_failing, 3 * BATCH),
     "silent senders": Statement(lambda c, s: outbox.release_expired(c), BATCH),
     "event counts": Statement(lambda c, s: outbox.counts(c), 2 * SELLER),
@@ -481,6 +490,15 @@ STATEMENTS: dict[str, Statement] = {
     "alerts of inactive sellers": Statement(
         lambda c, s: health.alerts_of_inactive_sellers(c, "RUN_FAILED", "open "), 2 * BATCH
     ),
+    # Metrics.
+    "fetches counted": Statement(
+        lambda c, s: tallies.add(c, Subject.FETCH, {("PRODUCT_DETAIL", "ok"): [0.1], ("MINISHOP", "ok"): [0.2]}), BATCH
+    ),
+    "all fetches": Statement(lambda c, s: tallies.totals(c, Subject.FETCH), BATCH),
+    "fetches of a day": Statement(lambda c, s: tallies.hours(c, Subject.FETCH, s.now - DAY, s.now), BATCH),
+    "undelivered events": Statement(lambda c, s: exposition.outbox(c), 2 * SELLER),
+    "due sellers": Statement(lambda c, s: exposition.due_sellers(c), BATCH),
+    "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
     # What is kept no longer.
     "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
     "sellers that were examined": Statement(_examine_again, OF_EACH),
@@ -495,6 +513,7 @@ STATEMENTS: dict[str, Statement] = {
     **_aged(tokens.AGED, 13.85),
     **_aged(login_links.AGED, 13.85),
     **_aged(login_failures.AGED, 13.85),
+    **_aged(tallies.AGED, 720),
     # What watches.
     "truth drawn": Statement(_draw, 4 * BATCH),
     "truth judged": Statement(_judge, 2 * BATCH),
