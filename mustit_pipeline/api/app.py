@@ -91,7 +91,6 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     with hub.closed_by_signals():
         yield
     hub.close()
-    yield
     app.state.exposition.close()
 
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 # Values for paths, well-formed and of nothing that exists.
 PLACES = {
     "seller_id": "no-such-seller",
+    "id": "00000000-0000-4000-8000-000000000000",
     "item_no": "1",
     "execution_id": "00000000-0000-4000-8000-000000000000",
     "outbox_id": "00000000-0000-4000-8000-000000000000",
