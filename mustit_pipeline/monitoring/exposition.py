@@ -35,8 +35,9 @@ from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Labels, Subject
 
 FRESH_SECONDS = 5.0
-# A reader gets the numbers before these while they are read anew, unless they are older than this.
-STALE_SECONDS = 60.0
+# Meanwhile others get the numbers before, unless they are older than this: a counter that a second server has told
+# higher would seem to fall between two scrapes.
+STALE_SECONDS = 10.0
 RUN_HOURS = 24
 DAGSTER_SECONDS = 2.0
 # A database of Dagster's that does not answer is not asked with every scrape.

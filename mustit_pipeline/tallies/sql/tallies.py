@@ -43,6 +43,7 @@ _BOUNDS: dict[Subject, tuple[float, ...]] = {
 }
 
 AGED = Aged("tallies", ("hour",))
+KEPT_DAYS = 366
 
 # A slot is held until the transaction ends, so nobody else writes its rows. With more transactions at once than slots,
 # the number of its own server process is one that no other has.

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Generator
+from pathlib import Path
 from threading import Barrier, Thread
 
+import orjson
 import pytest
+import yaml
 from dagster._core.storage.runs.schema import RunStorageSqlMetadata
 from fastapi.testclient import TestClient
 from prometheus_client import Metric
@@ -25,6 +28,7 @@ from mustit_pipeline_tests.integration.api.conftest import MakeClient
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
 SELLER = "럭셔리 샵&co"
+MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 # What one look at the metrics may not exceed, however much is stored.
 MOST_SERIES = 300
 Numbers = dict[str, float]
@@ -212,3 +216,52 @@ def test_runs_are_told_by_job_and_result(
         "mustit_dagster_runs crawl_seller failure": 1,
         "mustit_dagster_runs maintain started": 1,
     }
+
+
+def queries() -> list[str]:
+    """Every query of the dashboard and of the alerts."""
+    dashboard = orjson.loads((MONITORING / "grafana-dashboard.json").read_bytes())
+    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["rules"]
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    return [*shown, *(rule["expr"] for rule in rules)]
+
+
+def test_dashboard_and_alerts_ask_for_what_is_exported_and_for_all_of_it(
+    database: Database, make_settings: MakeSettings, dagster_database: Database, empty_database_url: str
+) -> None:
+    with dagster_database.transaction() as connection:
+        failed = "INSERT INTO runs (run_id, pipeline_name, status) VALUES ('1', 'crawl_seller', 'FAILURE')"
+        connection.execute(text(failed))
+    one = Exposition(database, make_settings(dagster_database_url=empty_database_url))
+    families = list(text_string_to_metric_families(one.text("")[0].decode()))
+    one.close()
+    labels: dict[str, dict[str, set[str]]] = {}
+    for sample in (sample for family in families for sample in family.samples):
+        known = labels.setdefault(sample.name, {})
+        for name, value in sample.labels.items():
+            known.setdefault(name, set()).add(value)
+
+    asked: set[str] = set()
+    for query in queries():
+        found = re.findall(r"\b(mustit_\w+)(?:\{([^}]*)\})?", query)
+        assert found or "up{" in query, query
+        for metric, matchers in found:
+            assert metric in labels, f"{metric} of {query}"
+            asked.add(metric)
+            for name, values in re.findall(r'(\w+)=~?"([^"]*)"', matchers):
+                assert set(values.split("|")) <= labels[metric][name], query
+        grouped = re.findall(r"\b(?:by|without) \(([^)]*)\)", query)
+        exported = {name for metric, _ in found for name in labels[metric]} | {"instance", "job"}
+        assert {name.strip() for names in grouped for name in names.split(",")} <= exported, query
+    unused = [family.name for family in families if not any(name.startswith(family.name) for name in asked)]
+    assert unused == []
+
+
+def test_the_scrape_config_reads_the_route_with_a_key_in_its_header(reader: TestClient) -> None:
+    [job] = yaml.safe_load((MONITORING / "prometheus.yaml").read_text())["scrape_configs"]
+    [(header, value)] = job["http_headers"].items()
+    key = reader.headers[header]
+    assert value.keys() == {"files"}
+    reader.headers.clear()
+    assert reader.get(job["metrics_path"]).status_code == 401
+    assert reader.get(job["metrics_path"], headers={header: key}).status_code == 200
