@@ -9,12 +9,25 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from mustit_pipeline.api import problems
+from mustit_pipeline.api import openapi, problems
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.edge import Edge
 from mustit_pipeline.api.gate import Gate
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
-from mustit_pipeline.api.routes import auth, health, sellers
+from mustit_pipeline.api.routes import (
+    alerts,
+    api_keys,
+    audit,
+    auth,
+    changes,
+    docs,
+    drift,
+    health,
+    outbox,
+    products,
+    sellers,
+    users,
+)
 
 # Requests that wait for PostgreSQL at once; each takes a thread and a connection.
 THREADS = 32
@@ -29,12 +42,31 @@ problem (RFC 9457) with a stable `errorCode` and a `message` in Korean, or in En
 _TOKEN = HTTPBearer(auto_error=False, scheme_name="accessToken", description="From `POST /api/v1/auth/login`")
 _KEY = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey", description="From `mustit apikey create`")
 
-PEOPLE: tuple[APIRouter, ...] = (sellers.router,)
+PEOPLE: tuple[APIRouter, ...] = (
+    sellers.router,
+    products.router,
+    changes.router,
+    outbox.router,
+    drift.router,
+    alerts.router,
+    audit.router,
+    users.router,
+    api_keys.router,
+)
 MACHINES: tuple[APIRouter, ...] = ()
 
 
 def create_api(ground: Ground) -> FastAPI:
     """The application on a given ground."""
+    app = create_routes()
+    app.state.ground = ground
+    app.add_middleware(Gate)
+    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    return app
+
+
+def create_routes() -> FastAPI:
+    """The routes alone, which is what the OpenAPI document says."""
     app = FastAPI(
         title="mustit_pipeline",
         version=version("mustit-pipeline"),
@@ -45,8 +77,8 @@ def create_api(ground: Ground) -> FastAPI:
         responses=_responses(400, 500, 503),
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.ground = ground
     problems.install(app)
+    app.include_router(docs.router)
     app.include_router(health.router)
     app.include_router(auth.router, prefix="/api/v1", responses=_responses(401, 429))
     for router in PEOPLE:
@@ -55,8 +87,7 @@ def create_api(ground: Ground) -> FastAPI:
         )
     for router in MACHINES:
         app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409))
-    app.add_middleware(Gate)
-    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    openapi.install(app)
     return app
 
 
