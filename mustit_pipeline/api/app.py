@@ -9,23 +9,32 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from mustit_pipeline.api import problems
+from mustit_pipeline.api import openapi, problems
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.edge import Edge
 from mustit_pipeline.api.gate import Gate
 from mustit_pipeline.api.live import Hub
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
 from mustit_pipeline.api.routes import (
+    alerts,
+    api_keys,
+    audit,
     auth,
+    changes,
     crawl_metrics,
     crawls,
     deletions,
+    docs,
+    drift,
     executions,
     health,
     holds,
     metrics,
+    outbox,
+    products,
     sellers,
     user_agents,
+    users,
 )
 from mustit_pipeline.monitoring.exposition import Exposition
 
@@ -51,12 +60,31 @@ PEOPLE: tuple[APIRouter, ...] = (
     user_agents.router,
     deletions.router,
     holds.router,
+    products.router,
+    changes.router,
+    outbox.router,
+    drift.router,
+    alerts.router,
+    audit.router,
+    users.router,
+    api_keys.router,
 )
 MACHINES: tuple[APIRouter, ...] = (crawls.machines, metrics.router)
 
 
 def create_api(ground: Ground) -> FastAPI:
     """The application on a given ground."""
+    app = create_routes()
+    app.state.ground = ground
+    app.state.hub = Hub(ground.database)
+    app.state.exposition = Exposition(ground.database, ground.settings)
+    app.add_middleware(Gate)
+    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    return app
+
+
+def create_routes() -> FastAPI:
+    """The routes alone, which is what the OpenAPI document says."""
     app = FastAPI(
         title="mustit_pipeline",
         version=version("mustit-pipeline"),
@@ -67,10 +95,8 @@ def create_api(ground: Ground) -> FastAPI:
         responses=_responses(400, 500, 503),
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.ground = ground
-    app.state.hub = Hub(ground.database)
-    app.state.exposition = Exposition(ground.database, ground.settings)
     problems.install(app)
+    app.include_router(docs.router)
     app.include_router(health.router)
     app.include_router(auth.entrance, prefix="/api/v1", responses=_responses(401, 429))
     for router in PEOPLE:
@@ -79,8 +105,7 @@ def create_api(ground: Ground) -> FastAPI:
         )
     for router in MACHINES:
         app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409))
-    app.add_middleware(Gate)
-    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    openapi.install(app)
     return app
 
 
