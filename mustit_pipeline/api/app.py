@@ -74,7 +74,7 @@ def create_api(ground: Ground) -> FastAPI:
             router, prefix="/api/v1", dependencies=[Security(_TOKEN)], responses=_responses(401, 403, 404, 409, 422)
         )
     for router in MACHINES:
-        app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409))
+        app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409, 422))
     app.add_middleware(Gate)
     app.add_middleware(Edge, https=ground.settings.api_is_https)
     return app
