@@ -207,7 +207,7 @@ class _Relay:
         return None if due_in is None else max(due_in, trial_in or 0.0)
 
     async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Answer:
-        with logs.about(outbox_id=event.row_id, seller_id=event.outbox.seller_id):
+        with logs.about(outbox_id=event.row_id, seller_id=event.seller_id):
             try:
                 return await self._answer(server, event)
             except Exception as error:

@@ -77,11 +77,11 @@ class _Stderr:
 
 def configure(usual: Level = "warning") -> None:
     """Configure the logs of this process as its environment says; `usual` is the level where that says nothing."""
-    chosen = _chosen()
-    level = logging.getLevelNamesMapping()[(chosen.log_level or usual).upper()]
-    shared = _shared(chosen)
+    settings = _log_settings()
+    level = logging.getLevelNamesMapping()[(settings.log_level or usual).upper()]
+    shared = _shared(settings)
     structlog.configure(
-        processors=[*shared, _renderer(chosen)],
+        processors=[*shared, _renderer(settings)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: structlog.PrintLogger(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=False,
@@ -90,7 +90,7 @@ def configure(usual: Level = "warning") -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, _renderer(chosen)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, _renderer(settings)],
         )
     )
     for name in ROUTED:
@@ -152,7 +152,7 @@ def _of_key(key: object, value: Any, depth: int) -> Any:
     return REDACTED
 
 
-def _chosen() -> LogSettings:
+def _log_settings() -> LogSettings:
     """The settings of logs alone: a mistake in them or others is told by those who read all settings."""
     try:
         return LogSettings(_env_prefix="MUSTIT_", _env_ignore_empty=True)  # pyright: ignore[reportCallIssue]
@@ -160,19 +160,19 @@ def _chosen() -> LogSettings:
         return LogSettings.model_construct()
 
 
-def _shared(chosen: LogSettings) -> Sequence[Processor]:
-    form = "iso" if chosen.log_format == "json" else "%Y-%m-%d %H:%M:%S"
+def _shared(settings: LogSettings) -> Sequence[Processor]:
+    form = "iso" if settings.log_format == "json" else "%Y-%m-%d %H:%M:%S"
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt=form, utc=chosen.log_format == "json"),
+        structlog.processors.TimeStamper(fmt=form, utc=settings.log_format == "json"),
         structlog.processors.format_exc_info,
         redact,
     ]
 
 
-def _renderer(chosen: LogSettings) -> Processor:
-    if chosen.log_format == "json":
+def _renderer(settings: LogSettings) -> Processor:
+    if settings.log_format == "json":
         return structlog.processors.JSONRenderer(ensure_ascii=False)
     # Without the values of local variables, which may be secrets.
     plain = structlog.dev.plain_traceback
