@@ -50,7 +50,8 @@ def serve(
             forwarded_allow_ips=settings.api_behind_proxy or None,
             server_header=False,
             access_log=False,
-            log_level="warning",
+            # Its loggers are configured with ours.
+            log_config=None,
             limit_concurrency=MOST_AT_ONCE,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
