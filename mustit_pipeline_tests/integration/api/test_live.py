@@ -341,6 +341,24 @@ def test_a_client_that_logs_out_or_leaves_is_watched_for_no_longer(
         wait(lambda: hub.streams == 0)
 
 
+def test_a_full_server_refuses_another_stream_and_nothing_else(
+    app: FastAPI, ground: Ground, execution_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    given = token(ground, Role.VIEWER)
+    path, authorized = f"/api/v1/executions/{execution_id}", {"Authorization": f"Bearer {given}"}
+    with served(app) as address:
+        with events(address, execution_id, given) as following:
+            assert following() is not None
+            refused = httpx.get(f"{address}{path}/events", headers=authorized)
+            assert (refused.status_code, refused.json()["errorCode"]) == (429, "TOO_MANY_STREAMS")
+            assert refused.headers["retry-after"] == "5"
+            assert httpx.get(f"{address}{path}", headers=authorized).status_code == 200
+        wait(lambda: app.state.hub.streams == 0)
+        with events(address, execution_id, given) as following:
+            assert following() is not None
+
+
 def wait(condition: Callable[[], bool]) -> None:
     async def limited() -> None:
         async with asyncio.timeout(30):
