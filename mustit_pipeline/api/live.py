@@ -27,7 +27,7 @@ from mustit_pipeline.access import tokens
 from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.domain.errors import TooMany
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.database import Database, is_outage
 
 INTERVAL_SECONDS = 1.0
 # Fewer than the requests that a server takes at once: streams never leave no room for the others.
@@ -228,14 +228,25 @@ class Hub:
                 subscription.end(EndReason.TOKEN_ENDED)
 
     def _read(self, topics: Collection[Topic[Any, Any]], identities: Collection[Identity]) -> "_Seen":
-        """Runs in a thread: one statement for the tokens, and one for each source."""
+        """Runs in a thread: one statement for each source, and one for the tokens."""
         keys: dict[Source[Any, Any], list[Any]] = {}
         for topic in topics:
             keys.setdefault(topic.source, []).append(topic.key)
+        found = {source: self._states(source, wanted) for source, wanted in keys.items()}
+        # Last: a state that was read after a token had ended is never shown to it.
         with self.database.reading() as connection:
-            ended = tokens.ended(connection, identities)
-            found = {source: source.read(connection, wanted) for source, wanted in keys.items()}
-        return _Seen(found, ended)
+            return _Seen(found, tokens.ended(connection, identities))
+
+    def _states(self, source: Source[Any, Any], keys: Collection[Any]) -> Mapping[Any, Any]:
+        """The states of one source; where it fails, its streams wait and the others go on."""
+        try:
+            with self.database.reading() as connection:
+                return source.read(connection, keys)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            log.exception("live events not read")
+            return {}
 
     def _publish(self, seen: "_Seen") -> None:
         for subscription in self._subscriptions():

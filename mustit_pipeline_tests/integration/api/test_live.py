@@ -120,8 +120,8 @@ def test_one_look_serves_all_streams_without_a_thread_for_each_and_none_is_taken
             assert threading.active_count() == before
             assert hub.streams == 2_000
         looks = statements.of("revoked_tokens")
-        # Each look is one statement for the tokens and one for the executions.
-        assert statements.of("crawling_schedule_executions") <= looks
+        # Each look is one statement for the executions and then one for the tokens.
+        assert statements.of("crawling_schedule_executions") <= looks + 1
         await asyncio.sleep(0.1)
         so_far = len(statements.sent)
         await asyncio.sleep(0.1)
@@ -193,6 +193,26 @@ def test_streams_outlive_an_outage_of_the_database(database: Database, identity:
             away.clear()
             await asyncio.to_thread(complete, database, 7)
             assert (await anext(stream)).completed_tasks == 7
+
+    run(watch())
+
+
+def test_a_kind_of_thing_that_cannot_be_read_holds_up_no_other(
+    database: Database, identity: Identity, execution_id: UUID
+) -> None:
+    def fail(connection: Connection, _: Collection[str]) -> dict[str, int]:
+        connection.execute(text("SELECT nothing FROM nowhere"))
+        return {}
+
+    async def watch() -> None:
+        hub = Hub(database)
+        with (
+            hub.subscribe(Topic(Source(fail), "x"), identity),
+            hub.subscribe(Topic(EXECUTIONS, execution_id), identity) as stream,
+        ):
+            await anext(stream)
+            await asyncio.to_thread(complete, database, 6)
+            assert (await anext(stream)).completed_tasks == 6
 
     run(watch())
 
