@@ -248,7 +248,7 @@ def test_a_hash_of_other_parameters_is_made_anew_by_the_next_login(
         connection.execute(text("UPDATE users SET password_hash = :hash"), {"hash": weak})
 
     assert attempt(database, settings, "kim", PASSWORD) == "in"
-    [stored] = rows(database, "SELECT password_hash FROM users")
+    [stored] = rows(database, "SELECT password_hash FROM users WHERE user_name = 'kim'")
     assert argon2.extract_parameters(stored).memory_cost == 64 * 1024
     assert attempt(database, settings, "kim", PASSWORD) == "in"
     assert rows(database, "SELECT password_hash FROM users") == [stored]
