@@ -75,6 +75,10 @@ class _Stderr:
         sys.stderr.flush()
 
 
+# One object: structlog keeps a lock for each that it is given.
+_STDERR = cast("TextIO", _Stderr())
+
+
 def configure(usual: Level = "warning") -> None:
     """Configure the logs of this process as its environment says; `usual` is the level where that says nothing."""
     settings = _log_settings()
@@ -83,10 +87,10 @@ def configure(usual: Level = "warning") -> None:
     structlog.configure(
         processors=[*shared, _renderer(settings)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: structlog.PrintLogger(cast("TextIO", _Stderr())),
+        logger_factory=lambda *_: structlog.PrintLogger(_STDERR),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(cast("TextIO", _Stderr()))
+    handler = logging.StreamHandler(_STDERR)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
