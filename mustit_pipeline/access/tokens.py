@@ -1,6 +1,6 @@
 """Access tokens: signed, short-lived, and refused at once when they are ended or their user changes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.access.sql import tokens
 from mustit_pipeline.access.sql.audit_log import Actor
+from mustit_pipeline.access.sql.tokens import HeldToken
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.domain.access import ActorKind, Role
 from mustit_pipeline.domain.errors import Forbidden, Unauthorized, ValidationFailed
@@ -162,6 +163,14 @@ def verify(connection: Connection, keys: SigningKeys, text: str, audience: Audie
     expires_at = datetime.fromtimestamp(claims["exp"], UTC)
     kind = ActorKind.CLI if by_cli else ActorKind.PERSON
     return Identity(name, role, jti, expires_at, kind, generation, logged_in_at)
+
+
+def ended(connection: Connection, identities: Collection[Identity]) -> set[UUID]:
+    """The ids of those tokens, valid when they were verified, that `verify` would refuse for their user or their id."""
+    return tokens.ended(
+        connection,
+        [HeldToken(one.jti, one.name, None if one.kind is ActorKind.CLI else one.generation) for one in identities],
+    )
 
 
 def revoke(connection: Connection, identity: Identity) -> None:

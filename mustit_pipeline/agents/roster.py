@@ -160,6 +160,23 @@ def recover_suspended(connection: Connection, settings: Settings, now: datetime)
     return len(rested)
 
 
+def look(agent_id: UUID) -> Callable[[Connection], dict[str, object]]:
+    """An agent as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object]:
+        agent = agents.read_agent(connection, agent_id)
+        return {"status": agent.status.value, "reason": agent.reason}
+
+    return seen
+
+
+def look_at_pool(connection: Connection) -> dict[str, object]:
+    """What an admin changes for all agents at once, as the audit log shows it."""
+    pool = agent_pool.read_pool(connection)
+    blocked = [str(row.agent_id) for row in agents.read_agents(connection) if row.status is AgentStatus.BLOCKED]
+    return {"circuitOpenUntil": pool.breaker_open_until, "pausedUntil": pool.paused_until, "blocked": blocked}
+
+
 def _change(
     connection: Connection, rules: AgentRules, agent_id: UUID, change: Callable[[UserAgent], None], reason: str | None
 ) -> AgentRow:

@@ -13,8 +13,19 @@ from mustit_pipeline.api import problems
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.edge import Edge
 from mustit_pipeline.api.gate import Gate
+from mustit_pipeline.api.live import Hub
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
-from mustit_pipeline.api.routes import auth, health, sellers
+from mustit_pipeline.api.routes import (
+    auth,
+    crawl_metrics,
+    crawls,
+    deletions,
+    executions,
+    health,
+    holds,
+    sellers,
+    user_agents,
+)
 
 # Requests that wait for PostgreSQL at once; each takes a thread and a connection.
 THREADS = 32
@@ -29,8 +40,16 @@ problem (RFC 9457) with a stable `errorCode` and a `message` in Korean, or in En
 _TOKEN = HTTPBearer(auto_error=False, scheme_name="accessToken", description="From `POST /api/v1/auth/login`")
 _KEY = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey", description="From `mustit apikey create`")
 
-PEOPLE: tuple[APIRouter, ...] = (sellers.router,)
-MACHINES: tuple[APIRouter, ...] = ()
+PEOPLE: tuple[APIRouter, ...] = (
+    sellers.router,
+    crawls.router,
+    executions.router,
+    crawl_metrics.router,
+    user_agents.router,
+    deletions.router,
+    holds.router,
+)
+MACHINES: tuple[APIRouter, ...] = (crawls.machines,)
 
 
 def create_api(ground: Ground) -> FastAPI:
@@ -46,6 +65,7 @@ def create_api(ground: Ground) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.ground = ground
+    app.state.hub = Hub(ground.database)
     problems.install(app)
     app.include_router(health.router)
     app.include_router(auth.router, prefix="/api/v1", responses=_responses(401, 429))
@@ -63,7 +83,10 @@ def create_api(ground: Ground) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     current_default_thread_limiter().total_tokens = THREADS
-    yield
+    hub: Hub = app.state.hub
+    with hub.closed_by_signals():
+        yield
+    hub.close()
 
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -4,6 +4,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar, cast
+from uuid import UUID
 
 import orjson
 from fastapi import Query
@@ -41,6 +42,15 @@ def read_cursor(text: str, kinds: Sequence[type[int] | type[str]]) -> list[int |
     if [type(value) for value in found] != list(kinds):
         raise _unreadable()
     return found
+
+
+def cursor_id(text: str) -> UUID:
+    """The id of the last entry of the page before, where that alone is the cursor."""
+    [value] = read_cursor(text, [str])
+    try:
+        return UUID(str(value))
+    except ValueError:
+        raise _unreadable() from None
 
 
 def _unreadable() -> RequestRefused:

@@ -1,8 +1,9 @@
 """The deletion guard: a product is gone only when complete sweeps and its own detail page say so."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 import structlog
 from sqlalchemy import Connection
@@ -110,6 +111,16 @@ def reject(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
         hold.reject(at)
         deletions.decide(connection, hold)
     return Decision(hold, [])
+
+
+def look(hold_id: UUID) -> Callable[[Connection], dict[str, object]]:
+    """A hold as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object]:
+        hold = deletions.find_hold(connection, IdPrefix(str(hold_id)))
+        return {"sellerId": hold.seller_id.value, "status": hold.status.value, "heldCount": len(hold.item_nos)}
+
+    return seen
 
 
 @dataclass(frozen=True, slots=True)

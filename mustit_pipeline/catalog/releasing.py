@@ -47,6 +47,17 @@ def release(
     return report
 
 
+def look(seller_id: SellerId) -> Callable[[Connection], dict[str, object] | None]:
+    """The seller's open hold, or else its newest, as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object] | None:
+        for hold in change_holds.newest(connection, status=None, seller_id=seller_id, limit=1).rows:
+            return {"holdId": str(hold.id), "status": hold.status.value, "suspicious": hold.suspicion.suspicious}
+        return None
+
+    return seen
+
+
 def _open_hold(connection: Connection, seller_id: SellerId) -> ChangeHold:
     hold = change_holds.find_open(connection, seller_id)
     _refuse_crawl_under_way(connection, seller_id)

@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -10,9 +11,10 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents as stored_agents
 from mustit_pipeline.agents.sql.agents import AgentRow
+from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
-from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling.outlook import used_up
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.foundation.clock import utc_now
@@ -134,7 +136,7 @@ def load(
 ) -> None:
     """Add user agents from a file, one a line; blank lines and lines that start with # are left out."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    with runtime() as ground, ground.database.transaction() as connection:
+    with runtime() as ground, audited(ground.database, "agent.load", file.name).transaction() as connection:
         report = roster.load(connection, lines)
     if as_json:
         rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
@@ -149,8 +151,11 @@ def load(
 @app.command("block", epilog="Example: `mustit agents block 3f2c90d4`")
 def block(agent_id: Id, as_json: Json = False) -> None:
     """Take an agent out of use until it is unblocked."""
-    with runtime() as ground, ground.database.transaction() as connection:
-        _say(roster.block(connection, stored_agents.find(connection, IdPrefix(agent_id)).agent_id), as_json)
+    with runtime() as ground:
+        found = _find(ground, agent_id)
+        database = audited(ground.database, "agent.block", f"agent {found}", roster.look(found))
+        with database.transaction() as connection:
+            _say(roster.block(connection, found), as_json)
 
 
 @app.command("unblock", epilog="Example: `mustit agents unblock --all`")
@@ -164,21 +169,27 @@ def unblock(
     """Unblock one agent or all of them, with a new token; --all also ends a pause of all calls."""
     if (agent_id is None) is not everyone:
         raise typer.BadParameter("give either an agent's id or --all")
-    with runtime() as ground, ground.database.transaction() as connection:
+    with runtime() as ground:
         if agent_id is not None:
-            found = stored_agents.find(connection, IdPrefix(agent_id))
-            _say(roster.unblock(connection, ground.settings, found.agent_id), as_json)
+            found = _find(ground, agent_id)
+            database = audited(ground.database, "agent.unblock", f"agent {found}", roster.look(found))
+            with database.transaction() as connection:
+                _say(roster.unblock(connection, ground.settings, found), as_json)
         else:
-            paused = roster.end_pause(connection)
-            _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
+            database = audited(ground.database, "agent.unblock", "all agents", roster.look_at_pool)
+            with database.transaction() as connection:
+                paused = roster.end_pause(connection)
+                _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
 
 
 @app.command("resume", epilog="Example: `mustit agents resume`")
 def resume(as_json: Json = False) -> None:
     """Resume calls now: close the breaker and end a pause of all calls. Suspended and blocked agents stay so."""
-    with runtime() as ground, ground.database.transaction() as connection:
-        circuit = roster.close_circuit(connection, ground.settings)
-        paused = roster.end_pause(connection)
+    with runtime() as ground:
+        database = audited(ground.database, "agent.resume", "all agents", roster.look_at_pool)
+        with database.transaction() as connection:
+            circuit = roster.close_circuit(connection, ground.settings)
+            paused = roster.end_pause(connection)
     if as_json:
         print_json({"closedCircuitUntil": iso(circuit), "endedPauseUntil": iso(paused)})
         return
@@ -188,6 +199,11 @@ def resume(as_json: Json = False) -> None:
         out.print(f"Calls go on; they would have paused until {local(paused)}.", highlight=False)
     if circuit is None and paused is None:
         out.print("The breaker is closed and nothing is paused.", highlight=False)
+
+
+def _find(ground: Runtime, given: str) -> UUID:
+    with ground.database.reading() as connection:
+        return stored_agents.find(connection, IdPrefix(given)).agent_id
 
 
 def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: bool) -> None:

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.processing import ProcessingReport
-from mustit_pipeline.catalog.releasing import release as let_through
 from mustit_pipeline.catalog.sql import change_holds
+from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
@@ -45,14 +46,15 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Publish a seller's held changes, after you have checked some of them on the marketplace."""
-    state = ProcessingReport()
+    state, key = ProcessingReport(), SellerId(seller)
 
     def follow(now: ProcessingReport) -> None:
         nonlocal state
         state = now
 
     with runtime() as ground, watched("publishing", lambda: Step(sum(state.versions.values()), None, "versions")):
-        report = let_through(ground.database, SellerId(seller), now=utc_now, progress=follow)
+        database = audited(ground.database, "hold.release", f"change hold of {key}", releasing.look(key))
+        report = releasing.release(database, key, now=utc_now, progress=follow)
     published = sum(report.versions.values())
     if as_json:
         print_json({"sellerId": seller, "published": published, "changes": dict(report.changes)})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mustit_pipeline.catalog.sql import change_holds
+from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
 from mustit_pipeline.cli.progress import Step, watched
@@ -20,7 +21,7 @@ from mustit_pipeline.cli.runtime import (
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.estimate import estimate
-from mustit_pipeline.crawling.executions import find, open_or_join
+from mustit_pipeline.crawling.executions import find, look_open, open_or_join
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
@@ -124,7 +125,12 @@ def run_crawl(
 ) -> CrawlSummary:
     """Open or join the seller's execution and run its slices until it has ended or is stopped."""
     opened = open_or_join(
-        ground.database, seller_id, triggered_by="cli", now=utc_now(), full_refetch=full, product_limit=limit
+        audited(ground.database, "crawl.trigger", f"seller {seller_id}", look_open(seller_id)),
+        seller_id,
+        triggered_by="cli",
+        now=utc_now(),
+        full_refetch=full,
+        product_limit=limit,
     )
     execution_id = opened.stored.id
     if opened.joined:

@@ -1,12 +1,15 @@
 """`mustit deletions`: approve or reject deletions that were held back because they were too many."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.table import Table
 
+from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
+from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
@@ -20,7 +23,7 @@ from mustit_pipeline.cli.list_options import (
     status,
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
-from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
@@ -93,7 +96,8 @@ def show(hold_id: Id, as_json: Json = False) -> None:
 def approve(hold_id: Id, as_json: Json = False) -> None:
     """Delete the hold's products that are still absent; products that were seen again stay."""
     with runtime() as ground:
-        decision = deletion.approve(ground.database, IdPrefix(hold_id), utc_now())
+        found = _find(ground, hold_id)
+        decision = deletion.approve(_audited(ground, "deletion.approve", found), IdPrefix(str(found)), utc_now())
     if as_json:
         print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
@@ -111,7 +115,8 @@ def approve(hold_id: Id, as_json: Json = False) -> None:
 def reject(hold_id: Id, as_json: Json = False) -> None:
     """Close a hold and delete nothing; a sweep that still misses too many products opens the next hold."""
     with runtime() as ground:
-        decision = deletion.reject(ground.database, IdPrefix(hold_id), utc_now())
+        found = _find(ground, hold_id)
+        decision = deletion.reject(_audited(ground, "deletion.reject", found), IdPrefix(str(found)), utc_now())
     if as_json:
         print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
@@ -121,6 +126,15 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _find(ground: Runtime, given: str) -> UUID:
+    with ground.database.reading() as connection:
+        return deletions.find_hold(connection, IdPrefix(given)).id
+
+
+def _audited(ground: Runtime, action: str, hold_id: UUID) -> AuditedDatabase:
+    return audited(ground.database, action, f"deletion hold {hold_id}", deletion.look(hold_id))
 
 
 def _table(found: list[DeletionHold]) -> Table:

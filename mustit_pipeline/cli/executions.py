@@ -8,6 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
@@ -22,7 +24,7 @@ from mustit_pipeline.cli.list_options import (
     status,
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
-from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.outlook import Outlook
@@ -169,26 +171,33 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
 def pause(execution_id: Id, as_json: Json = False) -> None:
     """Lease no further task of a running execution; requests in flight end normally."""
     with runtime() as ground:
-        _say(crawls.pause(ground.database, _find(ground.database, execution_id)), as_json)
+        found = _find(ground.database, execution_id)
+        _say(crawls.pause(_audited(ground, "execution.pause", found), found), as_json)
 
 
 @app.command("resume", epilog="Example: `mustit execution resume 0b6f13c2`")
 def resume(execution_id: Id, as_json: Json = False) -> None:
     """Continue a paused or failed execution with its stored tasks."""
     with runtime() as ground:
-        _say(crawls.resume(ground.database, _find(ground.database, execution_id)), as_json)
+        found = _find(ground.database, execution_id)
+        _say(crawls.resume(_audited(ground, "execution.resume", found), found), as_json)
 
 
 @app.command("cancel", epilog="Example: `mustit execution cancel 0b6f13c2`")
 def cancel(execution_id: Id, as_json: Json = False) -> None:
     """End an execution and its open tasks for good."""
     with runtime() as ground:
-        _say(crawls.cancel(ground.database, _find(ground.database, execution_id), utc_now()), as_json)
+        found = _find(ground.database, execution_id)
+        _say(crawls.cancel(_audited(ground, "execution.cancel", found), found, utc_now()), as_json)
 
 
 def _find(database: Database, given: str) -> ExecutionId:
     with database.reading() as connection:
         return executions.find(connection, IdPrefix(given)).id
+
+
+def _audited(ground: Runtime, action: str, execution_id: ExecutionId) -> AuditedDatabase:
+    return audited(ground.database, action, f"execution {execution_id}", crawls.look(execution_id))
 
 
 def _say(stored: StoredExecution, as_json: bool) -> None:

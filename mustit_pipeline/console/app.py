@@ -26,7 +26,7 @@ class _Pages(Mount):
 def install(app: FastAPI) -> None:
     """Serve the console beside the API."""
     pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(checked_form)])
-    pages.state.ground = app.state.ground
+    pages.state.ground, pages.state.hub = app.state.ground, app.state.hub
     errors.install(pages)
     pages.include_router(static_files.router)
     for router in PAGES:

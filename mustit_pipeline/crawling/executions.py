@@ -1,6 +1,6 @@
 """Actions on a whole execution: open, fail its plan, pause, resume, cancel, end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -89,6 +89,18 @@ def open_or_join_within(
     return Opened(stored, joined=False)
 
 
+def trigger(
+    database: Database, seller_id: SellerId, *, triggered_by: str, now: datetime, full_refetch: bool = False
+) -> Opened:
+    """Open or join for a caller that does not crawl itself: a paused execution, which no run continues, is refused."""
+    with database.transaction() as connection:
+        opened = open_or_join_within(
+            connection, seller_id, triggered_by=triggered_by, now=now, full_refetch=full_refetch
+        )
+        _refuse_paused(opened.stored)
+    return opened
+
+
 def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
     """The open execution that a crawl would join, None if it would open one; raises what the crawl would raise."""
     seller, _ = sellers.get(connection, seller_id)
@@ -96,12 +108,7 @@ def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution |
     if present is None:
         _refuse_inactive(seller)
         return None
-    if present.status is ExecutionStatus.PAUSED:
-        raise Conflict(
-            "CONFLICT_EXECUTION_PAUSED",
-            korean=f"일시정지된 실행입니다: {present.id}",
-            english=f"The crawl is PAUSED: resume it with `mustit execution resume {present.id}`",
-        )
+    _refuse_paused(present)
     return present
 
 
@@ -218,6 +225,43 @@ def find(database: Database, execution_id: ExecutionId) -> StoredExecution:
     """An execution as it is now."""
     with database.reading() as connection:
         return executions.get(connection, execution_id)
+
+
+def look(execution_id: ExecutionId) -> Callable[[Connection], dict[str, object]]:
+    """An execution as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object]:
+        return _shown(executions.get(connection, execution_id))
+
+    return seen
+
+
+def look_open(seller_id: SellerId) -> Callable[[Connection], dict[str, object] | None]:
+    """A seller's open execution as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object] | None:
+        present = executions.find_open(connection, seller_id)
+        return None if present is None else _shown(present)
+
+    return seen
+
+
+def _shown(stored: StoredExecution) -> dict[str, object]:
+    return {
+        "executionId": str(stored.id),
+        "sellerId": stored.seller_id.value,
+        "status": stored.status.value,
+        "fullRefetch": stored.full_refetch,
+    }
+
+
+def _refuse_paused(stored: StoredExecution) -> None:
+    if stored.status is ExecutionStatus.PAUSED:
+        raise Conflict(
+            "CONFLICT_EXECUTION_PAUSED",
+            korean=f"일시정지된 실행입니다: {stored.id}",
+            english=f"The crawl is PAUSED: resume it with `mustit execution resume {stored.id}`",
+        )
 
 
 def _refuse_inactive(seller: Seller) -> None:

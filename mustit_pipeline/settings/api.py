@@ -47,7 +47,7 @@ class ApiSettings(BaseSettings):
     )
     console_images: bool = Field(
         False,
-        description="Show pictures of products in the console: the browser then asks the marketplace's servers for them",
+        description="Show pictures of products in the console: browsers then ask the marketplace's servers for them",
     )
 
     @model_validator(mode="after")

@@ -86,10 +86,15 @@ _RELEASE = text(f"""
 """)
 
 # Few rows: a seller has at most one open hold, and only a suspicious crawl opens one.
-_LIST = text("""
-    SELECT * FROM change_holds WHERE (CAST(:status AS text) IS NULL OR status = :status)
-    ORDER BY status = 'OPEN' DESC, opened_at DESC LIMIT :limit
+_WANTED = """
+    (CAST(:status AS text) IS NULL OR status = :status)
+      AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
+"""
+_LIST = text(f"""
+    SELECT * FROM change_holds WHERE {_WANTED}
+    ORDER BY status = 'OPEN' DESC, opened_at DESC, hold_id LIMIT :limit OFFSET :first
 """)
+_COUNT = text(f"SELECT count(*) FROM change_holds WHERE {_WANTED}")
 
 _FIND = text("SELECT * FROM change_holds WHERE seller_id = :seller_id AND status = 'OPEN'")
 
@@ -136,10 +141,29 @@ def release(connection: Connection, released: ChangeHold) -> None:
     connection.execute(_RELEASE, values)
 
 
-def newest(connection: Connection, *, status: ChangeHoldStatus | None, limit: int) -> Page[ChangeHold]:
-    """Open holds first, then the newest."""
-    values = {"status": None if status is None else status.value, "limit": limit + 1}
+def newest(
+    connection: Connection,
+    *,
+    status: ChangeHoldStatus | None,
+    limit: int,
+    seller_id: SellerId | None = None,
+    first: int = 0,
+) -> Page[ChangeHold]:
+    """Open holds first, then the newest, after the `first` of them."""
+    values = _wanted(status, seller_id) | {"limit": limit + 1, "first": first}
     return page(map(_hold, connection.execute(_LIST, values)), limit)
+
+
+def count(connection: Connection, *, status: ChangeHoldStatus | None, seller_id: SellerId | None = None) -> int:
+    """How many such holds there are."""
+    return connection.execute(_COUNT, _wanted(status, seller_id)).scalar_one()
+
+
+def _wanted(status: ChangeHoldStatus | None, seller_id: SellerId | None) -> dict[str, object]:
+    return {
+        "status": None if status is None else status.value,
+        "seller_id": None if seller_id is None else seller_id.value,
+    }
 
 
 def is_open(connection: Connection, seller_id: SellerId) -> bool:

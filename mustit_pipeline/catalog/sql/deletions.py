@@ -112,12 +112,15 @@ def _close(connection: Connection, seller_id: str, unless_within: list[int] | No
 
 
 # Few rows: a seller has at most one open hold, and only a suspicious sweep opens one.
-_LIST = text("""
-    SELECT * FROM deletion_holds
-    WHERE (CAST(:status AS text) IS NULL OR status = :status)
+_WANTED = """
+    (CAST(:status AS text) IS NULL OR status = :status)
       AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
-    ORDER BY status = 'OPEN' DESC, opened_at DESC LIMIT :limit
+"""
+_LIST = text(f"""
+    SELECT * FROM deletion_holds WHERE {_WANTED}
+    ORDER BY status = 'OPEN' DESC, opened_at DESC, hold_id LIMIT :limit OFFSET :first
 """)
+_COUNT = text(f"SELECT count(*) FROM deletion_holds WHERE {_WANTED}")
 
 _LOCK = text("SELECT * FROM deletion_holds WHERE hold_id = :hold_id FOR UPDATE")
 
@@ -141,15 +144,23 @@ _DECIDE = text("UPDATE deletion_holds SET status = :status, closed_at = :at WHER
 
 
 def newest_holds(
-    connection: Connection, *, status: HoldStatus | None, seller_id: SellerId | None, limit: int
+    connection: Connection, *, status: HoldStatus | None, seller_id: SellerId | None, limit: int, first: int = 0
 ) -> Page[DeletionHold]:
-    """Open holds first, then the newest."""
-    values = {
+    """Open holds first, then the newest, after the `first` of them."""
+    values = _wanted(status, seller_id) | {"limit": limit + 1, "first": first}
+    return page(map(_hold, connection.execute(_LIST, values)), limit)
+
+
+def count_holds(connection: Connection, *, status: HoldStatus | None, seller_id: SellerId | None) -> int:
+    """How many such holds there are."""
+    return connection.execute(_COUNT, _wanted(status, seller_id)).scalar_one()
+
+
+def _wanted(status: HoldStatus | None, seller_id: SellerId | None) -> dict[str, object]:
+    return {
         "status": None if status is None else status.value,
         "seller_id": None if seller_id is None else seller_id.value,
-        "limit": limit + 1,
     }
-    return page(map(_hold, connection.execute(_LIST, values)), limit)
 
 
 def find_hold(connection: Connection, wanted: IdPrefix) -> DeletionHold:

@@ -3,13 +3,26 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, exists, func, insert, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Subquery,
+    Table,
+    TextClause,
+    exists,
+    func,
+    insert,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from mustit_pipeline.catalog.sql.drift import Sighting
-from mustit_pipeline.crawling.sql.tables import BY_CREATION
+from mustit_pipeline.crawling.sql.tables import BY_CREATION, OPEN_EXECUTION
 from mustit_pipeline.crawling.sql.tables import crawling_schedule_executions as executions
 from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.errors import NotFound
@@ -180,8 +193,15 @@ def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False
 
 def find_latest(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
     """The seller's newest execution, ended or not."""
-    row = connection.execute(_newest_of(seller_id, 1)).one_or_none()
-    return None if row is None else _stored(row)
+    return next(iter(newest(connection, seller_id, 1).rows), None)
+
+
+_FIND_ALL = text("SELECT * FROM crawling_schedule_executions WHERE execution_id = ANY(CAST(:ids AS uuid[]))")
+
+
+def find_all(connection: Connection, execution_ids: Collection[UUID]) -> list[StoredExecution]:
+    """Several executions, in no order; an id that there is not is left out."""
+    return [_stored(row) for row in connection.execute(_FIND_ALL, {"ids": list(execution_ids)})]
 
 
 def has_any_completed(connection: Connection) -> bool:
@@ -190,19 +210,37 @@ def has_any_completed(connection: Connection) -> bool:
     return connection.execute(select(completed)).scalar_one()
 
 
-def newest(connection: Connection, seller_id: SellerId | None, limit: int) -> Page[StoredExecution]:
-    """The newest executions, of one seller or of all."""
-    if seller_id is None:
-        query = select(executions).where(text(BY_CREATION)).order_by(executions.c.created_at.desc()).limit(limit + 1)
-    else:
-        query = _newest_of(seller_id, limit + 1)
+def newest(
+    connection: Connection,
+    seller_id: SellerId | None,
+    limit: int,
+    *,
+    status: ExecutionStatus | None = None,
+    before: UUID | None = None,
+) -> Page[StoredExecution]:
+    """The newest executions, of one seller or of all; `before`, the id of the last one seen, asks for what follows."""
+    found = _candidates(seller_id, status)
+    query = select(found).order_by(found.c.created_at.desc(), found.c.execution_id.desc()).limit(limit + 1)
+    if found is executions:
+        query = query.where(text(BY_CREATION))
+    if status is not None:
+        query = query.where(found.c.status == status.value)
+    if before is not None:
+        created_at = select(executions.c.created_at).where(executions.c.execution_id == before).scalar_subquery()
+        query = query.where(tuple_(found.c.created_at, found.c.execution_id) < tuple_(created_at, before))
     return page(map(_stored, connection.execute(query)), limit)
 
 
-def _newest_of(seller_id: SellerId, limit: int) -> Select[Any]:
-    """The seller's own rows first (OFFSET 0): by the index on time, all newer rows of other sellers would be read."""
-    own = select(executions).where(executions.c.seller_id == seller_id.value).offset(0).subquery()
-    return select(own).order_by(own.c.created_at.desc()).limit(limit)
+def _candidates(seller_id: SellerId | None, status: ExecutionStatus | None) -> Table | Subquery:
+    """The rows to sort by time: a seller's own or the open ones, which are few, otherwise all by the index on time."""
+    if seller_id is not None:
+        return _apart(executions.c.seller_id == seller_id.value)
+    return _apart(text(OPEN_EXECUTION)) if status in OPEN_STATES else executions
+
+
+def _apart(condition: ColumnElement[bool] | TextClause) -> Subquery:
+    """These rows before any others are looked at (OFFSET 0): the index on time would read all newer rows of others."""
+    return select(executions).where(condition).offset(0).subquery()
 
 
 def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:

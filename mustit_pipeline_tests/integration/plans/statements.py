@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.access.sql import audit_log, login_failures, login_links, tokens
 from mustit_pipeline.access.sql.audit_log import AuditFilter
+from mustit_pipeline.access.sql.tokens import HeldToken
 from mustit_pipeline.agents.sql import agent_bookings, agent_pool
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord
 from mustit_pipeline.catalog.sql import change_holds, deletions, history, products, publication, raw, retention
@@ -38,6 +39,7 @@ from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.states import (
+    ExecutionStatus,
     LifeCycle,
     OutboxStatus,
     RawStatus,
@@ -383,6 +385,13 @@ STATEMENTS: dict[str, Statement] = {
     "latest execution": Statement(lambda c, s: executions.find_latest(c, SellerId("seller 2")), DAYS),
     "newest executions": Statement(lambda c, s: executions.newest(c, None, 20), BATCH),
     "newest executions of one": Statement(lambda c, s: executions.newest(c, SellerId("seller 2"), 20), DAYS),
+    "newest executions that follow": Statement(
+        lambda c, s: executions.newest(c, None, 20, before=s.home.execution_id), BATCH
+    ),
+    "open executions": Statement(
+        lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING, before=s.home.execution_id), SELLERS
+    ),
+    "watched executions": Statement(lambda c, s: executions.find_all(c, [s.home.execution_id, uuid4()]), 5),
     "execution written back": Statement(lambda c, s: executions.save(c, s.stored.execution), 5),
     "requests counted": Statement(
         lambda c, s: executions.count_requests(c, s.home.execution_id, requests=1, throttled=0), 5
@@ -524,6 +533,9 @@ STATEMENTS: dict[str, Statement] = {
     "login by a link": Statement(lambda c, s: login_links.take(c, "7", b""), 5),
     "login link": Statement(lambda c, s: login_links.add(c, "new", b"", UserName("kim"), 600), 5),
     "token": Statement(lambda c, s: tokens.standing(c, uuid4(), "kim"), 5),
+    "tokens of streams": Statement(
+        lambda c, s: tokens.ended(c, [HeldToken(uuid4(), "kim", number) for number in range(BATCH)]), 3 * BATCH
+    ),
     # Agents.
     "booking": Statement(_book, BATCH),
     "booking recorded": Statement(_record_booking, BATCH),
