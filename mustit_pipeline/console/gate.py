@@ -125,6 +125,7 @@ def _visit(request: Request, ground: Ground, cookies: Cookies, identity: Identit
         ground=ground,
         request=about,
         path=path,
+        origin=str(request.base_url).rstrip("/"),
         language=Language(language) if language in set(Language) else about.language,
         theme=Theme(theme) if theme in set(Theme) else Theme.AUTOMATIC,
         cookies=cookies,

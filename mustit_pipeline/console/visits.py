@@ -52,6 +52,8 @@ class Visit:
     ground: Ground
     request: RequestInfo
     path: str
+    # Scheme and host as the browser knows them, for links that leave the page.
+    origin: str
     language: Language
     theme: Theme
     cookies: Cookies

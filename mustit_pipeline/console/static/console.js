@@ -26,7 +26,7 @@
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = fresh.getElementById(old.id);
         // What somebody is working in stays as it is.
-        if (next && !old.contains(document.activeElement) && !old.querySelector(":checked")) {
+        if (next && !old.contains(document.activeElement) && !old.querySelector("input:checked")) {
           if (old.innerHTML !== next.innerHTML) old.replaceWith(document.adoptNode(next));
         }
       }
