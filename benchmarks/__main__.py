@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import bloat, budget, crawl, growth, growth_plot, memory, profiling, relay, report, sequence
+from benchmarks import api, bloat, budget, crawl, growth, growth_plot, memory, profiling, relay, report, sequence
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
@@ -59,6 +59,11 @@ def _relay(options: argparse.Namespace) -> report.Part:
     return relay.run(_products(options), 1 if options.quick else options.rounds)
 
 
+def _api(options: argparse.Namespace) -> report.Part:
+    sizes = (api.SIZES[0], max(options.stored, 10 * api.SIZES[0]))
+    return api.run(api.QUICK if options.quick else api.Plan(sizes))
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -67,6 +72,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "sequence": _sequence,
     "bloat": _bloat,
     "relay": _relay,
+    "api": _api,
 }
 
 

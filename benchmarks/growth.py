@@ -165,7 +165,7 @@ class _Bench:
 def run(plan: Plan, look: Callable[[Database], None] = lambda _: None) -> Growth:
     """Fill one database step by step, and measure everything at each; who wants to may look into it before."""
     growth = Growth(plan)
-    with opened() as world, _receiving(world) as (server_url, receiver):
+    with opened() as world, receiving(world) as (server_url, receiver):
         url = world.fresh_database()
         world.prepare_ours(url, PATTERN, AGENTS)
         job = world.job(PATTERN, url, first=True)
@@ -174,7 +174,7 @@ def run(plan: Plan, look: Callable[[Database], None] = lambda _: None) -> Growth
             bench = _Bench(world, plan, url, database, settings, growth)
             register_sellers(database, plan.sellers, plan.sizes[-1] // plan.pattern, utc_now())
             _measure_empty(bench)
-            _make_pattern(bench, receiver)
+            make_pattern(world, database, settings, plan.pattern, receiver)
             filler = Filler(database, PATTERN, plan.pattern, plan.bodies_every)
             for size in plan.sizes:
                 growth.stored[size] = {"fill_seconds": filler.fill(size)} | rest(database, plan.rest_seconds)
@@ -185,15 +185,17 @@ def run(plan: Plan, look: Callable[[Database], None] = lambda _: None) -> Growth
 
 
 @contextmanager
-def _receiving(world: World) -> Generator[tuple[str, ProductServerControl]]:
+def receiving(world: World) -> Generator[tuple[str, ProductServerControl]]:
     with start_product_server(state=world.home / "receiver") as server, ProductServerControl(server.url) as receiver:
         yield server.url, receiver
 
 
-def _make_pattern(bench: _Bench, receiver: ProductServerControl) -> None:
+def make_pattern(
+    world: World, database: Database, settings: Settings, products: int, receiver: ProductServerControl
+) -> None:
     """Crawls of a seller as they happen: changes, deletions, one failed call, one refused event. And a held one."""
-    market, products = bench.world.market, bench.plan.pattern
-    bench.world.add_seller(PATTERN, products)
+    market = world.market
+    world.add_seller(PATTERN, products)
     refused, failing, *others = (product["itemNo"] for product in market.products(PATTERN))
     for number in range(PATTERN_CRAWLS):
         if number:
@@ -204,17 +206,17 @@ def _make_pattern(bench: _Bench, receiver: ProductServerControl) -> None:
             market.fault("wrong_shape", "detail", itemNo=failing)
             market.change(PATTERN, refused, "STOCK")
             receiver.fault("status", "events", status=422, itemNo=refused)
-        crawl_seller(bench.database, bench.settings, SellerId(PATTERN), Stopwatch())
-        relay(bench.database, bench.settings, patience_seconds=PATIENCE_SECONDS)
+        crawl_seller(database, settings, SellerId(PATTERN), Stopwatch())
+        relay(database, settings, patience_seconds=PATIENCE_SECONDS)
     receiver.clear_faults()
     market.clear_faults()
-    bench.world.add_seller(HELD, products)
-    register(bench.database, HELD)
+    world.add_seller(HELD, products)
+    register(database, HELD)
     for _ in range(2):
-        crawl_seller(bench.database, bench.settings, SellerId(HELD), Stopwatch())
-        relay(bench.database, bench.settings, patience_seconds=PATIENCE_SECONDS)
+        crawl_seller(database, settings, SellerId(HELD), Stopwatch())
+        relay(database, settings, patience_seconds=PATIENCE_SECONDS)
         market.remove(HELD, count=round(products * HELD_SHARE / 2))
-    crawl_seller(bench.database, bench.settings, SellerId(HELD), Stopwatch())
+    crawl_seller(database, settings, SellerId(HELD), Stopwatch())
 
 
 def _measure(bench: _Bench, size: int) -> None:

@@ -9,23 +9,34 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from mustit_pipeline.api import problems
+from mustit_pipeline.api import openapi, problems
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.edge import Edge
 from mustit_pipeline.api.gate import Gate
 from mustit_pipeline.api.live import Hub
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
 from mustit_pipeline.api.routes import (
+    alerts,
+    api_keys,
+    audit,
     auth,
+    changes,
     crawl_metrics,
     crawls,
     deletions,
+    docs,
+    drift,
     executions,
     health,
     holds,
+    metrics,
+    outbox,
+    products,
     sellers,
     user_agents,
+    users,
 )
+from mustit_pipeline.monitoring.exposition import Exposition
 
 # Requests that wait for PostgreSQL at once; each takes a thread and a connection.
 THREADS = 32
@@ -41,6 +52,7 @@ _TOKEN = HTTPBearer(auto_error=False, scheme_name="accessToken", description="Fr
 _KEY = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey", description="From `mustit apikey create`")
 
 PEOPLE: tuple[APIRouter, ...] = (
+    auth.router,
     sellers.router,
     crawls.router,
     executions.router,
@@ -48,12 +60,31 @@ PEOPLE: tuple[APIRouter, ...] = (
     user_agents.router,
     deletions.router,
     holds.router,
+    products.router,
+    changes.router,
+    outbox.router,
+    drift.router,
+    alerts.router,
+    audit.router,
+    users.router,
+    api_keys.router,
 )
-MACHINES: tuple[APIRouter, ...] = (crawls.machines,)
+MACHINES: tuple[APIRouter, ...] = (crawls.machines, metrics.router)
 
 
 def create_api(ground: Ground) -> FastAPI:
     """The application on a given ground."""
+    app = create_routes()
+    app.state.ground = ground
+    app.state.hub = Hub(ground.database)
+    app.state.exposition = Exposition(ground.database, ground.settings)
+    app.add_middleware(Gate)
+    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    return app
+
+
+def create_routes() -> FastAPI:
+    """The routes alone, which is what the OpenAPI document says."""
     app = FastAPI(
         title="mustit_pipeline",
         version=version("mustit-pipeline"),
@@ -64,19 +95,17 @@ def create_api(ground: Ground) -> FastAPI:
         responses=_responses(400, 500, 503),
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.ground = ground
-    app.state.hub = Hub(ground.database)
     problems.install(app)
+    app.include_router(docs.router)
     app.include_router(health.router)
-    app.include_router(auth.router, prefix="/api/v1", responses=_responses(401, 429))
+    app.include_router(auth.entrance, prefix="/api/v1", responses=_responses(401, 429))
     for router in PEOPLE:
         app.include_router(
             router, prefix="/api/v1", dependencies=[Security(_TOKEN)], responses=_responses(401, 403, 404, 409, 422)
         )
     for router in MACHINES:
         app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409))
-    app.add_middleware(Gate)
-    app.add_middleware(Edge, https=ground.settings.api_is_https)
+    openapi.install(app)
     return app
 
 
@@ -87,6 +116,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     with hub.closed_by_signals():
         yield
     hub.close()
+    app.state.exposition.close()
 
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The outermost layer: request ids, limits of size, paths read segment by segment, security headers, and the log."""
 
+import asyncio
 import re
 import time
 from http import HTTPStatus
@@ -14,6 +15,8 @@ from mustit_pipeline.api.problems import RequestRefused, problem, problem_of_sta
 from mustit_pipeline.api.requests import RequestInfo, remember
 
 LARGEST_BODY = 1024 * 1024
+BODY_SECONDS = 30.0
+WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 LONGEST_PATH = 4096
 # Stands for a slash inside of one segment, such as in a seller's id; no text that PostgreSQL stores can contain it.
 SLASH = "\0"
@@ -31,10 +34,6 @@ HEADERS = {
 HSTS = b"max-age=31536000"
 
 log = structlog.get_logger(__name__)
-
-
-class BodyTooLarge(Exception):
-    """A body went over its limit while it was read."""
 
 
 class Edge:
@@ -60,15 +59,6 @@ class Edge:
     async def _answer(self, scope: Scope, receive: Receive, send: Send, about: RequestInfo) -> None:
         started = time.perf_counter()
         status = 0
-        read = 0
-
-        async def limited() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > LARGEST_BODY:
-                raise BodyTooLarge
-            return message
 
         async def dressed(message: Message) -> None:
             nonlocal status
@@ -81,14 +71,13 @@ class Edge:
             path = _readable_path(scope)
             if path is None:
                 await problem(about, _bad_path())(scope, receive, dressed)
-            elif _announced_size(scope) > LARGEST_BODY:
+            elif (body := await _read(scope, receive)) is None:
                 await problem_of_status(about, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, dressed)
             else:
                 scope["path"] = path
-                await self._app(scope, limited, dressed)
-        except BodyTooLarge:
-            if status == 0:
-                await problem_of_status(about, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, dressed)
+                await self._app(scope, _again(body, receive), dressed)
+        except TimeoutError:
+            await problem_of_status(about, HTTPStatus.REQUEST_TIMEOUT)(scope, receive, dressed)
         except Exception as error:
             log.exception("request failed", path=about.path, error=type(error).__name__)
             if status == 0:
@@ -134,6 +123,33 @@ def _readable_path(scope: Scope) -> str | None:
     if any(SLASH in segment for segment in segments):
         return None
     return "/".join(segment.replace("/", SLASH) for segment in segments)
+
+
+async def _read(scope: Scope, receive: Receive) -> bytes | None:
+    """The whole body, before anything works on it; None where it is too large, TimeoutError where it drips."""
+    if scope["method"] in WITHOUT_BODY:
+        return b""
+    if _announced_size(scope) > LARGEST_BODY:
+        return None
+    body = bytearray()
+    async with asyncio.timeout(BODY_SECONDS):
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > LARGEST_BODY:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The read body as the application receives it; what follows comes from the client."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def given() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return given
 
 
 def _announced_size(scope: Scope) -> int:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T")
@@ -25,19 +25,21 @@ class Pages(Answer, Generic[T]):
     """One page of a list that is short enough to be counted."""
 
     content: list[T]
-    page: int = Field(description="Number of this page, from 0")
-    size: int
-    total_elements: int
-    total_pages: int
+    page: int = Field(description="Number of this page, from 0", examples=[0])
+    size: int = Field(examples=[20])
+    total_elements: int = Field(examples=[1])
+    total_pages: int = Field(examples=[1])
 
 
 class CursorPage(Answer, Generic[T]):
     """One page of a list that may be very long: `nextCursor` asks for what follows."""
 
     content: list[T]
-    size: int
-    next_cursor: str | None = Field(description="For the next page; null on the last one")
-    total_elements: int | None = Field(None, description="How many there are in all, where that is cheap to know")
+    size: int = Field(examples=[20])
+    next_cursor: str | None = Field(description="For the next page; null on the last one", examples=["WyJkbW9udCIsMV0"])
+    total_elements: int | None = Field(
+        default=None, description="How many there are in all, where that is cheap to know", examples=[1000000]
+    )
     total_is_estimate: bool = False
 
 
@@ -48,10 +50,14 @@ def _printable(value: str) -> str:
 
 
 def _utc(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        # The first or the last day that there is, in another zone.
+        return value.replace(tzinfo=UTC)
 
 
-Text = Annotated[str, AfterValidator(_printable)]
+Text = Annotated[str, AfterValidator(_printable), WithJsonSchema({"type": "string", "pattern": "^[^\\u0000]*$"})]
 Time = Annotated[
     datetime, AfterValidator(_utc), PlainSerializer(lambda value: _utc(value).isoformat(), return_type=str)
 ]

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, TypeVar, cast
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from mustit_pipeline.api.problems import FieldProblem, RequestRefused
 
 T = TypeVar("T")
 LONGEST_CURSOR = 1024
+LARGEST_NUMBER = 2**63 - 1
 
 PageNumber = Annotated[int, Query(ge=0, le=1_000_000, description="Number of the page, from 0")]
 Size = Annotated[int, Query(ge=1, le=100, description="Entries on a page, at most 100")]
@@ -39,7 +41,7 @@ def read_cursor(text: str, kinds: Sequence[type[int] | type[str]]) -> list[int |
     except (binascii.Error, ValueError):
         raise _unreadable() from None
     found = cast("list[int | str]", values) if isinstance(values, list) else []
-    if [type(value) for value in found] != list(kinds):
+    if [type(value) for value in found] != list(kinds) or not all(map(_storable, found)):
         raise _unreadable()
     return found
 
@@ -51,6 +53,27 @@ def cursor_id(text: str) -> UUID:
         return UUID(str(value))
     except ValueError:
         raise _unreadable() from None
+
+
+def make_time_cursor(at: datetime, key: UUID) -> str:
+    """The same for a list in order of time, where the id decides between equal times."""
+    return make_cursor(at.isoformat(), str(key))
+
+
+def read_time_cursor(text: str) -> tuple[datetime, UUID]:
+    """The time and the id of such a cursor."""
+    at, key = map(str, read_cursor(text, (str, str)))
+    try:
+        moment, found = datetime.fromisoformat(at), UUID(key)
+    except ValueError:
+        raise _unreadable() from None
+    if moment.tzinfo is None:
+        raise _unreadable()
+    return moment, found
+
+
+def _storable(value: int | str) -> bool:
+    return "\0" not in value if isinstance(value, str) else abs(value) <= LARGEST_NUMBER
 
 
 def _unreadable() -> RequestRefused:

@@ -29,8 +29,8 @@ log = structlog.get_logger(__name__)
 class FieldProblem(BaseModel):
     """What is wrong with one field."""
 
-    field: str
-    message: str
+    field: str = Field(examples=["sellerId"])
+    message: str = Field(examples=["Field required"])
 
 
 class Problem(BaseModel):
@@ -39,13 +39,13 @@ class Problem(BaseModel):
     type: str = Field(examples=["about:blank"])
     title: str = Field(examples=["Not Found"])
     status: int = Field(examples=[404])
-    detail: str
-    instance: str
+    detail: str = Field(examples=["There is no seller dmont: register it with `mustit seller add`"])
+    instance: str = Field(examples=["/api/v1/sellers/dmont"])
     errorCode: str = Field(examples=["NOT_FOUND_SELLER"])  # noqa: N815
-    message: str
-    timestamp: str
-    path: str
-    requestId: str  # noqa: N815
+    message: str = Field(examples=["There is no seller dmont: register it with `mustit seller add`"])
+    timestamp: str = Field(examples=["2026-11-17T00:00:00+00:00"])
+    path: str = Field(examples=["/api/v1/sellers/dmont"])
+    requestId: str = Field(examples=["5b0c7f0e9a1d4c0f8e1a2b3c4d5e6f70"])  # noqa: N815
     errors: list[FieldProblem]
 
 
@@ -203,7 +203,7 @@ def unavailable() -> Unavailable:
 
 def _field(found: Mapping[str, Any], language: Language) -> FieldProblem:
     """Where and what; never the value, which may be a password."""
-    place = ".".join(str(part) for part in found["loc"] if part not in ("body", "query", "path", "header"))
+    place = ".".join(str(part) for part in found["loc"][1:])
     kind: str = found["type"]
     reason = found.get("ctx", {}).get("error")
     if isinstance(reason, DomainError):

@@ -34,8 +34,8 @@ def find_product(connection: Connection, item_no: ItemNo, seller_id: SellerId | 
         whose = ", ".join(product.seller_id for product in found)
         raise Conflict(
             "CONFLICT_PRODUCT_AMBIGUOUS",
-            korean=f"상품 {item_no}은(는) 여러 셀러에 있습니다 ({whose}): --seller로 선택하세요",
-            english=f"More than one seller has an item {item_no} ({whose}): choose one with --seller",
+            korean=f"상품 {item_no}은(는) 여러 셀러에 있습니다 ({whose}): 셀러를 지정하세요 (--seller, sellerId)",
+            english=f"More than one seller has an item {item_no} ({whose}): name the seller (--seller, sellerId)",
         )
     if not found:
         of = "" if seller_id is None else f" of {seller_id}"

@@ -1,5 +1,6 @@
 """The only publisher: history, product and outbox row of a version are written in one transaction."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,6 +11,8 @@ from mustit_pipeline.catalog.sql.publication import NewVersion, SentAgain
 from mustit_pipeline.domain.outbox import ProductOutbox
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 
 def publish_versions(
@@ -22,6 +25,8 @@ def publish_versions(
     """Publish the versions that an execution found; the caller has locked the products."""
     publication.publish(connection, seller_id.value, execution_id.value, versions)
     outbox.enqueue(connection, [ProductOutbox.announcing(one.product, one.life_cycle, at) for one in versions])
+    kinds = Counter((kind,) for one in versions for kind in one.kinds)
+    tallies.count(connection, Subject.CHANGE, kinds)
 
 
 def publish_again(connection: Connection, seller_id: SellerId, again: Sequence[SentAgain], at: datetime) -> None:

@@ -52,7 +52,7 @@ def look(seller_id: SellerId) -> Callable[[Connection], dict[str, object] | None
 
     def seen(connection: Connection) -> dict[str, object] | None:
         for hold in change_holds.newest(connection, status=None, seller_id=seller_id, limit=1).rows:
-            return {"holdId": str(hold.id), "status": hold.status.value, "suspicious": hold.suspicion.suspicious}
+            return {"holdId": str(hold.id), "status": hold.status.value}
         return None
 
     return seen

@@ -19,7 +19,7 @@ UNHEALED_SECONDS = 300.0
 # Three backfills, one run of housekeeping, a relay and a recovery.
 PLACES_BESIDE_CRAWLS = 6
 # Checks that have their own finding.
-SAID_ALREADY = {"schema_drift", "no_failed_events"}
+SAID_ALREADY = {"schema_drift", "no_failed_events", "fetch_p95"}
 
 
 class Health(StrEnum):
@@ -53,6 +53,7 @@ def watched(settings: Settings, database: Database) -> Iterator[Finding]:
     yield from _rules(settings, database)
     yield from _triggers(settings, database)
     yield from _checks(settings, database)
+    yield _fetch_times(settings, database)
     yield _alerts(settings, database)
 
 
@@ -118,6 +119,16 @@ def _checks(settings: Settings, database: Database) -> Iterator[Finding]:
         named = str(found.metadata.get("sellers", "none"))
         detail = found.summary if named == "none" else f"{found.summary}: {named}"
         yield Finding(f"check {one.name}", Health.PROBLEM if one.error else Health.WARNING, detail, one.remedy)
+
+
+def _fetch_times(settings: Settings, database: Database) -> Finding:
+    """How long the marketplace takes to answer, slow or not."""
+    [rule] = (one for one in CRITERIA if one.name == "fetch_p95")
+    with database.reading() as connection:
+        found = rule.judge(connection, settings, utc_now())
+    if found.passed:
+        return Finding("fetch times", Health.OK, found.summary)
+    return Finding("fetch times", Health.WARNING, found.summary, rule.remedy)
 
 
 def _places(settings: Settings) -> Iterator[Finding]:

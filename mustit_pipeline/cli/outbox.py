@@ -6,7 +6,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.catalog.sql import history
+from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
@@ -21,7 +23,7 @@ from mustit_pipeline.cli.list_options import (
     status,
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
-from mustit_pipeline.cli.runtime import runtime
+from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.cli.values import change_set_text
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import OutboxStatus
@@ -106,16 +108,33 @@ def retry(
         raise typer.BadParameter("give either an event's ID or --status FAILED")
     if outbox_id is not None and seller is not None:
         raise typer.BadParameter("--seller goes with --status FAILED, not with an ID")
-    with runtime() as ground, ground.database.transaction() as connection:
+    with runtime() as ground:
         if outbox_id is not None:
-            done = outbox_list.retry_one(connection, IdPrefix(outbox_id))
+            done = _retry_one(ground, IdPrefix(outbox_id))
         else:
-            seller_id = known_seller(connection, seller)
-            done = outbox_list.retry_all(connection, status=wanted or OutboxStatus.FAILED, seller_id=seller_id)
+            done = _retry_all(ground, wanted or OutboxStatus.FAILED, seller)
     if as_json:
         print_json({"retried": len(done.waiting), "superseded": len(done.superseded)})
     else:
         _tell(done)
+
+
+def _retry_one(ground: Runtime, wanted: IdPrefix) -> Retried:
+    with ground.database.reading() as connection:
+        found = outbox_list.find(connection, wanted).outbox_id
+    audited = AuditedDatabase(ground.database, cli_actor(), "outbox.retry", f"outbox {found}", outbox_list.look(found))
+    with audited.transaction() as connection:
+        return outbox_list.retry_one(connection, IdPrefix(str(found)))
+
+
+def _retry_all(ground: Runtime, wanted: OutboxStatus, seller: str | None) -> Retried:
+    with ground.database.reading() as connection:
+        seller_id = known_seller(connection, seller)
+    target = "outbox" if seller_id is None else f"outbox of {seller_id}"
+    look = outbox_list.look_at_failed(seller_id)
+    audited = AuditedDatabase(ground.database, cli_actor(), "outbox.retry", target, look)
+    with audited.transaction() as connection:
+        return outbox_list.retry_all(connection, status=wanted, seller_id=seller_id)
 
 
 def _tell(done: Retried) -> None:

@@ -149,7 +149,7 @@ def _product_document(product: KnownProduct, version: Version | None) -> dict[st
         "deliveredVersion": product.delivered_version,
         "lifeCycle": None if version is None else version.change_set.life_cycle.value,
         "detectedAt": None if version is None else iso(version.change_set.detected_at),
-        "complete": product.listing_seen and product.detail_seen and product.options_seen,
+        "complete": product.complete,
         "firstSeenAt": iso(product.created_at),
         "lastSeenAt": iso(product.last_seen_at),
         "deletedAt": iso(product.deleted_at),

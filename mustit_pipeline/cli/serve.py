@@ -1,12 +1,14 @@
 """`mustit serve`: REST API, console and metrics."""
 
 import socket
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.cli.runtime import upgrade
+from mustit_pipeline.cli.stopping import Stopped
 from mustit_pipeline.settings import Settings, SettingsError, load_settings
 
 FACTORY = "mustit_pipeline.web:create"
@@ -29,27 +31,29 @@ def serve(
     import uvicorn
 
     settings = _with_options(load_settings(), host, port)
-    refuse_taken_port(settings.api_host, settings.api_port)
+    refuse_taken_port("MUSTIT_API_PORT", settings.api_host, settings.api_port)
     if settings.embedded:
         upgrade(settings)
     scheme = "https" if settings.api_tls_cert is not None else "http"
     err.print(f"serving on {scheme}://{settings.api_host}:{settings.api_port}", highlight=False)
-    uvicorn.run(
-        FACTORY,
-        factory=True,
-        host=settings.api_host,
-        port=settings.api_port,
-        workers=workers,
-        ssl_certfile=settings.api_tls_cert,
-        ssl_keyfile=settings.api_tls_key,
-        proxy_headers=bool(settings.api_behind_proxy),
-        forwarded_allow_ips=settings.api_behind_proxy or None,
-        server_header=False,
-        access_log=False,
-        log_level="warning",
-        limit_concurrency=MOST_AT_ONCE,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
+    # A signal is the usual end of a server, after its cleanup.
+    with suppress(Stopped):
+        uvicorn.run(
+            FACTORY,
+            factory=True,
+            host=settings.api_host,
+            port=settings.api_port,
+            workers=workers,
+            ssl_certfile=settings.api_tls_cert,
+            ssl_keyfile=settings.api_tls_key,
+            proxy_headers=bool(settings.api_behind_proxy),
+            forwarded_allow_ips=settings.api_behind_proxy or None,
+            server_header=False,
+            access_log=False,
+            log_level="warning",
+            limit_concurrency=MOST_AT_ONCE,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
 
 
 def _with_options(settings: Settings, host: str | None, port: int | None) -> Settings:
@@ -64,7 +68,7 @@ def _with_options(settings: Settings, host: str | None, port: int | None) -> Set
         raise SettingsError(str(error)) from None
 
 
-def refuse_taken_port(host: str, port: int) -> None:
+def refuse_taken_port(variable: str, host: str, port: int) -> None:
     """Say which setting to change, where the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -74,5 +78,5 @@ def refuse_taken_port(host: str, port: int) -> None:
         except OSError as error:
             raise SettingsError(
                 f"port {port} on {host} cannot be used ({error.strerror}): "
-                "stop what listens there, or set MUSTIT_API_PORT to another port"
+                f"stop what listens there, or set {variable} to another port"
             ) from None

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from types import FrameType
 import httpx
 
 from mustit_pipeline import embedded
+from mustit_pipeline.access.login_links import first_admin_link
 from mustit_pipeline.cli.dagster_home import WORKSPACE
 from mustit_pipeline.cli.demo import SELLERS
 from mustit_pipeline.cli.output import Json, err, out, print_json
@@ -23,6 +23,7 @@ from mustit_pipeline.cli.runtime import (
     ensure_partition,
     runtime,
 )
+from mustit_pipeline.cli.serve import refuse_taken_port
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, only_one, simulated_world
 from mustit_pipeline.crawling.executions import open_or_join
@@ -30,7 +31,7 @@ from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.sellers import registry
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import Settings, load_settings
 
 HOST = "127.0.0.1"
 CHECK_SECONDS = 0.5
@@ -43,16 +44,17 @@ class Stopped(Exception):
 
 
 def up(as_json: Json = False) -> None:
-    """Run everything until Ctrl-C: servers, Dagster UI and daemon, and a simulated world if none is configured.
+    """Run everything until Ctrl-C: servers, console and API, Dagster, and a simulated world if none is configured.
 
-    With --json the document comes once the Dagster UI answers, or after two minutes without it.
+    With --json the document comes once all of them answer, or after two minutes without one.
 
     Example: `MUSTIT_DAGSTER_PORT=3001 mustit up`
     """
     settings = load_settings()
-    _refuse_taken_port("MUSTIT_DAGSTER_PORT", settings.dagster_port)
+    refuse_taken_port("MUSTIT_DAGSTER_PORT", HOST, settings.dagster_port)
+    refuse_taken_port("MUSTIT_API_PORT", settings.api_host, settings.api_port)
     if settings.dagster_viewer_port is not None:
-        _refuse_taken_port("MUSTIT_DAGSTER_VIEWER_PORT", settings.dagster_viewer_port)
+        refuse_taken_port("MUSTIT_DAGSTER_VIEWER_PORT", HOST, settings.dagster_viewer_port)
     for number in SIGNALS:
         signal.signal(number, _stop)
     try:
@@ -75,11 +77,12 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
         _prepare(world, ground)
         for child in _children(ground.settings):
             supervisor.add(child)
-        _wait_for_ui(ground.settings, supervisor)
+        _wait_for_servers(ground.settings, supervisor)
+        link = _first_login(ground)
         if as_json:
-            print_json(_addresses(world, ground.settings))
+            print_json(_addresses(world, ground.settings) | {"loginLink": link})
         else:
-            _welcome(world, ground.settings)
+            _welcome(world, ground.settings, link)
         while True:
             supervisor.check()
             _check_world(world)
@@ -91,7 +94,7 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
 
 
 def _children(settings: Settings) -> Iterator[Child]:
-    """The Dagster processes; each has its own code server."""
+    """The web server, and the Dagster processes, each with its own code server."""
     environment = {**os.environ, **dagster_environment(settings)}
     folder = Path(sys.executable).parent
 
@@ -99,6 +102,8 @@ def _children(settings: Settings) -> Iterator[Child]:
         said = settings.home / "logs" / f"{log or command}.log"
         return Child(name, [str(folder / command), *words, "-w", str(WORKSPACE)], environment, said)
 
+    log = settings.home / "logs" / "serve.log"
+    yield Child("Web server", [str(folder / "mustit"), "serve"], environment, log)
     yield child("Dagster UI", "dagster-webserver", "-h", HOST, "-p", str(settings.dagster_port))
     yield child("Dagster daemon", "dagster-daemon", "run")
     if settings.dagster_viewer_port is not None:
@@ -123,23 +128,50 @@ def _prepare(world: World, ground: Runtime) -> None:
                 open_or_join(ground.database, SellerId(seller_id), triggered_by="up", now=utc_now())
 
 
-def _wait_for_ui(settings: Settings, supervisor: Supervisor) -> None:
-    err.print("starting the Dagster UI and daemon …")
+def _wait_for_servers(settings: Settings, supervisor: Supervisor) -> None:
+    err.print("starting the console, the Dagster UI and the daemon …")
     deadline = time.monotonic() + START_SECONDS
-    url = f"http://{HOST}:{settings.dagster_port}/server_info"
-    while time.monotonic() < deadline:
+    waiting = {
+        "web server": f"{_web(settings)}/health/live",
+        "Dagster UI": f"http://{HOST}:{settings.dagster_port}/server_info",
+    }
+    while waiting and time.monotonic() < deadline:
         supervisor.check()
-        try:
-            if httpx.get(url, timeout=2.0, trust_env=False).is_success:
-                return
-        except httpx.HTTPError:
+        waiting = {name: url for name, url in waiting.items() if not _answers(url)}
+        if waiting:
             time.sleep(CHECK_SECONDS)
-    err.print(f"the Dagster UI does not answer at {url} yet; going on", highlight=False)
+    for name, url in waiting.items():
+        err.print(f"the {name} does not answer at {url} yet; going on", highlight=False)
+
+
+def _answers(url: str) -> bool:
+    """Whether a server of ours is there; its certificate may be for another name than this host's."""
+    try:
+        return httpx.get(url, timeout=2.0, trust_env=False, verify=False).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def _web(settings: Settings) -> str:
+    """The web server as a browser on this host reaches it."""
+    scheme = "https" if settings.api_tls_cert is not None else "http"
+    host = {"0.0.0.0": HOST, "::": "[::1]", "::1": "[::1]"}.get(settings.api_host, settings.api_host)
+    return f"{scheme}://{host}:{settings.api_port}"
+
+
+def _first_login(ground: Runtime) -> str | None:
+    """A link for the first admin, until there is a user with a password; elsewhere `mustit user add` adds one."""
+    if not ground.settings.embedded:
+        return None
+    link = first_admin_link(ground.database)
+    return None if link is None else f"{_web(ground.settings)}/login/link?code={link.text}"
 
 
 def _addresses(world: World, settings: Settings) -> dict[str, object]:
     """The addresses of all servers, for JSON."""
     return {
+        "consoleUrl": _web(settings),
+        "apiUrl": f"{_web(settings)}/api/v1",
         "dagsterUrl": f"http://{HOST}:{settings.dagster_port}",
         "dagsterViewerUrl": _viewer(settings),
         "marketplaceUrl": settings.base_url,
@@ -154,8 +186,12 @@ def _viewer(settings: Settings) -> str | None:
     return None if settings.dagster_viewer_port is None else f"http://{HOST}:{settings.dagster_viewer_port}"
 
 
-def _welcome(world: World, settings: Settings) -> None:
+def _welcome(world: World, settings: Settings, link: str | None) -> None:
     out.print()
+    out.print(f"  Console          {_web(settings)}", highlight=False)
+    if link is not None:
+        out.print(f"  First login      {link} (once, for 10 minutes)", highlight=False, soft_wrap=True)
+    out.print(f"  REST API         {_web(settings)}/docs", highlight=False)
     out.print(f"  Dagster UI       http://{HOST}:{settings.dagster_port}", highlight=False)
     if (viewer := _viewer(settings)) is not None:
         out.print(f"  For looking only {viewer}", highlight=False)
@@ -177,18 +213,6 @@ def _check_world(world: World) -> None:
         if server is not None and not server.running:
             err.print(f"The {name} has ended; restarting it.", highlight=False)
             server.restart()
-
-
-def _refuse_taken_port(variable: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise SettingsError(
-                f"port {port} on {HOST} cannot be used ({error.strerror}): "
-                f"stop what listens there, or set {variable} to another port"
-            ) from None
 
 
 def _ignore_signals() -> None:

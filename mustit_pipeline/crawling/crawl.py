@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from sqlalchemy import Connection
 
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
@@ -29,6 +30,7 @@ from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
+from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation import event_loop
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, addresses
@@ -38,6 +40,8 @@ from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_count
 from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 log = structlog.get_logger(__name__)
 
@@ -158,7 +162,7 @@ class Crawl:
         with self.database.transaction() as connection:
             seller, schedule = sellers.get(connection, self.stored.seller_id, lock=True)
             stored = executions.get(connection, self.stored.id, lock=True)
-            executions.count_requests(connection, stored.id.value, requests=calls.requests, throttled=calls.throttled)
+            _count_calls(connection, stored.id, calls)
             if stored.is_planned or not stored.is_open:
                 return
             added = tasks.add(connection, stored.home, pages)
@@ -183,9 +187,7 @@ class Crawl:
 
     def _count_requests(self, calls: RequestCounter) -> None:
         with self.database.transaction() as connection:
-            executions.count_requests(
-                connection, self.stored.id.value, requests=calls.requests, throttled=calls.throttled
-            )
+            _count_calls(connection, self.stored.id, calls)
 
     async def _work(self, types: Sequence[TaskType], seconds: float, progress: Progress | None) -> WorkReport:
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
@@ -239,7 +241,7 @@ class Crawl:
             missed = pages.failed or stored.skipped_items
             whole = stored.product_limit is None and not missed and seen >= stored.listed_count
             status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
-            executions.set_sweep(connection, stored.home.execution_id, status)
+            executions.set_sweep(connection, stored.home.execution_id, status, seen)
             if not whole:
                 log.warning(
                     "listing seen in part: absent products are not judged",
@@ -261,3 +263,8 @@ class Crawl:
             probes = plan_probes(Endpoints.from_settings(self.settings), judgement.candidates)
             tasks.add(connection, stored.home, probes)
         return judgement
+
+
+def _count_calls(connection: Connection, execution_id: ExecutionId, calls: RequestCounter) -> None:
+    executions.count_requests(connection, execution_id.value, requests=calls.requests, throttled=calls.throttled)
+    tallies.add(connection, Subject.FETCH, calls.durations)

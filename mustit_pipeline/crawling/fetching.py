@@ -4,10 +4,11 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,9 +16,11 @@ from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.crawling.fault_attribution import Charge, FaultAttribution, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
+from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.storm import product_of
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.failures import (
+    BodyTooLarge,
     FetchError,
     ForbiddenHost,
     MalformedBody,
@@ -25,12 +28,15 @@ from mustit_pipeline.foundation.failures import (
     NotFoundAnswer,
     ServerFailure,
     SessionRefused,
+    StatusFailure,
     Throttled,
     ThrottledUrl,
     Unauthorized,
 )
 from mustit_pipeline.marketplace.client import MarketplaceClient
+from mustit_pipeline.marketplace.endpoints import endpoint_of
 from mustit_pipeline.marketplace.parsing import parse_count
+from mustit_pipeline.tallies.sql.tallies import Labels
 
 T = TypeVar("T")
 # The longest pause between two tries inside one fetch.
@@ -41,12 +47,41 @@ class NoAgentFree(Exception):
     """No agent is free soon enough; nothing is wrong with what was to be fetched."""
 
 
+class FetchOutcome(StrEnum):
+    """How a call ended, for people who look at all calls together."""
+
+    OK = "ok"
+    NOT_FOUND = "not_found"
+    THROTTLED = "throttled"
+    UNAUTHORIZED = "unauthorized"
+    SERVER_ERROR = "server_error"
+    NETWORK_ERROR = "network_error"
+    REFUSED_BODY = "refused_body"
+    OTHER_STATUS = "other_status"
+    # Broken off on our side.
+    ABANDONED = "abandoned"
+
+
 @dataclass(slots=True)
 class RequestCounter:
-    """The calls that were really made."""
+    """The calls that were really made, and how long each took, by endpoint and outcome."""
 
     requests: int = 0
     throttled: int = 0
+    durations: dict[Labels, list[float]] = field(default_factory=dict[Labels, list[float]])
+
+    def took(self, endpoint: TaskType, outcome: FetchOutcome, seconds: float) -> None:
+        """A call has ended."""
+        self.durations.setdefault((endpoint.value, outcome.value), []).append(seconds)
+
+
+def durations_of(counters: Iterable[RequestCounter]) -> dict[Labels, list[float]]:
+    """The calls of several counters together."""
+    together: dict[Labels, list[float]] = {}
+    for counter in counters:
+        for labels, durations in counter.durations.items():
+            together.setdefault(labels, []).extend(durations)
+    return together
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +278,7 @@ class Fetcher:
     ) -> Fetched[T]:
         calls.requests += 1
         try:
-            answer = await self._client.call(url, agent.session.headers(agent.user_agent))
-            value = read(answer.body)
+            fetched = await self._timed(agent, url, read, calls)
         except ForbiddenHost:
             calls.requests -= 1
             await self._pool.settle(agent, Outcome.NOT_SENT)
@@ -266,7 +300,24 @@ class Fetcher:
             raise
         await self._settle(agent, Outcome.SUCCESS, subject)
         await self._end_429s(url)
-        return Fetched(answer.body, value)
+        return fetched
+
+    async def _timed(self, agent: Booking, url: str, read: Callable[[bytes], T], calls: RequestCounter) -> Fetched[T]:
+        """Call and read; how long the call took is counted, whatever came of it."""
+        outcome: FetchOutcome | None = FetchOutcome.ABANDONED
+        began, answered = time.perf_counter(), None
+        try:
+            answer = await self._client.call(url, agent.session.headers(agent.user_agent))
+            answered = time.perf_counter()
+            fetched = Fetched(answer.body, read(answer.body))
+            outcome = FetchOutcome.OK
+        except FetchError as error:
+            outcome = _counted_as(error)
+            raise
+        finally:
+            if outcome is not None:
+                calls.took(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
+        return fetched
 
     async def _settle(
         self, agent: Booking, outcome: Outcome, subject: Subject | None, *, understood: bool = True
@@ -297,3 +348,20 @@ def _outcome(error: FetchError) -> Outcome:
     # That a product does not exist, or JSON that we do not understand, is an answer: the agent that brought it is well.
     answered = isinstance(error, NotFoundAnswer) or (isinstance(error, MalformedBody) and error.document is not None)
     return Outcome.SUCCESS if answered else Outcome.FAILED
+
+
+_COUNTED_AS: dict[type[FetchError], FetchOutcome] = {
+    Throttled: FetchOutcome.THROTTLED,
+    Unauthorized: FetchOutcome.UNAUTHORIZED,
+    NotFoundAnswer: FetchOutcome.NOT_FOUND,
+    ServerFailure: FetchOutcome.SERVER_ERROR,
+    StatusFailure: FetchOutcome.OTHER_STATUS,
+    NetworkFailure: FetchOutcome.NETWORK_ERROR,
+    MalformedBody: FetchOutcome.REFUSED_BODY,
+    BodyTooLarge: FetchOutcome.REFUSED_BODY,
+}
+
+
+def _counted_as(error: FetchError) -> FetchOutcome | None:
+    """None where no request was sent."""
+    return next((outcome for kind, outcome in _COUNTED_AS.items() if isinstance(error, kind)), None)

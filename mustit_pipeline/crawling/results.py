@@ -16,7 +16,7 @@ from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.catalog.sql.products import Sighted
 from mustit_pipeline.catalog.sql.raw import NewRaw
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.fetching import RequestCounter
+from mustit_pipeline.crawling.fetching import RequestCounter, durations_of
 from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_limit
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
@@ -28,6 +28,8 @@ from mustit_pipeline.foundation.database import Database, is_committed
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 
 class TaskResult(Struct, frozen=True):
@@ -120,6 +122,7 @@ class ResultStore:
             for current in by_seller:
                 self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
             record_drift(connection, [seen for result in kept for seen in _sightings(result)])
+            tallies.add(connection, Subject.FETCH, durations_of(result.calls for result in results))
             receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(
                 ended=Counter((result.leased.task_type, result.leased.status) for result in kept),

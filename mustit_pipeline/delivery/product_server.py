@@ -67,6 +67,11 @@ class Answer:
         return self.verdict in DOUBTFUL
 
     @property
+    def is_delivery(self) -> bool:
+        """Whether the server has just taken this version."""
+        return self.verdict is Verdict.DONE and self.status is not None
+
+    @property
     def is_well(self) -> bool:
         """Whether the server looked at the event and judged it: it is there, and accepts our token."""
         return self.status == 422 or (

@@ -18,7 +18,7 @@ from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_second
 from mustit_pipeline.delivery.credential import fingerprint
 from mustit_pipeline.delivery.events import event_body, event_type
 from mustit_pipeline.delivery.product_server import NOT_SENT, NOTHING_TO_SAY, Answer, ProductServer, Verdict
-from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.delivery.sql import breakers, deliveries
 from mustit_pipeline.delivery.sql.breakers import Breaker
 from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.delivery.window import Ports, Window
@@ -29,6 +29,8 @@ from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Wanted
 from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 BREAKER = "product_server"
 # A call that has used up this share of the time for its answer hangs: a second of the usual five.
@@ -233,6 +235,8 @@ class _Relay:
             # speaks for whatever failed then.
             not_alone = [one.event.outbox for one in ended if one.row_id in kept and _may_have_company(one)]
             superseded = outbox.supersede(connection, not_alone) if not_alone else set[UUID]()
+            delivered = [one.row_id for one in ended if one.row_id in kept and one.answer.is_delivery]
+            tallies.add(connection, Subject.DELIVERY, deliveries.delays(connection, delivered))
             self._tell_breaker(connection, list(zip(ended, charges, strict=True)))
         self._report.superseded += len(superseded)
         self._count(ended, kept - superseded)

@@ -36,6 +36,12 @@ class PerName(StrEnum):
         return int.from_bytes(digest, "big", signed=True)
 
 
+class Numbered(IntEnum):
+    """Families of locks by number: keys of two integers, which PostgreSQL keeps apart from those above."""
+
+    TALLY_SLOT = 48_712_093
+
+
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _LOCK_SHARED = text("SELECT pg_advisory_xact_lock_shared(:key)")
 

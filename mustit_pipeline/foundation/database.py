@@ -106,7 +106,12 @@ class Database:
 
 
 def make_engine(
-    url: URL, *, connections: int = 10, max_connections: int = 50, statement_seconds: float | None = None
+    url: URL,
+    *,
+    connections: int = 10,
+    max_connections: int = 50,
+    statement_seconds: float | None = None,
+    connect_seconds: int = 10,
 ) -> Engine:
     """An engine for one process: its connections, UTC, a clear name in pg_stat_activity, and a limit per statement."""
     options = {
@@ -132,7 +137,7 @@ def make_engine(
         connect_args={
             "application_name": "mustit",
             "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
-            "connect_timeout": 10,
+            "connect_timeout": connect_seconds,
             # The same on our side: a client would also wait two hours for a server that vanished.
             "keepalives_idle": 30,
             "keepalives_interval": 10,

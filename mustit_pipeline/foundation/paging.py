@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,11 @@ def page(rows: Iterable[T], limit: int) -> Page[T]:
     """The first `limit` rows of a query."""
     found = list(islice(rows, limit + 1))
     return Page(found[:limit], len(found) > limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Generic[T, K]):
+    """The next rows of a list that is searched a limited way at a time, and the key behind which the search goes on."""
+
+    rows: list[T]
+    behind: K | None

@@ -62,3 +62,10 @@ class Endpoints:
         """The pages that hold so many products."""
         pages = -(-max(0, count) // self.page_size)
         return range(self.first_page_no, self.first_page_no + pages)
+
+
+def endpoint_of(url: str) -> TaskType:
+    """Which of the calls a URL is."""
+    if url.endswith("/options"):
+        return TaskType.PRODUCT_OPTION
+    return TaskType.PRODUCT_DETAIL if url.endswith("/detail/top") else TaskType.MINISHOP

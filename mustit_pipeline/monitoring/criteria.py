@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.domain.states import TruthVerdict
+from mustit_pipeline.monitoring.fetch_times import fetch_times
 from mustit_pipeline.monitoring.sql import criteria as numbers
 from mustit_pipeline.monitoring.sql import health, spot_checks
 from mustit_pipeline.settings import Settings
@@ -122,6 +123,23 @@ def products_a_day(connection: Connection, settings: Settings, now: datetime) ->
         found.fetched >= settings.products_per_day or not found.waiting,
         f"{found.fetched} products fetched in a day; {found.waiting} calls have waited longer than that",
         {"fetched": found.fetched, "wanted": settings.products_per_day, "waiting_calls": found.waiting},
+    )
+
+
+def fetch_p95(connection: Connection, settings: Settings, now: datetime) -> Judgement:
+    found = fetch_times(connection, _window(settings, now), now)
+    slow = {hour: p95 for hour, p95 in found.by_hour.items() if p95 >= settings.fetch_p95_seconds}
+    reached = found.p95 or 0.0
+    return Judgement(
+        reached < settings.fetch_p95_seconds,
+        f"95 % of {found.number} fetches took less than {reached:.3g} s; in {len(slow)} hours it was more than wanted",
+        {
+            "p95_seconds": round(reached, 3),
+            "wanted_seconds": settings.fetch_p95_seconds,
+            "fetches": found.number,
+            "slow_hours": len(slow),
+            "slowest_hour_seconds": round(max(found.by_hour.values(), default=0.0), 3),
+        },
     )
 
 
@@ -294,6 +312,14 @@ CRITERIA = (
         "No event waits for long.",
         "See `mustit outbox list` and whether the product server answers.",
         outbox_age,
+        error=False,
+    ),
+    Criterion(
+        "fetch_p95",
+        "mustit_marketplace",
+        "Of the calls to the marketplace, 95 % are answered in time.",
+        "See whether the marketplace or the network is slow; fewer calls at once are MUSTIT_MAX_CONCURRENT_REQUESTS.",
+        fetch_p95,
         error=False,
     ),
     Criterion(

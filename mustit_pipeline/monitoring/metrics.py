@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.fetch_times import fetch_times
 from mustit_pipeline.monitoring.sql import metrics
 from mustit_pipeline.monitoring.sql.metrics import CHANGE_KINDS, SellerDay
 from mustit_pipeline.sellers.sql import sellers
@@ -25,6 +26,8 @@ class CrawlMetrics:
 
     day: date
     counts: SellerDay
+    # Of all sellers' fetches together: a slow marketplace is slow for all.
+    fetch_p95_seconds: float | None = None
 
     @property
     def success_rate(self) -> float:
@@ -54,6 +57,7 @@ class DaySums:
     progress_rate: float
     median_of_delivery_medians_hours: float | None
     delivery_max_hours: float | None
+    fetch_p95_seconds: float | None
 
 
 def day_span(day: date) -> tuple[datetime, datetime]:
@@ -70,7 +74,8 @@ def metrics_of(database: Database, day: date) -> list[CrawlMetrics]:
     """Every seller's day; without sellers that were registered later."""
     start, end = day_span(day)
     with database.reading() as connection:
-        return [CrawlMetrics(day, counts) for counts in metrics.seller_days(connection, start, end)]
+        p95 = fetch_times(connection, start, end).p95
+        return [CrawlMetrics(day, counts, p95) for counts in metrics.seller_days(connection, start, end)]
 
 
 def metrics_of_seller(database: Database, seller_id: SellerId, day: date) -> CrawlMetrics:
@@ -78,8 +83,9 @@ def metrics_of_seller(database: Database, seller_id: SellerId, day: date) -> Cra
     start, end = day_span(day)
     with database.reading() as connection:
         sellers.get(connection, seller_id)
+        p95 = fetch_times(connection, start, end).p95
         found = metrics.seller_days(connection, start, end, seller_id.value)
-    return CrawlMetrics(day, found[0] if found else SellerDay.nothing(seller_id.value))
+    return CrawlMetrics(day, found[0] if found else SellerDay.nothing(seller_id.value), p95)
 
 
 def days_to_compute(database: Database, now: datetime, measured: Collection[date]) -> list[date]:
@@ -122,6 +128,7 @@ def sums(rows: Sequence[CrawlMetrics]) -> DaySums:
         progress_rate=_percent(complete, listed),
         median_of_delivery_medians_hours=median(medians) if medians else None,
         delivery_max_hours=max(longest, default=None),
+        fetch_p95_seconds=next((row.fetch_p95_seconds for row in rows), None),
     )
 
 

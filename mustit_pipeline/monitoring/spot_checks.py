@@ -34,6 +34,8 @@ from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
 from mustit_pipeline.monitoring.sql import spot_checks
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Known, Sample, Suspect
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 AT_ONCE = 10
 GONE = "gone"
@@ -87,6 +89,7 @@ def spot_check(database: Database, settings: Settings) -> TruthReport:
     with database.transaction() as connection:
         spot_checks.add(connection, samples, now)
         spot_checks.judge(connection, judged, now)
+        tallies.add(connection, Subject.FETCH, calls.durations)
     return TruthReport(len(answers), len(wanted) - len(answers), calls.requests)
 
 

@@ -31,6 +31,12 @@ def _proxies(value: str) -> str:
         raise ValueError("takes yes, or the proxy's addresses: 10.0.0.5,10.1.0.0/16") from None
 
 
+def _file(value: Path) -> Path:
+    if not value.is_file():
+        raise ValueError("there is no file at this path")
+    return value
+
+
 class ApiSettings(BaseSettings):
     """The settings of the web server."""
 
@@ -39,8 +45,10 @@ class ApiSettings(BaseSettings):
         "127.0.0.1",
         description="Address that they listen on; any but this host's own needs API_TLS_CERT or API_BEHIND_PROXY",
     )
-    api_tls_cert: Path | None = Field(None, description="Certificate chain (PEM) for TLS; needs API_TLS_KEY")
-    api_tls_key: Path | None = Field(None, description="Its private key (PEM)")
+    api_tls_cert: Annotated[Path, AfterValidator(_file)] | None = Field(
+        None, description="Certificate chain (PEM) for TLS; needs API_TLS_KEY"
+    )
+    api_tls_key: Annotated[Path, AfterValidator(_file)] | None = Field(None, description="Its private key (PEM)")
     api_behind_proxy: Annotated[str, AfterValidator(_proxies)] = Field(
         "",
         description="A proxy does TLS: `yes` for one on this host, or its addresses; their X-Forwarded headers count",
@@ -54,9 +62,6 @@ class ApiSettings(BaseSettings):
     def _safe_address(self) -> "ApiSettings":
         if (self.api_tls_cert is None) != (self.api_tls_key is None):
             raise ValueError("MUSTIT_API_TLS_CERT and MUSTIT_API_TLS_KEY: set both or neither")
-        for name, file in (("MUSTIT_API_TLS_CERT", self.api_tls_cert), ("MUSTIT_API_TLS_KEY", self.api_tls_key)):
-            if file is not None and not file.is_file():
-                raise ValueError(f"{name}: there is no file {file}")
         loopback = ipaddress.ip_address(self.api_host).is_loopback
         if not loopback and self.api_tls_cert is None and not self.api_behind_proxy:
             raise ValueError(

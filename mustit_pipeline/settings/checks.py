@@ -21,6 +21,7 @@ class CheckSettings(BaseSettings):
     correct_percent: float = Field(99, ge=0, le=100, description="Sampled products that must be as the marketplace has")
     products_per_day: int = Field(20_000, ge=0, description="Products fetched a day, while some wait that long")
     delivery_hours: float = Field(24, gt=0, le=24 * 31, description="Until a change has reached the product server")
+    fetch_p95_seconds: float = Field(5, gt=0, le=60, description="Within this 95 % of all fetches must be answered")
     outbox_age_hours: float = Field(
         2, gt=0, le=24 * 31, description="Age of the oldest waiting event that is a warning"
     )

@@ -23,6 +23,7 @@ from mustit_pipeline.monitoring.sql import alerts, spot_checks
 from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
 
 # Months of crawl tasks whose partitions are there in advance.
 MONTHS_AHEAD = 2
@@ -48,6 +49,7 @@ class Maintained:
     triggers: int
     schedule_changes: int
     slices: int
+    tallies: int
     logins: int
     audit_entries: int
 
@@ -105,12 +107,13 @@ def maintain(
             (triggers.AGED, now - timedelta(days=settings.trigger_retention_days)),
             (scheduler_outbox.AGED, now - timedelta(days=settings.schedule_retention_days)),
             (slices.AGED, now - timedelta(days=settings.run_log_retention_days)),
+            (tallies.AGED, now - timedelta(days=tallies.KEPT_DAYS)),
             (audit_log.AGED, now - timedelta(days=audit.KEPT_DAYS)),
             (tokens.AGED, now),
             (login_links.AGED, now),
             (login_failures.AGED, now - timedelta(days=login.FAILURES_KEPT_DAYS)),
         )
-        bookings, old_alerts, samples, old_triggers, changes, old_slices, audit_entries, *logins = (
+        bookings, old_alerts, samples, old_triggers, changes, old_slices, old_tallies, audit_entries, *logins = (
             _aged(database, *age, batch, dry_run=dry_run) for age in ages
         )
         # Autovacuum cleans all other tables. It never analyzes the partitioned task table as a whole, which is not
@@ -130,6 +133,7 @@ def maintain(
         old_triggers,
         changes,
         old_slices,
+        old_tallies,
         sum(logins),
         audit_entries,
     )

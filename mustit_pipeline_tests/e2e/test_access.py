@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.access import tokens
+from mustit_pipeline.access import tokens, users
 from mustit_pipeline.access.api_keys import verify_key
 from mustit_pipeline.access.login import login
 from mustit_pipeline.access.sql import audit_log
 from mustit_pipeline.access.sql.audit_log import AuditEntry, AuditFilter
-from mustit_pipeline.domain.access import ActorKind, Role, Scope
+from mustit_pipeline.domain.access import ActorKind, Role, Scope, UserName
 from mustit_pipeline.domain.errors import Conflict, NotFound, Unauthorized, ValidationFailed
 from mustit_pipeline_tests.e2e.asking import ask, settings_of
 from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, World
@@ -56,6 +56,7 @@ def verified(world: World, text: str) -> tokens.Identity:
 
 def test_a_user_is_added_changed_and_disabled_and_each_step_is_audited(world: World) -> None:
     assert "no users" in ask(world, "user", "list").out
+    users.add(world.database, UserName("park"), Role.ADMIN, None)
     added = typed(world, f"{PASSWORD}\n", "user", "add", "Kim", "--role", "admin", "--password-stdin", "--json")
     assert (added.code, added.document["name"], added.document["role"]) == (0, "kim", "admin")
     settings = settings_of(world)
@@ -69,9 +70,11 @@ def test_a_user_is_added_changed_and_disabled_and_each_step_is_audited(world: Wo
     with pytest.raises(Unauthorized):
         verified(world, token)
     assert ask(world, "user", "disable", "kim").out == "kim is disabled.\n"
-    [shown] = ask(world, "user", "list", "--json").document
+    shown = ask(world, "user", "list", "--json").document[0]
     assert (shown["disabled"], shown["hasPassword"], shown["lastLoginAt"] is None) == (True, True, False)
     assert "disabled" in ask(world, "user", "list").out
+    with pytest.raises(Conflict, match="CONFLICT_LAST_ADMIN"):
+        ask(world, "user", "disable", "park")
     assert ask(world, "user", "enable", "kim", "--json").document["disabled"] is False
 
     found = entries(world)

@@ -52,6 +52,7 @@ class Up:
     mustit: Mustit
     url: str
     viewer: str
+    web: str
     process: psutil.Process
     said: "_Lines"
 
@@ -59,17 +60,24 @@ class Up:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
     """One for all tests, because starting it takes long; in the end it is stopped and must leave nothing behind."""
-    port, viewer_port = free_port(), free_port()
+    port, viewer_port, api_port = free_port(), free_port(), free_port()
+    web = f"http://127.0.0.1:{api_port}"
     url, viewer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{viewer_port}"
-    ports = {"MUSTIT_DAGSTER_PORT": str(port), "MUSTIT_DAGSTER_VIEWER_PORT": str(viewer_port)}
+    ports = {
+        "MUSTIT_DAGSTER_PORT": str(port),
+        "MUSTIT_DAGSTER_VIEWER_PORT": str(viewer_port),
+        "MUSTIT_API_PORT": str(api_port),
+    }
     # At 25 past the hour the checks would ask the marketplace for a few products, in the middle of a test.
     mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, **ports, "MUSTIT_TRUTH_SAMPLE": "0"})
     with mustit.start("up") as process:
         said = _Lines(process.stdout, process.stderr)
         try:
+            said.wait_for(f"Console          {web}")
+            said.wait_for(f"First login      {web}/login/link?code=ml_")
             said.wait_for(f"Dagster UI       {url}")
             said.wait_for(f"For looking only {viewer}")
-            yield Up(mustit, url, viewer, psutil.Process(process.pid), said)
+            yield Up(mustit, url, viewer, web, psutil.Process(process.pid), said)
             assert len(_processes_of(mustit.home)) > 5
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
@@ -94,6 +102,17 @@ def test_the_second_ui_shows_everything_and_changes_nothing(up: Up) -> None:
 
     assert refused["__typename"] == "UnauthorizedError"
     _check_overview(up.url)
+
+
+def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
+    token = up.mustit("token", "issue", "--role", "admin", "--json").document["accessToken"]
+    with httpx.Client(
+        base_url=f"{up.web}/api/v1", headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30
+    ) as api:
+        made = api.post("/sellers", json={"sellerId": "over http", "name": "HTTP", "crawlingIntervalHours": 6})
+        assert made.status_code == 201, made.text
+        assert api.post("/sellers/over%20http/deactivate").json()["status"] == "INACTIVE"
+        assert api.get("/sellers", params={"q": "over"}).json()["totalElements"] == 1
 
 
 def test_a_demo_in_the_same_home_is_refused_meanwhile(up: Up) -> None:

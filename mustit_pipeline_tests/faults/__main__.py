@@ -22,6 +22,7 @@ from mustit_pipeline_tests.faults.many_sellers_scenarios import MANY_SELLERS_SCE
 from mustit_pipeline_tests.faults.scenarios import LONG, QUICK, Numbers, Size
 from mustit_pipeline_tests.faults.scenarios import SCENARIOS as PIPELINE_SCENARIOS
 from mustit_pipeline_tests.faults.throttling_scenarios import THROTTLING_SCENARIOS
+from mustit_pipeline_tests.faults.web_scenarios import WEB_SCENARIOS
 from mustit_pipeline_tests.faults.world import World, fresh_world
 
 Scenario = Callable[[World, Size], Numbers]
@@ -34,6 +35,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *CELERY_SCENARIOS,
     *MANY_SELLERS_SCENARIOS,
     *BACKFILL_SCENARIOS,
+    *WEB_SCENARIOS,
 )
 INTERRUPTED = 130
 

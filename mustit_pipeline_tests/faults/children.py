@@ -22,7 +22,7 @@ from mustit_pipeline_tests.faults.world import World, logs_of
 SMALL = BatchSize(pages=1, bodies=8, versions=4)
 IDLE_SECONDS = 0.02
 CRAWL = "mustit_pipeline_tests.integration.crawling.child"
-WORKER = "from mustit_pipeline.cli import main; main()"
+COMMAND = "from mustit_pipeline.cli import main; main()"
 
 
 @contextmanager
@@ -35,7 +35,14 @@ def crawling(world: World, settings: Settings, seller_id: str) -> Generator[subp
 @contextmanager
 def working(world: World, settings: Settings) -> Generator[subprocess.Popen[bytes]]:
     """`mustit worker`."""
-    with _child(world, settings, ["-c", WORKER, "worker"]) as started:
+    with _child(world, settings, ["-c", COMMAND, "worker"]) as started:
+        yield started
+
+
+@contextmanager
+def serving(world: World, settings: Settings) -> Generator[subprocess.Popen[bytes]]:
+    """`mustit serve`."""
+    with _child(world, settings, ["-c", COMMAND, "serve"]) as started:
         yield started
 
 

@@ -19,7 +19,7 @@ from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus, TaskType
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation import advisory_locks
-from mustit_pipeline.foundation.advisory_locks import Only, PerName
+from mustit_pipeline.foundation.advisory_locks import Numbered, Only, PerName
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -264,5 +264,5 @@ def test_an_advisory_lock_is_known_by_its_key() -> None:
 def test_the_page_on_locks_has_every_advisory_lock_with_its_key() -> None:
     cells = [[cell.strip() for cell in line.split("|")] for line in page_on_locks().splitlines() if line[:1] == "|"]
     keys = {row[1]: row[2] for row in cells[2:]}
-    assert keys.keys() == {one.name for one in (*Only, *PerName)}
+    assert keys.keys() == {one.name for one in (*Only, *PerName, *Numbered)}
     assert {name: keys[name] for name in Only.__members__} == {one.name: str(int(one)) for one in Only}

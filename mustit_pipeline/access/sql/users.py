@@ -48,6 +48,11 @@ _ADD_FIRST = text("""
 _GET = text("SELECT * FROM users WHERE user_name = :name")
 _LOCK = text("SELECT * FROM users WHERE user_name = :name FOR NO KEY UPDATE")
 _ALL = text("SELECT * FROM users ORDER BY user_name")
+# In one order: two that each take away the other one's right wait here, and the second finds itself alone.
+_LOCK_ADMINS = text(f"""
+    SELECT user_name FROM users WHERE role = '{Role.ADMIN.value}' AND disabled_at IS NULL
+    ORDER BY user_name FOR NO KEY UPDATE
+""")
 _ANY_PASSWORD = text("SELECT EXISTS (SELECT FROM users WHERE password_hash IS NOT NULL)")
 # What a user may do, or how, has changed: tokens of before are refused from the commit on.
 _SET = text("""
@@ -105,6 +110,11 @@ def lock_credentials(connection: Connection, name: UserName) -> Credentials | No
 def everyone(connection: Connection) -> list[User]:
     """All users by name."""
     return [_user(row) for row in connection.execute(_ALL)]
+
+
+def lock_admins(connection: Connection) -> list[UserName]:
+    """The enabled admins; until the transaction ends, none of them is changed."""
+    return [UserName(name) for name in connection.execute(_LOCK_ADMINS).scalars()]
 
 
 def has_any_password(connection: Connection) -> bool:

@@ -13,6 +13,7 @@ from mustit_pipeline.api.models import Answer, Body
 from mustit_pipeline.api.requests import info
 from mustit_pipeline.domain.access import Role
 
+entrance = APIRouter(prefix="/auth", tags=["auth"])
 router = APIRouter(prefix="/auth", tags=["auth"])
 
 
@@ -39,7 +40,7 @@ def logged_in(token: AccessToken) -> LoggedIn:
     return LoggedIn(access_token=token.text, expires_in=token.expires_in, role=token.role)
 
 
-@router.post("/login")
+@entrance.post("/login")
 def login(body: Login, ground: OnGround, request: Request) -> LoggedIn:
     """An access token for 15 minutes; wrong logins are slowed by account and address."""
     address = info(request.scope).address

@@ -141,7 +141,8 @@ def _found(caller: Asking, seller_id: SellerId) -> SellerAnswer:
 
 
 def _answer(entry: ScheduledSeller) -> SellerAnswer:
-    seller, interval = entry.seller, entry.seller.interval
+    seller = entry.seller
+    interval = seller.interval
     return SellerAnswer(
         seller_id=seller.seller_id.value,
         name=seller.name,

@@ -1,6 +1,6 @@
 """Schema drift: one row per deviation, with the number of bodies that show it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -69,6 +69,8 @@ _ROWS = text("SELECT count(*) FROM schema_drift")
 
 _PATHS = text("SELECT DISTINCT path FROM schema_drift ORDER BY path")
 
+_STATES = text("SELECT path, bool_and(accepted_at IS NOT NULL) AS accepted FROM schema_drift GROUP BY path")
+
 _ACCEPT = text("UPDATE schema_drift SET accepted_at = :at WHERE path = ANY(CAST(:paths AS text[]))")
 
 _ACCEPTED = text("SELECT path, kind, observed FROM schema_drift WHERE accepted_at IS NOT NULL")
@@ -136,6 +138,16 @@ def forget(connection: Connection, wanted: FieldPaths) -> list[str]:
     paths = _find(connection, wanted)
     connection.execute(_FORGET, {"paths": paths})
     return paths
+
+
+def look(wanted: FieldPaths) -> Callable[[Connection], dict[str, object]]:
+    """Fields with drift as the audit log shows them: accepted or not."""
+
+    def seen(connection: Connection) -> dict[str, object]:
+        rows = connection.execute(_STATES)
+        return {row.path: "ACCEPTED" if row.accepted else "OPEN" for row in rows if wanted.include(row.path)}
+
+    return seen
 
 
 def _find(connection: Connection, wanted: FieldPaths) -> list[str]:

@@ -37,6 +37,11 @@ class NewVersion:
     data: str | None
     data_hash: str | None
 
+    @property
+    def kinds(self) -> list[str]:
+        """What it is counted as: the types of its changes, or that it came, went or came back."""
+        return sorted(set(self.change_types)) if self.life_cycle is LifeCycle.UPDATED else [self.life_cycle.value]
+
 
 @dataclass(frozen=True, slots=True)
 class SentAgain:

@@ -37,6 +37,10 @@ OF_ALL_SELLERS = "item_no > 0"
 # True of every body, and stated by statements that look for those of one product.
 OF_ITEM = "raw_id > 0"
 
+# The same for products by their number, whoever sells them. No update changes this column: one that only sees a product
+# again stays HOT.
+BY_NUMBER = "created_at > '-infinity'"
+
 product_raw_data = Table(
     "product_raw_data",
     metadata,
@@ -124,8 +128,7 @@ products = Table(
     UniqueConstraint("seller_id", "item_no"),
     CheckConstraint("item_no > 0", name="item_positive"),
     CheckConstraint("delivered_version <= version", name="delivered_within_version"),
-    # A hash index has no order, so no statement about one seller's products can walk it.
-    Index(None, "item_no", postgresql_using="hash"),
+    Index("ix_products_by_number", "item_no", "seller_id", postgresql_where=text(BY_NUMBER)),
     # Only for counting.
     Index("ix_products_live", "seller_id", postgresql_where=text("complete AND deleted_at IS NULL")),
     Index("ix_products_foreign", "seller_id", postgresql_where=text("foreign_at IS NOT NULL")),
@@ -156,8 +159,15 @@ product_change_sets = Table(
     one_of("life_cycle", LifeCycle),
     CheckConstraint("version > 0", name="version_positive"),
     CheckConstraint("(life_cycle = 'DELETED') = (product_data IS NULL)", name="data_unless_deleted"),
-    Index("ix_product_change_sets_detected", "seller_id", "detected_at", postgresql_where=text(BY_TIME)),
-    Index("ix_product_change_sets_newest", "detected_at", postgresql_where=text(OF_ALL_SELLERS)),
+    # Many change sets have the same time: the id says where a page of them ends.
+    Index(
+        "ix_product_change_sets_detected",
+        "seller_id",
+        "detected_at",
+        "change_set_id",
+        postgresql_where=text(BY_TIME),
+    ),
+    Index("ix_product_change_sets_newest", "detected_at", "change_set_id", postgresql_where=text(OF_ALL_SELLERS)),
     Index(None, "execution_id"),
 )
 

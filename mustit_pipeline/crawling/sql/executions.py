@@ -312,11 +312,10 @@ def count_foreign(connection: Connection, home: TaskHome) -> None:
     connection.execute(query, {"seller_id": home.seller_id, "execution_id": home.execution_id})
 
 
-def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus) -> None:
-    """Store whether the whole listing was seen."""
-    connection.execute(
-        update(executions).where(executions.c.execution_id == execution_id).values(sweep_status=status.value)
-    )
+def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus, seen: int | None = None) -> None:
+    """Store whether the whole listing was seen, and how many products of it."""
+    ended = update(executions).where(executions.c.execution_id == execution_id)
+    connection.execute(ended.values(sweep_status=status.value, seen_count=seen))
 
 
 # The most fields with drift that an execution names.

@@ -52,6 +52,8 @@ crawling_schedule_executions = Table(
     Column("listed_count", Integer),
     Column("skipped_items", Integer, nullable=False, server_default="0"),
     Column("foreign_items", Integer, nullable=False, server_default="0"),
+    # Products that its sweep has seen, counted once at its end.
+    Column("seen_count", Integer),
     Column("sweep_status", Text, nullable=False),
     Column("slice_no", Integer, nullable=False, server_default="0"),
     Column("drift", ARRAY(Text), nullable=False, server_default=text("'{}'")),

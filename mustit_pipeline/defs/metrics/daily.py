@@ -44,6 +44,7 @@ METRIC_COLUMNS = columns(
     delivered=("bigint", "Events that the product server took that day"),
     delivery_median_hours=("double precision", "From a change's detection to its delivery, median"),
     delivery_max_hours=("double precision", "The longest such delay"),
+    fetch_p95_seconds=("double precision", "95 % of the day's fetches, of all sellers together, took no longer"),
 )
 
 LINEAGE = lineage(
@@ -70,6 +71,7 @@ def as_row(one: CrawlMetrics) -> dict[str, Any]:
         "progress_rate": round(one.progress_rate, 4),
         **counts,
         **{f"changes_{kind.lower()}": changes.get(kind, 0) for kind in CHANGE_KINDS},
+        "fetch_p95_seconds": None if one.fetch_p95_seconds is None else round(one.fetch_p95_seconds, 4),
     }
 
 
@@ -117,7 +119,8 @@ def _hours(value: float | None) -> str:
 )
 def daily_crawl_metrics(context: dg.AssetExecutionContext, database: BusinessDatabase) -> dg.MaterializeResult[Any]:
     """What each seller's day (00:00-24:00 in Seoul) came to: success, progress, tasks by state, requests and 429s,
-    changes by type, and how long changes took to the product server. Any past day can be computed again."""
+    changes by type, how long changes took to the product server, and how long fetches took. Any past day can be
+    computed again."""
     day = date.fromisoformat(context.partition_key)
     with readable_failures():
         rows = metrics_of(database.open(), day)

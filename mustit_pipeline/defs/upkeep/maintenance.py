@@ -66,6 +66,7 @@ def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
         "triggers": done.triggers,
         "schedule_changes": done.schedule_changes,
         "slices": done.slices,
+        "tallies": done.tallies,
         "logins": done.logins,
         "audit_entries": done.audit_entries,
         "runs": pruned.runs,

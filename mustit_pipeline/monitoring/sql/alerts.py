@@ -51,6 +51,14 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertKey:
+    """The place of an alert in a list."""
+
+    opened_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A claimed alert, and when each address last got it; empty for an alert that has just ended."""
 
@@ -148,6 +156,13 @@ _LIST = text("""
     LIMIT :limit
 """)
 
+_BEHIND = f"""(opened_at, alert_id) < (coalesce(CAST(:before AS timestamptz), 'infinity'),
+                                  coalesce(CAST(:before_id AS uuid), '{UUID(int=0)}'))
+    ORDER BY opened_at DESC, alert_id DESC LIMIT :limit"""
+# Open alerts are few, and only their subjects have an index.
+_LIST_OPEN = text(f"SELECT * FROM (SELECT * FROM alerts WHERE ended_at IS NULL OFFSET 0) AS open WHERE {_BEHIND}")
+_LIST_ENDED = text(f"SELECT * FROM alerts WHERE ended_at IS NOT NULL AND {_BEHIND}")
+
 _OPEN = text("""
     SELECT count(*) AS number, count(*) FILTER (WHERE last_error IS NOT NULL) AS unheard, max(last_error) AS last_error
     FROM alerts WHERE ended_at IS NULL
@@ -221,6 +236,16 @@ def newest(connection: Connection, *, everything: bool, limit: int) -> Page[Aler
     """Open alerts, newest first, then ended ones on request."""
     rows = connection.execute(_LIST, {"everything": everything, "limit": limit + 1})
     return page(map(_alert, rows), limit)
+
+
+def listed(connection: Connection, *, ended: bool, limit: int, behind: AlertKey | None = None) -> Page[Alert]:
+    """Open alerts, or ended ones, newest first; those behind a place in the list where it is given."""
+    values = {
+        "before": None if behind is None else behind.opened_at,
+        "before_id": None if behind is None else behind.id,
+        "limit": limit + 1,
+    }
+    return page(map(_alert, connection.execute(_LIST_ENDED if ended else _LIST_OPEN, values)), limit)
 
 
 def open_alerts(connection: Connection) -> tuple[int, int, str | None]:

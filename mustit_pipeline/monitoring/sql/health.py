@@ -73,15 +73,17 @@ _HELD_CHANGES = text(f"""
     WHERE status = '{ChangeHoldStatus.OPEN.value}' ORDER BY seller_id
 """)
 
-# Only sweeps without a limit should see the whole listing. For a complete sweep nothing is counted: it saw all.
+# Only sweeps without a limit should see the whole listing. Products are counted only for an incomplete sweep that ended
+# before its own count was stored.
 _SWEEPS = text(f"""
     SELECT s.seller_id, e.sweep_status = '{SweepStatus.COMPLETE.value}' AS complete, e.listed_count AS listed,
            CASE WHEN e.sweep_status = '{SweepStatus.COMPLETE.value}' THEN e.listed_count
+                WHEN e.seen_count IS NOT NULL THEN e.seen_count
                 WHEN :counted THEN (SELECT count(*) FROM products p
                       WHERE p.seller_id = s.seller_id AND p.last_seen_execution_id = e.execution_id) ELSE 0 END AS seen
     FROM sellers s
     CROSS JOIN LATERAL (
-        SELECT execution_id, sweep_status, listed_count FROM crawling_schedule_executions
+        SELECT execution_id, sweep_status, listed_count, seen_count FROM crawling_schedule_executions
         WHERE seller_id = s.seller_id AND started_at >= :since AND sweep_status <> '{SweepStatus.PENDING.value}'
           AND listed_count IS NOT NULL AND product_limit IS NULL AND status <> '{ExecutionStatus.CANCELLED.value}'
         ORDER BY started_at DESC LIMIT 1

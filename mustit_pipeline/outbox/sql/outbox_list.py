@@ -1,6 +1,6 @@
 """The product outbox for operators: lists, and retries of failed rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -39,6 +39,14 @@ class OutboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class OutboxKey:
+    """The place of an event in the list of all."""
+
+    created_at: datetime
+    outbox_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """The numbers of failed rows that wait again, and of those that a newer version has superseded."""
 
@@ -46,20 +54,22 @@ class Retried:
     superseded: list[UUID]
 
 
+_BEHIND = f"""(o.created_at, o.outbox_id) < (coalesce(CAST(:before AS timestamptz), 'infinity'),
+                                         coalesce(CAST(:before_id AS uuid), '{UUID(int=0)}'))"""
 # One lookup in the index of each state: no index has the newest rows of all states.
 _NEWEST = text(f"""
     SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
     CROSS JOIN LATERAL (
         SELECT * FROM product_outbox o
-        WHERE o.status = wanted.status AND o.{BY_TIME}
-        ORDER BY o.created_at DESC LIMIT :limit
+        WHERE o.status = wanted.status AND o.{BY_TIME} AND {_BEHIND}
+        ORDER BY o.created_at DESC, o.outbox_id DESC LIMIT :limit
     ) AS newest
-    ORDER BY newest.created_at DESC, newest.seller_id, newest.item_no LIMIT :limit
+    ORDER BY newest.created_at DESC, newest.outbox_id DESC LIMIT :limit
 """)
-_NEWEST_OF_SELLER = text("""
+_NEWEST_OF_SELLER = text(f"""
     SELECT * FROM product_outbox o
-    WHERE o.seller_id = :seller_id AND o.status = ANY(CAST(:statuses AS text[]))
-    ORDER BY o.created_at DESC, o.item_no LIMIT :limit
+    WHERE o.seller_id = :seller_id AND o.status = ANY(CAST(:statuses AS text[])) AND {_BEHIND}
+    ORDER BY o.created_at DESC, o.outbox_id DESC LIMIT :limit
 """)
 
 _FAILED = f"o.status IN ({listed(PRODUCT_OUTBOX.sources('retry'))})"
@@ -93,12 +103,22 @@ _RETRY_ALL, _RETRY_ONE = (
 )
 
 
+_FAILED_OF_FILTER = text(f"SELECT count(*) FROM product_outbox o WHERE {_OF_FILTER}")
+
+
 def newest(
-    connection: Connection, *, status: OutboxStatus | None, seller_id: SellerId | None, limit: int
+    connection: Connection,
+    *,
+    status: OutboxStatus | None,
+    seller_id: SellerId | None,
+    limit: int,
+    behind: OutboxKey | None = None,
 ) -> Page[OutboxEntry]:
-    """Events, newest first."""
+    """Events, newest first; those behind a place in the list where it is given."""
     values: dict[str, object] = {
         "statuses": [status.value] if status else [known.value for known in OutboxStatus],
+        "before": None if behind is None else behind.created_at,
+        "before_id": None if behind is None else behind.outbox_id,
         "limit": limit + 1,
     }
     if seller_id is None:
@@ -139,6 +159,26 @@ def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: Seller
     PRODUCT_OUTBOX.move(status, "retry")
     values = {"seller_id": None if seller_id is None else seller_id.value}
     return _retried(connection.execute(_RETRY_ALL, _moves() | values).all())
+
+
+def look(outbox_id: UUID) -> Callable[[Connection], dict[str, object]]:
+    """An event as the audit log shows it."""
+
+    def seen(connection: Connection) -> dict[str, object]:
+        entry = find(connection, IdPrefix(str(outbox_id)))
+        return {"status": entry.status.value, "retryCount": entry.retry_count}
+
+    return seen
+
+
+def look_at_failed(seller_id: SellerId | None) -> Callable[[Connection], dict[str, object]]:
+    """The number of failed events, of one seller or of all, as the audit log shows it."""
+    values = {"seller_id": None if seller_id is None else seller_id.value}
+
+    def seen(connection: Connection) -> dict[str, object]:
+        return {"failed": connection.execute(_FAILED_OF_FILTER, values).scalar_one()}
+
+    return seen
 
 
 def _moves() -> dict[str, object]:

@@ -75,5 +75,6 @@ product_outbox = Table(
         "completed_at",
         postgresql_where=text("status = 'COMPLETED' AND superseded_by IS NULL"),
     ),
-    Index("ix_product_outbox_states", "status", "created_at", postgresql_where=text(BY_TIME)),
+    # Many rows have the same time: the id says where a page of them ends.
+    Index("ix_product_outbox_states", "status", "created_at", "outbox_id", postgresql_where=text(BY_TIME)),
 )

@@ -25,4 +25,6 @@ def keys(settings: Settings) -> SigningKeys:
 
 @pytest.fixture
 def kim(database: Database) -> User:
+    """An admin, and not the last one, who could not be disabled."""
+    users.add(database, UserName("park"), Role.ADMIN, None)
     return users.add(database, KIM, Role.ADMIN, Password(PASSWORD, KIM))

@@ -26,7 +26,8 @@ import mustit_pipeline.delivery.sql.tables
 import mustit_pipeline.monitoring.sql.tables
 import mustit_pipeline.outbox.sql.tables
 import mustit_pipeline.scheduling.sql.tables
-import mustit_pipeline.sellers.sql.tables  # noqa: F401  (together they complete the metadata)
+import mustit_pipeline.sellers.sql.tables
+import mustit_pipeline.tallies.sql.tables  # noqa: F401  (together they complete the metadata)
 from mustit_pipeline.crawling.planning import plan_products
 from mustit_pipeline.crawling.sql import task_months, tasks
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, TaskStatus, TaskType

@@ -1,5 +1,6 @@
 """Each criterion at its edge: what just passes, what just fails, and what does not count."""
 
+from bisect import bisect_left
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.criteria import CRITERIA
+from mustit_pipeline.tallies.sql.tallies import Subject
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.monitoring.standing import DAY, HOUR, NOW, Standing
 
@@ -307,3 +309,33 @@ def test_99_of_100_sampled_products_are_right(standing: Standing, wrong: int, pa
 
     assert (found.passed, found.metadata["wrong"], found.metadata["undecided"]) == (passed, wrong, 1)
     assert str(found.metadata["wrong_products"]).count("dmont") == wrong
+
+
+def fetches(standing: Standing, ago: timedelta, quick: int, slow: int, outcome: str = "ok") -> None:
+    """Fetches of one hour, quick ones below 1 s, slow ones just above the limit of 5 s."""
+    buckets = [0] * (len(Subject.FETCH.bounds) + 1)
+    buckets[bisect_left(Subject.FETCH.bounds, 1.0)] = quick
+    buckets[bisect_left(Subject.FETCH.bounds, 5.1)] = slow
+    standing.write(
+        """INSERT INTO tallies (subject, hour, labels, slot, number, seconds, buckets)
+           VALUES ('FETCH', :hour, ARRAY['PRODUCT_DETAIL', CAST(:outcome AS text)], 0, :number, 1, :buckets)""",
+        hour=NOW - ago,
+        outcome=outcome,
+        number=quick + slow,
+        buckets=buckets,
+    )
+
+
+@pytest.mark.parametrize(("slow", "passed"), [(4, True), (6, False)])
+def test_95_of_100_fetches_must_be_answered_in_time(standing: Standing, slow: int, passed: bool) -> None:
+    fetches(standing, HOUR, quick=90 - slow, slow=slow)
+    fetches(standing, 2 * HOUR, quick=10, slow=0)
+    # Not of this window, and broken off by us.
+    fetches(standing, 25 * HOUR, quick=0, slow=100)
+    fetches(standing, HOUR, quick=0, slow=100, outcome="abandoned")
+
+    found = standing.judge("fetch_p95")
+
+    assert (found.passed, found.metadata["fetches"]) == (passed, 100)
+    assert found.metadata["slow_hours"] == (0 if passed else 1)
+    assert (float(found.metadata["p95_seconds"]) < 5) == passed

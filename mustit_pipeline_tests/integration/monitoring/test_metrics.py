@@ -14,6 +14,8 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.metrics import day_span, days_to_compute, metrics_of, metrics_of_seller, sums
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline.tallies.histogram import Histogram
+from mustit_pipeline.tallies.sql.tallies import Subject
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.rows import SELLER, Ground, add_outbox, add_task, ground
@@ -248,3 +250,24 @@ def test_nothing_is_made_up_for_before_the_first_seller_or_a_week_ago(standing: 
 
     write(standing.database, "UPDATE sellers SET created_at = :at", at=TICK)
     assert days_to_compute(standing.database, TICK, []) == [DAY]
+
+
+def test_p95_of_the_days_fetches_is_that_of_all_sellers_from_midnight_to_midnight(standing: Ground) -> None:
+    quick, slow = Histogram.of([0.2] * 10, Subject.FETCH.bounds), Histogram.of([20.0] * 10, Subject.FETCH.bounds)
+    hour = timedelta(hours=1)
+    for at, one in ((START - hour, slow), (START, quick), (END - hour, quick), (END, slow)):
+        write(
+            standing.database,
+            """INSERT INTO tallies (subject, hour, labels, slot, number, seconds, buckets)
+               VALUES ('FETCH', :hour, ARRAY['MINISHOP', 'ok'], 0, :number, :seconds, :buckets)""",
+            hour=at,
+            number=one.number,
+            seconds=one.seconds,
+            buckets=list(one.buckets),
+        )
+
+    found = metrics_of(standing.database, DAY)
+
+    assert found[0].fetch_p95_seconds == sums(found).fetch_p95_seconds == quick.quantile(0.95, Subject.FETCH.bounds)
+    assert metrics_of_seller(standing.database, SellerId(SELLER), DAY).fetch_p95_seconds == found[0].fetch_p95_seconds
+    assert metrics_of(standing.database, DAY - timedelta(days=5))[0].fetch_p95_seconds is None

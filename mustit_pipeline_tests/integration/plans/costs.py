@@ -30,6 +30,7 @@ BIG = (
     "login_failures",
     "revoked_tokens",
     "login_links",
+    "tallies",
 )
 _OF_BIG = re.compile(rf"\b(FROM|JOIN|UPDATE|INTO)\s+({'|'.join(BIG)})\b")
 

@@ -91,6 +91,14 @@ _HISTORY = (
        SELECT md5(n::text)::uuid, now() - n * interval '1 minute' FROM generate_series(1, 20000) n""",
     """INSERT INTO login_links (link_id, secret_hash, user_name, expires_at)
        SELECT n, '', 'kim', now() - n * interval '1 minute' FROM generate_series(1, 20000) n""",
+    # Two years of hours.
+    """INSERT INTO tallies (subject, hour, labels, slot, number, seconds, buckets)
+       SELECT 'FETCH', date_trunc('hour', now()) - n * interval '1 hour', ARRAY['PRODUCT_DETAIL', 'ok'], slot, 1, 0.1,
+              array_fill(1, ARRAY[15])
+       FROM generate_series(1, 17520) n, generate_series(0, 1) slot""",
+    """INSERT INTO tallies (subject, hour, labels, slot, number, seconds, buckets)
+       SELECT 'FETCH', 'infinity', ARRAY['PRODUCT_DETAIL', 'ok'], slot, 1, 0.1, array_fill(1, ARRAY[15])
+       FROM generate_series(0, 20) slot""",
     """INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
        SELECT 'field ' || n, 'NEW', 'text', 'nothing', 'x', 1, 'seller 7' FROM generate_series(1, 100) n""",
 )

@@ -18,8 +18,19 @@ from mustit_pipeline.access.sql.audit_log import AuditFilter
 from mustit_pipeline.access.sql.tokens import HeldToken
 from mustit_pipeline.agents.sql import agent_bookings, agent_pool
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord
-from mustit_pipeline.catalog.sql import change_holds, deletions, history, products, publication, raw, retention
+from mustit_pipeline.catalog.sql import (
+    change_holds,
+    deletions,
+    history,
+    product_list,
+    products,
+    publication,
+    raw,
+    retention,
+)
 from mustit_pipeline.catalog.sql.drift import Sighting
+from mustit_pipeline.catalog.sql.history import ChangeFilter, ChangeKey
+from mustit_pipeline.catalog.sql.product_list import ProductKey
 from mustit_pipeline.catalog.sql.products import AbsorbedProduct
 from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
@@ -53,13 +64,16 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, Selle
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql import alerts, criteria, health, metrics, spot_checks
-from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
+from mustit_pipeline.monitoring.sql import alerts, criteria, exposition, health, metrics, spot_checks
+from mustit_pipeline.monitoring.sql.alerts import AlertKey, Condition, Outcome
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
 from mustit_pipeline.outbox.sql import outbox, outbox_list
+from mustit_pipeline.outbox.sql.outbox_list import OutboxKey
 from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.scheduling.sql import next_sellers, refreshes, triggers
 from mustit_pipeline.sellers.sql import sellers
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 from mustit_pipeline.upkeep.sql import stuck
 from mustit_pipeline_tests.integration.plans.crowd import (
     DAYS,
@@ -185,11 +199,14 @@ class Scene:
         return {"since": self.now - DAY}
 
 
+Act = Callable[[Connection, Scene], object]
+
+
 @dataclass(frozen=True)
 class Statement:
     """An act of the code, and about how many rows it deals with: its cost may be some times that, and no more."""
 
-    act: Callable[[Connection, Scene], object]
+    act: Act
     looks: int
     # Where the rows are the same by any way, and only the pages tell.
     pages: int | None = None
@@ -205,6 +222,12 @@ def _settle_failing(c: Connection, s: Scene) -> None:
     settle(c, settled)
     failing = outbox.Wanted(0, BATCH)
     outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
+
+
+def _delays(c: Connection, s: Scene) -> None:
+    settled = s.settlements(c)
+    settle(c, settled)
+    deliveries.delays(c, [one.event.row_id for one in settled])
 
 
 def _resend(c: Connection, s: Scene) -> None:
@@ -255,6 +278,36 @@ def _examine_again(c: Connection, s: Scene) -> None:
 
 def _enqueue(c: Connection, s: Scene) -> None:
     outbox.enqueue(c, [ProductOutbox.announcing(one.product, one.life_cycle, s.now) for one in s.versions(c)])
+
+
+def _changes_behind(wanted: ChangeFilter) -> Act:
+    def act(c: Connection, s: Scene) -> object:
+        [last] = history.search_changes(c, wanted, behind=None, limit=1).rows or [None]
+        behind = ChangeKey(s.now, UUID(int=0)) if last is None else ChangeKey(last.detected_at, last.id)
+        return history.search_changes(c, wanted, behind=behind, limit=20)
+
+    return act
+
+
+def _events_behind(seller: str | None) -> Act:
+    def act(c: Connection, s: Scene) -> object:
+        seller_id = None if seller is None else SellerId(seller)
+        return outbox_list.newest(c, status=None, seller_id=seller_id, limit=20, behind=OutboxKey(s.now, UUID(int=0)))
+
+    return act
+
+
+def _find(seller: str | None, words: str | None) -> Act:
+    def act(c: Connection, s: Scene) -> object:
+        seller_id = None if seller is None else SellerId(seller)
+        behind = ProductKey(READY, s.items[0])
+        return product_list.find(c, seller_id=seller_id, words=words, behind=behind, limit=20)
+
+    return act
+
+
+def _found(seller: str | None, words: str | None) -> Statement:
+    return Statement(_find(seller, words), 40)
 
 
 def _audited(**wanted: Any) -> Statement:
@@ -340,6 +393,18 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: history.changes(c, seller_id=s.ready, since=s.now - DAY, kind=ChangeKind.parse("PRICE"), limit=20),
         SELLER,
     ),
+    "changes behind a place": Statement(_changes_behind(ChangeFilter()), 20),
+    "changes of one behind a place": Statement(_changes_behind(ChangeFilter(SellerId(READY))), 20),
+    "changes of a rare type": Statement(
+        _changes_behind(ChangeFilter(kind=ChangeKind.parse("PRICE"))), history.MOST_WALKED
+    ),
+    "products": _found(None, None),
+    "products of one": _found(READY, None),
+    "products by the first digits of a number": _found(None, "2000"),
+    "products of one by the first digits of a number": _found(READY, "2000"),
+    "products of one by name": Statement(_find(READY, "name"), product_list.MOST_WALKED),
+    "products counted": Statement(lambda c, s: product_list.count(c, None), product_list.MOST_COUNTED),
+    "products of one counted": Statement(lambda c, s: product_list.count(c, s.ready), product_list.MOST_COUNTED),
     "largest changes": Statement(lambda c, s: history.largest_changes(c, s.home.execution_id, 10), 5),
     "changes by type": Statement(lambda c, s: executions.changes_by_type(c, s.home.execution_id), 5),
     # Tasks.
@@ -426,6 +491,7 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: outbox.claim(c, owner="me", limit=1, lease_seconds=60, max_retries=5, trial=True), 2 * BATCH
     ),
     "events settled": Statement(lambda c, s: settle(c, s.settlements(c)), 2 * BATCH),
+    "delays of deliveries": Statement(_delays, 4 * BATCH),
     "failing events": Statement(_settle_failing, 3 * BATCH),
     "silent senders": Statement(lambda c, s: outbox.release_expired(c), BATCH),
     "event counts": Statement(lambda c, s: outbox.counts(c), 2 * SELLER),
@@ -438,6 +504,9 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "events of one": Statement(lambda c, s: outbox_list.newest(c, status=None, seller_id=s.ready, limit=20), SELLER),
     "event by its first digits": Statement(lambda c, s: outbox_list.find(c, IdPrefix(str(s.outbox_id))), 5),
+    "events behind a place": Statement(_events_behind(None), BATCH),
+    "events of one behind a place": Statement(_events_behind(READY), SELLER),
+    "failed events before a retry": Statement(lambda c, s: outbox_list.look_at_failed(None)(c), BATCH),
     "event retried": Statement(lambda c, s: outbox_list.retry_one(c, IdPrefix(str(s.failed_id))), 5),
     "events retried": Statement(
         lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
@@ -481,6 +550,15 @@ STATEMENTS: dict[str, Statement] = {
     "alerts of inactive sellers": Statement(
         lambda c, s: health.alerts_of_inactive_sellers(c, "RUN_FAILED", "open "), 2 * BATCH
     ),
+    # Metrics.
+    "fetches counted": Statement(
+        lambda c, s: tallies.add(c, Subject.FETCH, {("PRODUCT_DETAIL", "ok"): [0.1], ("MINISHOP", "ok"): [0.2]}), BATCH
+    ),
+    "all fetches": Statement(lambda c, s: tallies.totals(c, Subject.FETCH), BATCH),
+    "fetches of a day": Statement(lambda c, s: tallies.hours(c, Subject.FETCH, s.now - DAY, s.now), BATCH),
+    "undelivered events": Statement(lambda c, s: exposition.outbox(c), 2 * SELLER),
+    "due sellers": Statement(lambda c, s: exposition.due_sellers(c), BATCH),
+    "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
     # What is kept no longer.
     "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
     "sellers that were examined": Statement(_examine_again, OF_EACH),
@@ -495,6 +573,7 @@ STATEMENTS: dict[str, Statement] = {
     **_aged(tokens.AGED, 13.85),
     **_aged(login_links.AGED, 13.85),
     **_aged(login_failures.AGED, 13.85),
+    **_aged(tallies.AGED, 720),
     # What watches.
     "truth drawn": Statement(_draw, 4 * BATCH),
     "truth judged": Statement(_judge, 2 * BATCH),
@@ -512,6 +591,12 @@ STATEMENTS: dict[str, Statement] = {
     "alerts told": Statement(_tell, BATCH),
     "alerts that nobody is told": Statement(lambda c, s: alerts.forget_ended(c), BATCH),
     "newest alerts": Statement(lambda c, s: alerts.newest(c, everything=True, limit=20), BATCH),
+    "alerts behind a place": Statement(
+        lambda c, s: alerts.listed(c, ended=True, limit=20, behind=AlertKey(s.now, UUID(int=0))), BATCH
+    ),
+    "open alerts behind a place": Statement(
+        lambda c, s: alerts.listed(c, ended=False, limit=20, behind=AlertKey(s.now, UUID(int=0))), BATCH
+    ),
     "open alerts": Statement(lambda c, s: alerts.open_alerts(c), BATCH),
     "parked messages": Statement(lambda c, s: triggers.parked(c), BATCH),
     "newest parked messages": Statement(lambda c, s: triggers.newest_parked(c, everything=False, limit=20), BATCH),

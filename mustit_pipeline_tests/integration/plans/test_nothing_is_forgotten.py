@@ -18,7 +18,7 @@ from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring import alerting, metrics
+from mustit_pipeline.monitoring import alerting, exposition, metrics
 from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.spot_checks import spot_check
@@ -111,6 +111,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
         with database.reading() as connection:
             for criterion in CRITERIA:
                 criterion.judge(connection, settings, utc_now())
+            list(exposition.families(connection, settings, utc_now()))
         alerting.observe(database, settings, utc_now())
         notify(database, settings, utc_now())
         spot_check(database, settings)

@@ -459,3 +459,24 @@ def test_audit_entries_ended_tokens_links_and_failed_logins_go_by_their_age(
     assert scalars(database, "SELECT account FROM login_failures") == ["29"]
     assert scalars(database, "SELECT link_id FROM login_links") == ["1"]
     assert scalars(database, "SELECT count(*) FROM revoked_tokens") == [1]
+
+
+def test_hours_of_tallies_go_after_a_year_and_what_they_add_up_to_stays(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    with database.transaction() as connection:
+        connection.execute(
+            text("""
+                INSERT INTO tallies (subject, hour, labels, slot, number, seconds, buckets)
+                SELECT 'CHANGE',
+                       CASE WHEN d > 0 THEN CAST(:now AS timestamptz) - d * interval '1 day' ELSE 'infinity' END,
+                       ARRAY['PRICE'], 0, d, 0, '{}'
+                FROM unnest(ARRAY[0, 1, 365, 367, 500]) d
+            """),
+            {"now": NOW},
+        )
+
+    dry, done = (maintain(database, make_settings(), NOW, dry_run=dry) for dry in (True, False))
+
+    assert dry.tallies == done.tallies == 2
+    assert scalars(database, "SELECT number FROM tallies ORDER BY number") == [0, 1, 365]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from mustit_pipeline.catalog.diff import FieldChange
 from mustit_pipeline.catalog.history import Comparison
-from mustit_pipeline.catalog.sql.history import ChangeSet, Delivery, KnownProduct, Version
+from mustit_pipeline.catalog.sql.history import ChangeSet, Delivery, KnownProduct, ProductHashes, Version
 from mustit_pipeline.cli.comparison import print_comparison
 from mustit_pipeline.domain.states import ChangeType, LifeCycle
 
@@ -21,12 +21,12 @@ NAMES = ["discountPrice", "options[4134224619].sizeGuide", "shipping.averageDeli
 
 
 def version(number: int) -> Version:
-    changed = ChangeSet("dmont", 1, number, LifeCycle.UPDATED, [], [], UUID(int=number), NOW, None)
+    changed = ChangeSet(UUID(int=9), "dmont", 1, number, LifeCycle.UPDATED, [], [], UUID(int=number), NOW, None)
     return Version(changed, Delivery(None, None, superseded=False, completed_at=None), None)
 
 
 def lines(changes: list[FieldChange], columns: int, *, full: bool = False) -> list[str]:
-    product = KnownProduct("dmont", 1, 2, 2, True, True, True, 0, NOW, NOW, None, None)
+    product = KnownProduct("dmont", 1, 2, 2, ProductHashes("a", "b", "c", "d", "d"), 0, NOW, NOW, None, None)
     console = Console(file=StringIO(), width=columns)
     print_comparison(console, Comparison(product, version(1), version(2), changes), full=full)
     assert isinstance(console.file, StringIO)

@@ -1,0 +1,68 @@
+"""The audit log: who changed what."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from mustit_pipeline.access.sql import audit_log
+from mustit_pipeline.access.sql.audit_log import AuditEntry, AuditFilter
+from mustit_pipeline.api.context import Asking
+from mustit_pipeline.api.filters import Since
+from mustit_pipeline.api.models import Answer, CursorPage, Text, Time
+from mustit_pipeline.api.paging import Cursor, Size, make_cursor, read_cursor
+from mustit_pipeline.domain.access import ActorKind
+
+router = APIRouter(prefix="/audit", tags=["audit"])
+
+Words = Annotated[Text | None, Query(max_length=300)]
+
+
+class AuditAnswer(Answer):
+    """One change: who, when, what, before, after."""
+
+    id: int = Field(examples=[4711])
+    at: Time = Field(examples=["2026-11-17T00:00:00+00:00"])
+    actor_kind: ActorKind
+    actor: str = Field(examples=["kim"])
+    action: str = Field(examples=["seller.interval"])
+    target: str = Field(examples=["seller dmont"])
+    before: dict[str, Any] | None = Field(examples=[{"interval": "1d"}])
+    after: dict[str, Any] | None = Field(examples=[{"interval": "7d"}])
+    request_id: str | None = Field(examples=["5b0c7f0e9a1d4c0f8e1a2b3c4d5e6f70"])
+    address: str | None = Field(examples=["127.0.0.1"])
+
+
+@router.get("")
+def list_audit_log(
+    caller: Asking,
+    *,
+    actor: Words = None,
+    action: Words = None,
+    target: Words = None,
+    since: Since = None,
+    cursor: Cursor = None,
+    size: Size = 20,
+) -> CursorPage[AuditAnswer]:
+    """Changes by people, API keys and commands, newest first; each filter takes the whole value."""
+    before_id = None if cursor is None else int(read_cursor(cursor, (int,))[0])
+    wanted = AuditFilter(actor, action, target, since)
+    with caller.database.reading() as connection:
+        found = audit_log.newest(connection, wanted, limit=size, before_id=before_id)
+    following = make_cursor(found.rows[-1].id) if found.more else None
+    return CursorPage(content=[_answer(entry) for entry in found.rows], size=size, next_cursor=following)
+
+
+def _answer(entry: AuditEntry) -> AuditAnswer:
+    return AuditAnswer(
+        id=entry.id,
+        at=entry.at,
+        actor_kind=entry.actor.kind,
+        actor=entry.actor.name,
+        action=entry.action,
+        target=entry.target,
+        before=None if entry.before is None else dict(entry.before),
+        after=None if entry.after is None else dict(entry.after),
+        request_id=entry.actor.request_id,
+        address=entry.actor.address,
+    )

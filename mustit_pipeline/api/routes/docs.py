@@ -1,0 +1,32 @@
+"""The API for people to read: one page, made from the OpenAPI document."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+
+from mustit_pipeline.api.reference import render
+
+router = APIRouter(include_in_schema=False)
+
+# Nothing but our own stylesheet: no script at all, and nothing from elsewhere.
+POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+STYLE = Path(__file__).parents[1] / "pages" / "docs.css"
+
+
+@router.get("/docs")
+def show_docs(request: Request) -> Response:
+    """Every route with its parameters, bodies and examples."""
+    page = render(request.app.openapi())
+    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+
+@router.get("/docs.css")
+def show_style() -> Response:
+    """The page's stylesheet."""
+    return Response(_style(), media_type="text/css")
+
+
+@lru_cache(maxsize=1)
+def _style() -> str:
+    return STYLE.read_text()

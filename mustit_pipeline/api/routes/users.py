@@ -1,0 +1,116 @@
+"""People who may log in, and what they may do."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from mustit_pipeline.access import users
+from mustit_pipeline.access.sql import users as stored
+from mustit_pipeline.access.sql.users import User
+from mustit_pipeline.access.users import UserChange
+from mustit_pipeline.api.context import Asking
+from mustit_pipeline.api.models import Answer, Body, Pages, Time
+from mustit_pipeline.api.paging import PageNumber, Size, pages
+from mustit_pipeline.domain.access import LONGEST_PASSWORD, LONGEST_USER_NAME, SHORTEST_PASSWORD, Role, UserName
+from mustit_pipeline.domain.access import Password as GoodPassword
+
+router = APIRouter(prefix="/users", tags=["users"])
+
+_NAME = r"^\w[\w.@+-]*$"
+Name = Annotated[
+    str, Path(max_length=LONGEST_USER_NAME, pattern=_NAME, description="Case makes no difference", examples=["kim"])
+]
+Password = Annotated[
+    str,
+    Field(
+        min_length=SHORTEST_PASSWORD,
+        max_length=LONGEST_PASSWORD,
+        description="Does not contain the user's name",
+        examples=["correct horse battery"],
+        json_schema_extra={"format": "password"},
+    ),
+]
+
+
+class NewUser(Body):
+    """A user; without a password only a login link lets the user in."""
+
+    name: Annotated[str, Field(max_length=LONGEST_USER_NAME, pattern=_NAME, examples=["kim"])]
+    role: Role
+    password: Password | None = None
+
+
+class ChangedUser(Body):
+    """What is changed; the rest stays as it is."""
+
+    role: Role | None = None
+    password: Password | None = None
+    disabled: Annotated[bool | None, Field(strict=True)] = None
+
+
+class UserAnswer(Answer):
+    """A user; nothing of the password but whether there is one."""
+
+    name: str = Field(examples=["kim"])
+    role: Role
+    disabled: bool
+    has_password: bool
+    created_at: Time = Field(examples=["2026-11-16T00:00:00+00:00"])
+    updated_at: Time = Field(examples=["2026-11-16T00:00:00+00:00"])
+    last_login_at: Time | None = Field(examples=["2026-11-17T00:00:00+00:00"])
+
+
+@router.get("")
+def list_users(caller: Asking, page: PageNumber = 0, size: Size = 20) -> Pages[UserAnswer]:
+    """Users by name."""
+    with caller.database.reading() as connection:
+        found = stored.everyone(connection)
+    shown = found[page * size : (page + 1) * size]
+    return pages([_answer(user) for user in shown], len(found), page, size)
+
+
+@router.post("", status_code=201)
+def add_user(body: NewUser, caller: Asking) -> UserAnswer:
+    """Add a user."""
+    name = UserName(body.name)
+    password = None if body.password is None else GoodPassword(body.password, name)
+    audited = caller.audited("user.add", f"user {name}", users.look(name))
+    return _answer(users.add(audited, name, body.role, password))
+
+
+@router.patch("/{name}")
+def change_user(name: Name, body: ChangedUser, caller: Asking) -> UserAnswer:
+    """Give a user another role or password, disable or enable; the user's access tokens are refused from then on.
+
+    The last enabled admin can be neither disabled nor made viewer.
+    """
+    user_name = UserName(name)
+    password = None if body.password is None else GoodPassword(body.password, user_name)
+    look = users.look(user_name, password=password is not None)
+    audited = caller.audited(_action(body), f"user {user_name}", look)
+    return _answer(users.change(audited, user_name, UserChange(body.role, password, body.disabled)))
+
+
+def _action(body: ChangedUser) -> str:
+    """As the command line names a single change."""
+    actions = {
+        "user.role": body.role is not None,
+        "user.password": body.password is not None,
+        "user.disable": body.disabled is True,
+        "user.enable": body.disabled is False,
+    }
+    given = [action for action, wanted in actions.items() if wanted]
+    return given[0] if len(given) == 1 else "user.change"
+
+
+def _answer(user: User) -> UserAnswer:
+    return UserAnswer(
+        name=user.name.value,
+        role=user.role,
+        disabled=user.is_disabled,
+        has_password=user.has_password,
+        created_at=user.created_at,
+        updated_at=user.updated_at,
+        last_login_at=user.last_login_at,
+    )
