@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -51,7 +51,9 @@ async def live(
     seller: Annotated[str | None, Query(max_length=200)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """An event `changed` whenever one of these parts, or this seller, has changed; the first one at once."""
-    topic = Topic(PARTS, _known(parts.split(","))) if seller is None else Topic(SELLERS, seller)
+    topic: Topic[Any, tuple[object, ...]] = (
+        Topic(PARTS, _known(parts.split(","))) if seller is None else Topic(SELLERS, seller)
+    )
     with hub.subscribe(topic, visit.who) as subscription:
         ends_at = time.monotonic() + STREAM_SECONDS
         try:

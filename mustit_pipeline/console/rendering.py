@@ -1,11 +1,13 @@
 """Pages from templates, one environment for each language."""
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import jinja2
+from babel.support import NullTranslations
 
 from mustit_pipeline.api.languages import Language
 from mustit_pipeline.console import static_files
@@ -36,19 +38,30 @@ def _environment(language: Language) -> jinja2.Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
     )
-    words = translations(language)
-    environment.install_gettext_translations(words, newstyle=True)  # pyright: ignore[reportAttributeAccessIssue]
-    formats = Formats(language)
-    environment.globals |= {
+    words, formats = translations(language), Formats(language)
+    # The extension adds this method when the environment is made.
+    install: Callable[..., None] = getattr(environment, "install_gettext_translations")  # noqa: B009
+    install(words, newstyle=True)
+
+    def label(value: object) -> str:
+        return _label(words, WORDS, value)
+
+    def field_label(value: object) -> str:
+        return _label(words, FIELDS, value)
+
+    def tone(value: object) -> str:
+        return TONES.get(str(value), "calm")
+
+    known: dict[str, Any] = {
         "static": static_files.address,
         "seller_path": seller_path,
         "product_path": product_path,
         "query": query,
-        "label": lambda value: _label(words.gettext, WORDS, value),
-        "field_label": lambda value: _label(words.gettext, FIELDS, value),
-        "tone": lambda value: TONES.get(str(value), "calm"),
+        "label": label,
+        "field_label": field_label,
+        "tone": tone,
     }
-    environment.filters |= {
+    filters: dict[str, Any] = {
         "number": formats.number,
         "percent": formats.percent,
         "money": formats.money,
@@ -58,12 +71,14 @@ def _environment(language: Language) -> jinja2.Environment:
         "clock": formats.clock,
         "duration": formats.duration,
     }
+    environment.globals.update(known)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
     return environment
 
 
-def _label(translate: Any, words: dict[str, str], value: object) -> str:
+def _label(translations: NullTranslations, words: Mapping[str, str], value: object) -> str:
     """The word for a state; what has none is shown as it is."""
-    return translate(words[str(value)]) if str(value) in words else str(value)
+    return translations.gettext(words[str(value)]) if str(value) in words else str(value)
 
 
 def seller_path(seller_id: object) -> str:

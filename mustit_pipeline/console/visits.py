@@ -98,9 +98,9 @@ class Visit:
         """A text about a number of things."""
         return languages.say_number(self.language, one, many, number, **values)
 
-    def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
+    def page(self, template: str, http_status: int = HTTPStatus.OK, **values: Any) -> Response:
         """A page in the visit's language."""
-        response = HTMLResponse(render(template, self, values), status)
+        response = HTMLResponse(render(template, self, values), int(http_status))
         images = "'self' https:" if self.settings.console_images else "'self'"
         response.headers["Content-Security-Policy"] = POLICY.format(images=images)
         response.headers["Vary"] = "Cookie, Accept-Language"

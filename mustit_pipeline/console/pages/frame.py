@@ -33,9 +33,11 @@ class Pager:
     previous_text: str = ""
 
 
-def framed(visit: Visit, connection: Connection, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
+def framed(
+    visit: Visit, connection: Connection, template: str, http_status: int = HTTPStatus.OK, **values: Any
+) -> Response:
     """A page inside the frame."""
-    return visit.page(template, status, attention=attention.look(connection), **values)
+    return visit.page(template, http_status, attention=attention.look(connection), **values)
 
 
 def by_number(visit: Visit, path: str, page: int, total: int, size: int = SIZE, **filters: object) -> Pager:
