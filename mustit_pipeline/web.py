@@ -4,6 +4,7 @@ from fastapi import FastAPI
 
 from mustit_pipeline.api.app import create_api
 from mustit_pipeline.api.context import Ground
+from mustit_pipeline.console.app import install as install_console
 from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.database import Database, addresses, make_engine
 from mustit_pipeline.settings import Settings, load_settings
@@ -22,7 +23,9 @@ def create() -> FastAPI:
 
 def create_web(ground: Ground) -> FastAPI:
     """The application on a given ground."""
-    return create_api(ground)
+    app = create_api(ground)
+    install_console(app)
+    return app
 
 
 def open_lazily(settings: Settings) -> Database:

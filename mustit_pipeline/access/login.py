@@ -25,13 +25,18 @@ log = structlog.get_logger(__name__)
 
 
 def login(database: Database, settings: Settings, username: str, password: str, address: str | None) -> AccessToken:
-    """A token for who knows the password.
+    """A token for who knows the password."""
+    return issue(settings.signing_keys(), authenticate(database, username, password, address), utc_now())
+
+
+def authenticate(database: Database, username: str, password: str, address: str | None) -> User:
+    """The user, for who knows the password.
 
     The try is counted before the password is looked at, so that tries side by side are counted too, and set back when
     it was right. If it cannot be counted, the login is refused.
     """
     try:
-        return _login(database, settings, username, password, address)
+        return _authenticate(database, username, password, address)
     except SQLAlchemyError as error:
         if not (is_outage(error) or isinstance(error, TimeoutError)):
             raise
@@ -43,7 +48,7 @@ def login(database: Database, settings: Settings, username: str, password: str, 
         ) from None
 
 
-def _login(database: Database, settings: Settings, username: str, password: str, address: str | None) -> AccessToken:
+def _authenticate(database: Database, username: str, password: str, address: str | None) -> User:
     name = _user_name(username)
     account, origin = _account(username if name is None else name.value), _origin(address)
     known = _count(database, name, account, origin)
@@ -60,7 +65,7 @@ def _login(database: Database, settings: Settings, username: str, password: str,
     user = _let_in(database, known, account, origin, fresh)
     if user is None:
         raise _refused(known, right=False)
-    return issue(settings.signing_keys(), user, utc_now())
+    return user
 
 
 def _count(database: Database, name: UserName | None, account: str, origin: str) -> Credentials | None:

@@ -8,11 +8,10 @@ import structlog
 from mustit_pipeline.access import audit, keyed_secrets
 from mustit_pipeline.access.sql import login_links, users
 from mustit_pipeline.access.sql.audit_log import Actor
-from mustit_pipeline.access.tokens import AccessToken, issue
+from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.domain.access import ActorKind, Role, UserName
 from mustit_pipeline.domain.errors import Unauthorized
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.settings import SigningKeys
 
 PREFIX = "ml"
 LIFETIME = timedelta(minutes=10)
@@ -28,6 +27,11 @@ class LoginLink:
     text: str = field(repr=False)
     user_name: UserName
     expires_at: datetime
+
+    @property
+    def path(self) -> str:
+        """The page of the console that takes it."""
+        return f"/login/link?key={self.text}"
 
 
 def make_link(database: Database, name: UserName) -> LoginLink:
@@ -53,8 +57,8 @@ def first_admin_link(database: Database, actor: Actor | None = None) -> LoginLin
     return make_link(database, FIRST_ADMIN)
 
 
-def use_link(database: Database, keys: SigningKeys, text: str, now: datetime) -> AccessToken:
-    """Log in by a link, which is used up by that."""
+def use_link(database: Database, text: str) -> User:
+    """The user of a link, which is used up by that."""
     presented = keyed_secrets.read(PREFIX, text)
     if presented is None:
         raise _refused("malformed")
@@ -66,7 +70,7 @@ def use_link(database: Database, keys: SigningKeys, text: str, now: datetime) ->
     # Outside: a link of a disabled user is used up all the same.
     if user is None or user.is_disabled:
         raise _refused("unknown, used or over" if user is None else "disabled")
-    return issue(keys, user, now)
+    return user
 
 
 def _refused(reason: str) -> Unauthorized:

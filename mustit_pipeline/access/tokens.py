@@ -1,6 +1,6 @@
 """Access tokens: signed, short-lived, and refused at once when they are ended or their user changes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -20,7 +20,7 @@ from mustit_pipeline.domain.errors import Forbidden, Unauthorized, ValidationFai
 from mustit_pipeline.settings import SigningKeys
 
 ALGORITHM = "HS256"
-ISSUER, AUDIENCE = "mustit", "mustit-api"
+ISSUER = "mustit"
 LIFETIME, LONGEST_LIFETIME = timedelta(minutes=15), timedelta(hours=24)
 # Hosts whose clocks differ by more have other troubles.
 LEEWAY = timedelta(seconds=5)
@@ -30,6 +30,13 @@ REQUIRED = ["exp", "iat", "nbf", "sub", "aud", "iss", "jti", "role", "gen"]
 CLI_PREFIX = "cli:"
 
 log = structlog.get_logger(__name__)
+
+
+class Audience(StrEnum):
+    """What a token opens; one of the API opens no page of the console, nor the other way round."""
+
+    API = "mustit-api"
+    CONSOLE = "mustit-console"
 
 
 class TokenRefusal(StrEnum):
@@ -71,6 +78,8 @@ class Identity:
     expires_at: datetime
     kind: ActorKind = ActorKind.PERSON
     generation: int = 0
+    # When the user has shown who they are; a token of the console is renewed without that.
+    logged_in_at: datetime | None = None
 
     def require(self, role: Role) -> None:
         """Refuse what needs another role."""
@@ -91,6 +100,31 @@ def issue(keys: SigningKeys, user: User, now: datetime) -> AccessToken:
     return _signed(keys, user.name.value, user.role, generation=user.generation, now=now, lifetime=LIFETIME)
 
 
+def issue_for_console(
+    keys: SigningKeys,
+    name: str,
+    role: Role,
+    *,
+    generation: int,
+    session: UUID,
+    logged_in_at: datetime,
+    now: datetime,
+    lifetime: timedelta,
+) -> AccessToken:
+    """A token of a console session: all of a session have one id, so that ending it ends each of them."""
+    return _signed(
+        keys,
+        name,
+        role,
+        generation=generation,
+        now=now,
+        lifetime=lifetime,
+        audience=Audience.CONSOLE,
+        jti=session,
+        more={"auth_time": int(logged_in_at.timestamp())},
+    )
+
+
 def issue_for_cli(keys: SigningKeys, operator: str, role: Role, now: datetime, lifetime: timedelta) -> AccessToken:
     """A token without a user, for an operator with the signing key; it ends by its time, by its id or with its key."""
     if not timedelta(0) < lifetime <= LONGEST_LIFETIME:
@@ -102,14 +136,18 @@ def issue_for_cli(keys: SigningKeys, operator: str, role: Role, now: datetime, l
     return _signed(keys, f"{CLI_PREFIX}{operator}", role, generation=0, now=now, lifetime=lifetime)
 
 
-def verify(connection: Connection, keys: SigningKeys, text: str) -> Identity:
+def verify(connection: Connection, keys: SigningKeys, text: str, audience: Audience = Audience.API) -> Identity:
     """Who a token speaks for; each refusal looks the same from outside."""
-    claims = _claims(keys, text)
+    claims = _claims(keys, text, audience)
     try:
         role, jti, name, generation = Role(claims["role"]), UUID(claims["jti"]), claims["sub"], claims["gen"]
     except ValueError:
         raise _refused(TokenRefusal.CLAIMS) from None
     if type(generation) is not int:
+        raise _refused(TokenRefusal.CLAIMS)
+    auth_time = claims.get("auth_time")
+    logged_in_at = datetime.fromtimestamp(auth_time, UTC) if type(auth_time) is int else None
+    if audience is Audience.CONSOLE and logged_in_at is None:
         raise _refused(TokenRefusal.CLAIMS)
     by_cli = name.startswith(CLI_PREFIX)
     standing = tokens.standing(connection, jti, name)
@@ -123,7 +161,8 @@ def verify(connection: Connection, keys: SigningKeys, text: str) -> Identity:
         if standing.generation != generation:
             raise _refused(TokenRefusal.GENERATION)
     expires_at = datetime.fromtimestamp(claims["exp"], UTC)
-    return Identity(name, role, jti, expires_at, ActorKind.CLI if by_cli else ActorKind.PERSON, generation)
+    kind = ActorKind.CLI if by_cli else ActorKind.PERSON
+    return Identity(name, role, jti, expires_at, kind, generation, logged_in_at)
 
 
 def ended(connection: Connection, identities: Collection[Identity]) -> set[UUID]:
@@ -145,13 +184,22 @@ def revoke_by_id(connection: Connection, jti: UUID, now: datetime) -> None:
 
 
 def _signed(
-    keys: SigningKeys, subject: str, role: Role, *, generation: int, now: datetime, lifetime: timedelta
+    keys: SigningKeys,
+    subject: str,
+    role: Role,
+    *,
+    generation: int,
+    now: datetime,
+    lifetime: timedelta,
+    audience: Audience = Audience.API,
+    jti: UUID | None = None,
+    more: Mapping[str, int] | None = None,
 ) -> AccessToken:
     now = now.replace(microsecond=0)
-    jti, expires_at = uuid4(), now + lifetime
+    jti, expires_at = jti or uuid4(), now + lifetime
     claims = {
         "iss": ISSUER,
-        "aud": AUDIENCE,
+        "aud": audience.value,
         "sub": subject,
         "jti": str(jti),
         "role": role.value,
@@ -159,12 +207,13 @@ def _signed(
         "iat": now,
         "nbf": now,
         "exp": expires_at,
+        **(more or {}),
     }
     text = jwt.encode(claims, keys.keys[keys.current], ALGORITHM, headers={"kid": keys.current})
     return AccessToken(text, int(lifetime.total_seconds()), expires_at, jti, role)
 
 
-def _claims(keys: SigningKeys, text: str) -> dict[str, Any]:
+def _claims(keys: SigningKeys, text: str, audience: Audience) -> dict[str, Any]:
     """What a token says, once its form, key, signature and time have been found good."""
     if len(text) > LONGEST_TEXT or not text.isascii():
         raise _refused(TokenRefusal.MALFORMED)
@@ -180,7 +229,7 @@ def _claims(keys: SigningKeys, text: str) -> dict[str, Any]:
             text,
             key,
             algorithms=[ALGORITHM],
-            audience=AUDIENCE,
+            audience=audience.value,
             issuer=ISSUER,
             leeway=LEEWAY,
             options={"require": REQUIRED, "strict_aud": True},

@@ -69,6 +69,13 @@ def _with_options(settings: Settings, host: str | None, port: int | None) -> Set
         raise SettingsError(str(error)) from None
 
 
+def free_port() -> int:
+    """A port of this host on which no process listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def refuse_taken_port(variable: str, host: str, port: int) -> None:
     """Say which setting to change, where the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

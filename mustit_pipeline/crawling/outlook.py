@@ -1,8 +1,9 @@
 """The present activity of an execution, and when it should end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
@@ -26,6 +27,36 @@ NO_SESSION = "no agent has a session token"
 SEOUL = ZoneInfo("Asia/Seoul")
 
 
+class Activity(StrEnum):
+    """What an execution is doing, or what it waits for."""
+
+    UNPLANNED = "UNPLANNED"
+    PAUSED = "PAUSED"
+    ENDED = "ENDED"
+    FETCHING = "FETCHING"
+    PUBLISHING = "PUBLISHING"
+    THROTTLED = "THROTTLED"
+    NO_AGENT = "NO_AGENT"
+    BREAKER_OPEN = "BREAKER_OPEN"
+    BREAKER_TRIAL = "BREAKER_TRIAL"
+    USED_UP = "USED_UP"
+    NO_SESSION = "NO_SESSION"
+    RETRYING = "RETRYING"
+    NEXT_SLICE = "NEXT_SLICE"
+    NO_WORKER = "NO_WORKER"
+    NO_WORKER_NO_SESSION = "NO_WORKER_NO_SESSION"
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """An activity; with the end of its wait or its length so far where these are known."""
+
+    activity: Activity
+    text: str
+    until: datetime | None = None
+    seconds: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """The state of an execution's tasks, its activity, and when it should end at this pace.
@@ -37,9 +68,14 @@ class Outlook:
     expected_tasks: int
     in_progress: int
     per_second: float
-    doing: str
+    activity: Doing
     waits_for: str | None
     done_at: datetime | None
+
+    @property
+    def doing(self) -> str:
+        """The activity in one line."""
+        return self.activity.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +119,9 @@ class _View:
     @property
     def waits_for(self) -> str | None:
         obstacle = _obstacle(self.settings, self.pool, self.now)
-        return f"{NO_SESSION}, the marketplace issues none" if obstacle is None and self.lacks_session else obstacle
+        if obstacle is not None:
+            return obstacle.text
+        return f"{NO_SESSION}, the marketplace issues none" if self.lacks_session else None
 
 
 def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
@@ -109,51 +147,62 @@ def without_session(pool: PoolStatus) -> bool:
     return pool.available > 0 and not pool.with_token
 
 
-def _doing(connection: Connection, view: _View) -> str:
+def _doing(connection: Connection, view: _View) -> Doing:
     status = view.stored.status
     obstacle = _obstacle(view.settings, view.pool, view.now)
+    waiting = None if obstacle is None else replace(obstacle, text=f"waiting: {obstacle.text}")
     if status is ExecutionStatus.PENDING:
-        return "waiting for a run that plans it" if obstacle is None else f"waiting: {obstacle}"
+        return waiting or Doing(Activity.UNPLANNED, "waiting for a run that plans it")
     if status is ExecutionStatus.PAUSED:
-        return "paused: nothing is sent until `mustit execution resume`"
+        return Doing(Activity.PAUSED, "paused: nothing is sent until `mustit execution resume`")
     if status is not ExecutionStatus.RUNNING:
-        return "ended"
+        return Doing(Activity.ENDED, "ended")
     if view.stored.is_swept and not view.left:
-        return "everything is fetched; its change sets are being written"
-    if obstacle is not None:
-        return f"waiting: {obstacle}"
+        return Doing(Activity.PUBLISHING, "everything is fetched; its change sets are being written")
+    if waiting is not None:
+        return waiting
     if not view.in_progress:
         return _idle(connection, view)
-    return f"waiting: {NO_SESSION}" if view.lacks_session else "fetching"
+    if view.lacks_session:
+        return Doing(Activity.NO_SESSION, f"waiting: {NO_SESSION}")
+    return Doing(Activity.FETCHING, "fetching")
 
 
-def _idle(connection: Connection, view: _View) -> str:
+def _idle(connection: Connection, view: _View) -> Doing:
     """Why no worker has a task of the execution although agents are available."""
     retry_in = tasks.open_work(connection, view.stored.home).next_in
     if retry_in > 0:
-        return f"waiting: the tasks left have failed before and are retried in {retry_in:.0f} s"
+        text = f"waiting: the tasks left have failed before and are retried in {retry_in:.0f} s"
+        return Doing(Activity.RETRYING, text, seconds=retry_in)
     if view.idle_for < IDLE_SECONDS:
-        return "no worker is on it: the next slice starts soon"
+        return Doing(Activity.NEXT_SLICE, "no worker is on it: the next slice starts soon")
+    minutes = f"{view.idle_for / 60:.0f} min"
     if view.lacks_session:
         # A worker that asks for a token holds its task only briefly, so none may be in progress at this moment.
-        return (
-            f"nothing has ended for {view.idle_for / 60:.0f} min and {NO_SESSION}: "
-            f"see `mustit agents status` and the sensor `due_crawls`"
-        )
-    return f"no worker has been on it for {view.idle_for / 60:.0f} min: see the sensor `due_crawls`"
+        what = f"nothing has ended for {minutes} and {NO_SESSION}"
+        text = f"{what}: see `mustit agents status` and the sensor `due_crawls`"
+        return Doing(Activity.NO_WORKER_NO_SESSION, text, seconds=view.idle_for)
+    text = f"no worker has been on it for {minutes}: see the sensor `due_crawls`"
+    return Doing(Activity.NO_WORKER, text, seconds=view.idle_for)
 
 
-def _obstacle(settings: Settings, pool: PoolStatus, now: datetime) -> str | None:
+def _obstacle(settings: Settings, pool: PoolStatus, now: datetime) -> Doing | None:
     if pool.host_paused_until is not None:
-        return f"the marketplace throttles all agents, calls pause{_until(pool.host_paused_until, now)}"
+        until = pool.host_paused_until
+        text = f"the marketplace throttles all agents, calls pause{_until(until, now)}"
+        return Doing(Activity.THROTTLED, text, until)
     if not pool.available:
-        return f"no agent is available{_until(pool.next_recovery_at, now)}"
+        until = pool.next_recovery_at
+        return Doing(Activity.NO_AGENT, f"no agent is available{_until(until, now)}", until)
     if pool.circuit == "open":
-        return f"the breaker is open{_until(pool.circuit_open_until, now)}, too few agents are available"
+        until = pool.circuit_open_until
+        text = f"the breaker is open{_until(until, now)}, too few agents are available"
+        return Doing(Activity.BREAKER_OPEN, text, until)
     if pool.circuit == "half-open":
-        return "the breaker is half-open, a trial request decides"
+        return Doing(Activity.BREAKER_TRIAL, "the breaker is half-open, a trial request decides")
     if used_up(settings, pool):
-        return f"every agent has used its requests{_until(pool.next_free_at, now)}"
+        until = pool.next_free_at
+        return Doing(Activity.USED_UP, f"every agent has used its requests{_until(until, now)}", until)
     return None
 
 

@@ -53,6 +53,10 @@ class ApiSettings(BaseSettings):
         "",
         description="A proxy does TLS: `yes` for one on this host, or its addresses; their X-Forwarded headers count",
     )
+    console_images: bool = Field(
+        False,
+        description="Show pictures of products in the console: browsers then ask the marketplace's servers for them",
+    )
 
     @model_validator(mode="after")
     def _safe_address(self) -> "ApiSettings":

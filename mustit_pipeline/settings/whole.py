@@ -82,7 +82,7 @@ class Settings(
         None,
         ge=1,
         le=65535,
-        description="Port of a second Dagster UI that can change nothing; without it there is none",
+        description="Port of the Dagster UI that can change nothing, the viewers'; `up` takes a free one without it",
     )
     redis_url: RedisUrl | None = Field(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"

@@ -8,6 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import Connection, Row, TextClause, text
 
+from mustit_pipeline.catalog.sql.tables import OF_ITEM
+from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.states import RAW, RawStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation import advisory_locks
@@ -488,3 +490,37 @@ def reopen_newest(connection: Connection, seller_id: str) -> int:
     """Reopen the newest stored bodies of a seller; returns their number."""
     rules = {"target": RAW.target("replay").value, "sources": [status.value for status in RAW.sources("replay")]}
     return connection.execute(_REOPEN_NEWEST, {"seller_id": seller_id} | rules).rowcount
+
+
+# Every body of one product has its index to itself: no statement but these states its condition.
+_OF_ITEM = text(f"""
+    SELECT {_COLUMNS} FROM product_raw_data r
+    WHERE r.seller_id = :seller_id AND r.item_no = :item_no AND {OF_ITEM} ORDER BY r.raw_id DESC LIMIT :limit
+""")
+_BODY = text(f"SELECT {_COLUMNS}, left(body, :most) AS shown FROM product_raw_data WHERE raw_id = :raw_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBody:
+    """A body for a person to read, from its begin on."""
+
+    entry: RawEntry
+    text: str
+
+
+def of_item(connection: Connection, seller_id: str, item_no: int, limit: int) -> list[RawEntry]:
+    """The newest bodies of a product's own calls that are still stored."""
+    values = {"seller_id": seller_id, "item_no": item_no, "limit": limit}
+    return [_entry(row) for row in connection.execute(_OF_ITEM, values)]
+
+
+def show_body(connection: Connection, raw_id: int, most: int) -> ShownBody:
+    """One body, its first `most` characters."""
+    row = connection.execute(_BODY, {"raw_id": raw_id, "most": most}).one_or_none()
+    if row is None:
+        raise NotFound(
+            "NOT_FOUND_RAW",
+            korean=f"저장된 응답을 찾을 수 없습니다: {raw_id}",
+            english=f"There is no stored body {raw_id}: it may have gone by its age",
+        )
+    return ShownBody(_entry(row), row.shown)

@@ -34,6 +34,8 @@ UNPUBLISHED_PRODUCT = (
 # True for every row, for statements about the newest rows of all sellers: a statement about one seller cannot use that
 # index.
 OF_ALL_SELLERS = "item_no > 0"
+# True of every body, and stated by statements that look for those of one product.
+OF_ITEM = "raw_id > 0"
 
 # A statement that names the seller so can use the index by time alone: whatever the planner believes of a seller, it
 # cannot go through the index by seller and item instead.
@@ -72,6 +74,7 @@ product_raw_data = Table(
     ),
     Index("ix_product_raw_data_processed", "seller_id", "fetched_at", postgresql_where=text("status = 'PROCESSED'")),
     Index("ix_product_raw_data_failed", "seller_id", "fetched_at", postgresql_where=text("status = 'FAILED'")),
+    Index("ix_product_raw_data_of_item", "seller_id", "item_no", "raw_id", postgresql_where=text(OF_ITEM)),
 )
 
 # When retention last examined a seller's bodies, and with which cut-offs: the next run skips sellers where no body

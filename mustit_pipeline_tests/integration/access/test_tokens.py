@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from mustit_pipeline.access import login_links, tokens, users
 from mustit_pipeline.access.sql.users import User
-from mustit_pipeline.access.tokens import ALGORITHM, AUDIENCE, ISSUER, Identity
+from mustit_pipeline.access.tokens import ALGORITHM, ISSUER, Audience, Identity, issue
 from mustit_pipeline.domain.access import ActorKind, Password, Role, UserName
 from mustit_pipeline.domain.errors import Forbidden, Unauthorized, ValidationFailed
 from mustit_pipeline.foundation.clock import utc_now
@@ -50,7 +50,7 @@ def forged(keys: SigningKeys, user: User, **changed: Any) -> str:
     now = utc_now()
     claims = {
         "iss": ISSUER,
-        "aud": AUDIENCE,
+        "aud": Audience.API.value,
         "sub": user.name.value,
         "jti": str(uuid4()),
         "role": user.role.value,
@@ -123,7 +123,7 @@ def test_the_token_does_not_choose_the_algorithm(database: Database, keys: Signi
         ({"nbf": 60}, "not yet valid"),
         ({"iat": 60}, "not yet valid"),
         ({"aud": "another"}, "audience"),
-        ({"aud": [AUDIENCE, "another"]}, "audience"),
+        ({"aud": [Audience.API.value, "another"]}, "audience"),
         ({"iss": "another"}, "issuer"),
         ({"role": "owner"}, "claims"),
         ({"role": ["admin"]}, "claims"),
@@ -233,7 +233,7 @@ def test_a_token_of_the_command_line_lives_for_a_day_at_most(keys: SigningKeys) 
 
 def use(database: Database, keys: SigningKeys, text: str) -> str:
     with pytest.raises(Unauthorized) as refused:
-        login_links.use_link(database, keys, text, utc_now())
+        login_links.use_link(database, text)
     assert refused.value.code == "UNAUTHORIZED_LOGIN_LINK"
     return refused.value.reason
 
@@ -241,7 +241,7 @@ def use(database: Database, keys: SigningKeys, text: str) -> str:
 def test_a_login_link_works_once(database: Database, keys: SigningKeys, kim: User) -> None:
     link = login_links.make_link(database, KIM)
 
-    token = login_links.use_link(database, keys, link.text, utc_now())
+    token = issue(keys, login_links.use_link(database, link.text), utc_now())
 
     assert verified(database, keys, token.text).name == "kim"
     assert use(database, keys, link.text) == "unknown, used or over"
@@ -274,7 +274,7 @@ def test_the_first_start_makes_an_admin_and_a_link_and_repeats_the_link_until_th
     first, again = login_links.first_admin_link(database), login_links.first_admin_link(database)
     assert first is not None
     assert again is not None
-    token = login_links.use_link(database, keys, first.text, utc_now())
+    token = issue(keys, login_links.use_link(database, first.text), utc_now())
     assert (token.role, verified(database, keys, token.text).name) == (Role.ADMIN, "admin")
 
     users.change_password(database, again.user_name, Password("correct horse battery", again.user_name))

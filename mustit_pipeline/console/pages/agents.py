@@ -1,0 +1,161 @@
+"""User agents and the state of their pool; and the request budget."""
+
+from fastapi import APIRouter, Response
+
+from mustit_pipeline.agents import roster
+from mustit_pipeline.agents.roster import PoolStatus
+from mustit_pipeline.agents.sql import agents
+from mustit_pipeline.api.paths import IdInPath
+from mustit_pipeline.console import live
+from mustit_pipeline.console.forms import Sending, ask
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.frame import chosen, framed
+from mustit_pipeline.console.visits import Visiting
+from mustit_pipeline.crawling.outlook import used_up
+from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring.sql.activity import Moving
+from mustit_pipeline.settings import Settings
+
+router = APIRouter()
+
+VERDICTS = {
+    "paused": marked("The marketplace throttles all agents; calls go on later."),
+    "none": marked("No agent is available."),
+    "half-open": marked("The breaker is half-open: a trial request decides."),
+    "open": marked("The breaker is open: too few agents are left."),
+    "used up": marked("Every agent has used its requests of the window."),
+    "free": marked("Agents are free."),
+}
+
+
+@router.get("/agents")
+def list_agents(visit: Visiting, status: str = "") -> Response:
+    """The pool and its agents."""
+    wanted, now = chosen(AgentStatus, status), utc_now()
+    with visit.database.reading() as connection:
+        pool = roster.pool_status(connection, visit.settings, now)
+        every = roster.list_agents(connection)
+        return framed(
+            visit,
+            connection,
+            "agents.html",
+            events=live.address(Moving.CRAWLS),
+            pool=pool,
+            verdict=visit.say(VERDICTS[_verdict(visit.settings, pool)]),
+            found=[agent for agent in every if wanted in (None, agent.status)],
+            status=wanted,
+            statuses=list(AgentStatus),
+        )
+
+
+@router.get("/budget")
+def budget(visit: Visiting) -> Response:
+    """What the pool may ask for, and what it has asked for."""
+    now = utc_now()
+    with visit.database.reading() as connection:
+        pool = roster.pool_status(connection, visit.settings, now)
+        hours = visit.settings.window_seconds / 3600
+        return framed(
+            visit,
+            connection,
+            "budget.html",
+            events=live.address(Moving.CRAWLS),
+            pool=pool,
+            allowed=pool.available * visit.settings.requests_per_hour,
+            per_day=int(pool.available * visit.settings.requests_per_hour * 24 / hours),
+        )
+
+
+@router.post("/agents/load")
+def load(visit: Visiting, sent: Sending) -> Response:
+    """Add user agents, one a line."""
+    lines = sent.untouched("lines").splitlines()
+    with visit.audited("agents.load", "agents").transaction() as connection:
+        report = roster.load(connection, lines)
+    said = visit.say(
+        marked("%(added)s agents are added, %(known)s were known, %(rejected)s lines were refused."),
+        added=report.added,
+        known=report.known,
+        rejected=len(report.rejected),
+    )
+    return visit.done("/agents", said, good=not report.rejected)
+
+
+@router.post("/agents/resume")
+def resume_calls(visit: Visiting, sent: Sending) -> Response:
+    """End a pause of all calls and close the breaker, once that is confirmed."""
+    if not sent.is_confirmed:
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Let calls go on now?")),
+            text=visit.say(
+                marked("The pause ends and the breaker closes, although the marketplace may still throttle.")
+            ),
+            action=visit.say(marked("Let calls go on")),
+        )
+    with visit.audited("agents.resume", "agents", roster.look_at_pool).transaction() as connection:
+        roster.close_circuit(connection, visit.settings)
+        roster.end_pause(connection)
+    return visit.done("/agents", visit.say(marked("Calls go on. Written to the audit log.")))
+
+
+@router.post("/agents/unblock")
+def unblock_all(visit: Visiting, sent: Sending) -> Response:
+    """Put every blocked agent back into use, once that is confirmed."""
+    if not sent.is_confirmed:
+        with visit.database.reading() as connection:
+            blocked = sum(one.status is AgentStatus.BLOCKED for one in roster.list_agents(connection))
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Unblock all agents?")),
+            text=visit.say_number(
+                marked("%(number)s agent is put back into use with a new token."),
+                marked("%(number)s agents are put back into use with new tokens."),
+                blocked,
+            ),
+            action=visit.say(marked("Unblock")),
+        )
+    with visit.audited("agents.unblock", "agents", roster.look_at_pool).transaction() as connection:
+        freed = roster.unblock_all(connection, visit.settings)
+    said = visit.say_number(
+        marked("%(number)s agent is in use again. Written to the audit log."),
+        marked("%(number)s agents are in use again. Written to the audit log."),
+        len(freed),
+    )
+    return visit.done("/agents", said)
+
+
+@router.post("/agents/{id}/block")
+def block(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """Take an agent out of use; unblocking undoes it."""
+    with visit.database.reading() as connection:
+        agent = agents.find(connection, wanted)
+    database = visit.audited("agent.block", f"agent {agent.agent_id}", roster.look(agent.agent_id))
+    with database.transaction() as connection:
+        roster.block(connection, agent.agent_id)
+    return visit.done(sent.back or "/agents", visit.say(marked("The agent is blocked. Written to the audit log.")))
+
+
+@router.post("/agents/{id}/unblock")
+def unblock(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """Put a blocked agent back into use."""
+    with visit.database.reading() as connection:
+        agent = agents.find(connection, wanted)
+    database = visit.audited("agent.unblock", f"agent {agent.agent_id}", roster.look(agent.agent_id))
+    with database.transaction() as connection:
+        roster.unblock(connection, visit.settings, agent.agent_id)
+    said = visit.say(marked("The agent is in use again. Written to the audit log."))
+    return visit.done(sent.back or "/agents", said)
+
+
+def _verdict(settings: Settings, pool: PoolStatus) -> str:
+    if pool.host_paused_until is not None:
+        return "paused"
+    if not pool.available:
+        return "none"
+    if pool.circuit != "closed":
+        return pool.circuit
+    return "used up" if used_up(settings, pool) else "free"

@@ -1,0 +1,108 @@
+"""Deletions that are held back: the evidence, and the decision."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from mustit_pipeline.api.paths import IdInPath
+from mustit_pipeline.catalog import deletion
+from mustit_pipeline.catalog.sql import deletions
+from mustit_pipeline.console import live
+from mustit_pipeline.console.forms import Sending, ask
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed
+from mustit_pipeline.console.visits import Visit, Visiting
+from mustit_pipeline.domain.deletion import DeletionHold
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import HoldStatus
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql.activity import Moving
+
+SHOWN_PRODUCTS = 200
+
+router = APIRouter(prefix="/deletions")
+
+
+@router.get("")
+def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:
+    """Holds, open ones first."""
+    wanted = chosen(HoldStatus, status)
+    with visit.database.reading() as connection:
+        found = deletions.newest_holds(connection, status=wanted, seller_id=None, first=page * SIZE, limit=SIZE)
+        total = deletions.count_holds(connection, status=wanted, seller_id=None)
+        return framed(
+            visit,
+            connection,
+            "deletions.html",
+            events=live.address(Moving.HOLDS),
+            found=found.rows,
+            status=wanted,
+            statuses=list(HoldStatus),
+            pager=by_number(visit, "/deletions", page, total, status=wanted),
+        )
+
+
+@router.get("/{id}")
+def hold_page(wanted: IdInPath, visit: Visiting) -> Response:
+    """One hold with its products."""
+    with visit.database.reading() as connection:
+        hold = deletions.find_hold(connection, wanted)
+        items = hold.item_nos[:SHOWN_PRODUCTS]
+        return framed(
+            visit,
+            connection,
+            "deletion.html",
+            hold=hold,
+            items=items,
+            absent=set(deletions.still_absent(connection, hold)) if hold.status is HoldStatus.OPEN else set[int](),
+            names=deletions.names(connection, hold.seller_id, items),
+        )
+
+
+@router.post("/{id}/approve")
+def approve(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """Delete what is still absent, once that is confirmed."""
+    hold = _find(visit, wanted)
+    if not sent.is_confirmed:
+        with visit.database.reading() as connection:
+            number = len(deletions.still_absent(connection, hold))
+        text = visit.say_number(
+            marked("%(number)s product of %(seller)s is deleted, and the product server is told."),
+            marked("%(number)s products of %(seller)s are deleted, and the product server is told."),
+            number,
+            seller=hold.seller_id,
+        )
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Approve these deletions?")),
+            text=text,
+            action=visit.say(marked("Delete them")),
+            danger=True,
+        )
+    decision = deletion.approve(_audited(visit, "deletion.approve", hold), IdPrefix(str(hold.id)), utc_now())
+    said = visit.say_number(
+        marked("%(number)s product is deleted. Written to the audit log."),
+        marked("%(number)s products are deleted. Written to the audit log."),
+        len(decision.deleted),
+    )
+    return visit.done("/deletions", said)
+
+
+@router.post("/{id}/reject")
+def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """Delete nothing; the next sweep that misses as many opens the next hold."""
+    hold = _find(visit, wanted)
+    deletion.reject(_audited(visit, "deletion.reject", hold), IdPrefix(str(hold.id)), utc_now())
+    said = visit.say(marked("Rejected: no product is deleted. Written to the audit log."))
+    return visit.done("/deletions", said)
+
+
+def _find(visit: Visit, wanted: IdPrefix) -> DeletionHold:
+    with visit.database.reading() as connection:
+        return deletions.find_hold(connection, wanted)
+
+
+def _audited(visit: Visit, action: str, hold: DeletionHold) -> Database:
+    return visit.audited(action, f"deletion hold {hold.id}", deletion.look(hold.id))

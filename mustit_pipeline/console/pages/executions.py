@@ -1,0 +1,117 @@
+"""Crawls: the list, and one with its progress, results, and what can be done with it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from mustit_pipeline.api.paging import cursor_id, make_cursor
+from mustit_pipeline.api.paths import IdInPath
+from mustit_pipeline.catalog.sql import history
+from mustit_pipeline.console import live
+from mustit_pipeline.console.forms import Sending, ask
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.crawl_progress import progress_of
+from mustit_pipeline.console.pages.frame import SIZE, by_cursor, chosen, framed, seller_or_none
+from mustit_pipeline.console.visits import Visit, Visiting
+from mustit_pipeline.crawling import executions as crawling
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.domain.filters import IdPrefix
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import ExecutionId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql.activity import Moving
+
+SHOWN_CHANGES = 10
+
+router = APIRouter(prefix="/executions")
+
+
+@router.get("")
+def list_executions(
+    visit: Visiting,
+    seller: Annotated[str, Query(max_length=200)] = "",
+    status: str = "",
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """Crawls, newest first."""
+    wanted = chosen(ExecutionStatus, status)
+    before = None if cursor is None else cursor_id(cursor)
+    with visit.database.reading() as connection:
+        found = executions.newest(connection, seller_or_none(seller), SIZE, status=wanted, before=before)
+        following = make_cursor(str(found.rows[-1].id)) if found.more else None
+        return framed(
+            visit,
+            connection,
+            "executions.html",
+            events=live.address(Moving.CRAWLS),
+            found=found.rows,
+            seller=seller,
+            status=wanted,
+            statuses=list(ExecutionStatus),
+            pager=by_cursor(visit, "/executions", cursor, following, seller=seller, status=wanted),
+        )
+
+
+@router.get("/{id}")
+def execution_page(wanted: IdInPath, visit: Visiting) -> Response:
+    """One crawl."""
+    with visit.database.reading() as connection:
+        stored = executions.find(connection, wanted)
+        return framed(
+            visit,
+            connection,
+            "execution.html",
+            events=live.address(seller=stored.seller_id.value) if stored.is_open else None,
+            progress=progress_of(connection, visit, stored),
+            stored=stored,
+            execution=stored.execution,
+            changes=executions.changes_by_type(connection, stored.id.value),
+            failures=executions.failures_by_reason(connection, stored),
+            largest=history.largest_changes(connection, stored.id.value, SHOWN_CHANGES),
+        )
+
+
+@router.post("/{id}/pause")
+def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """Pause; resuming undoes it."""
+    found = _find(visit, wanted)
+    crawling.pause(_audited(visit, "execution.pause", found), found)
+    said = visit.say(marked("The crawl is paused; requests in flight end normally. Written to the audit log."))
+    return visit.done(sent.back or f"/executions/{found}", said)
+
+
+@router.post("/{id}/resume")
+def resume(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """Go on with what is stored."""
+    found = _find(visit, wanted)
+    crawling.resume(_audited(visit, "execution.resume", found), found)
+    said = visit.say(marked("The crawl goes on. Written to the audit log."))
+    return visit.done(sent.back or f"/executions/{found}", said)
+
+
+@router.post("/{id}/cancel")
+def cancel(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
+    """End a crawl for good, once that is confirmed."""
+    found = _find(visit, wanted)
+    if not sent.is_confirmed:
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Cancel this crawl?")),
+            text=visit.say(marked("Its open tasks end. What is fetched stays stored; it cannot be resumed.")),
+            action=visit.say(marked("Cancel the crawl")),
+            danger=True,
+        )
+    crawling.cancel(_audited(visit, "execution.cancel", found), found, utc_now())
+    said = visit.say(marked("The crawl is cancelled. Written to the audit log."))
+    return visit.done(sent.back or f"/executions/{found}", said)
+
+
+def _find(visit: Visit, wanted: IdPrefix) -> ExecutionId:
+    with visit.database.reading() as connection:
+        return executions.find(connection, wanted).id
+
+
+def _audited(visit: Visit, action: str, execution_id: ExecutionId) -> Database:
+    return visit.audited(action, f"execution {execution_id}", crawling.look(execution_id))

@@ -1,0 +1,92 @@
+"""One seller: its crawl as it goes, its schedule, products and changes."""
+
+from fastapi import APIRouter, Response
+
+from mustit_pipeline.api.paths import SellerInPath
+from mustit_pipeline.catalog.sql import history, product_list
+from mustit_pipeline.catalog.sql.history import ChangeFilter
+from mustit_pipeline.console import live
+from mustit_pipeline.console.forms import Sending, ask
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages import sellers as actions
+from mustit_pipeline.console.pages.crawl_progress import progress_of
+from mustit_pipeline.console.pages.frame import framed
+from mustit_pipeline.console.rendering import seller_path
+from mustit_pipeline.console.visits import Visiting
+from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.sellers.sql import sellers
+
+SHOWN_EXECUTIONS, SHOWN_PRODUCTS, SHOWN_CHANGES = 8, 10, 8
+LOGGED = marked("Written to the audit log.")
+
+router = APIRouter(prefix="/sellers/{seller_id}")
+
+
+@router.get("")
+def seller_page(seller_id: SellerInPath, visit: Visiting) -> Response:
+    """One seller."""
+    with visit.database.reading() as connection:
+        entry = sellers.find_scheduled(connection, seller_id)
+        crawls = executions.newest(connection, seller_id, SHOWN_EXECUTIONS)
+        present = executions.find_open(connection, seller_id)
+        return framed(
+            visit,
+            connection,
+            "seller.html",
+            events=live.address(seller=seller_id.value),
+            entry=entry,
+            seller=entry.seller,
+            progress=None if present is None else progress_of(connection, visit, present),
+            crawls=crawls,
+            products=product_list.find(connection, seller_id=seller_id, words=None, behind=None, limit=SHOWN_PRODUCTS),
+            total=product_list.count(connection, seller_id),
+            changes=history.search_changes(
+                connection, ChangeFilter(seller_id=seller_id), behind=None, limit=SHOWN_CHANGES
+            ),
+        )
+
+
+@router.post("/crawl")
+def crawl(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
+    """Crawl the seller now."""
+    joined = actions.crawl(visit, seller_id, full=sent.text("full") == "yes")
+    if joined:
+        said = visit.say(marked("A crawl of this seller is under way already."))
+    else:
+        said = visit.say(marked("The crawl begins within half a minute.")) + " " + visit.say(LOGGED)
+    return visit.done(sent.back or seller_path(seller_id), said)
+
+
+@router.post("/interval")
+def interval(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
+    """Crawl the seller at another interval."""
+    actions.change_interval(visit, seller_id, actions.read_interval(sent.text("amount"), sent.text("unit")))
+    said = visit.say(marked("The interval is changed.")) + " " + visit.say(LOGGED)
+    return visit.done(sent.back or seller_path(seller_id), said)
+
+
+@router.post("/activate")
+def activate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
+    """Crawl the seller again."""
+    actions.activate(visit, seller_id)
+    said = visit.say(marked("The seller is crawled again.")) + " " + visit.say(LOGGED)
+    return visit.done(sent.back or seller_path(seller_id), said)
+
+
+@router.post("/deactivate")
+def deactivate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
+    """Stop crawling the seller, once that is confirmed."""
+    if not sent.is_confirmed:
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Deactivate %(seller)s?"), seller=seller_id),
+            text=visit.say(
+                marked("It is crawled no more, and a crawl under way is cancelled. Products and history stay.")
+            ),
+            action=visit.say(marked("Deactivate")),
+            danger=True,
+        )
+    actions.deactivate(visit, seller_id)
+    said = visit.say(marked("The seller is crawled no more.")) + " " + visit.say(LOGGED)
+    return visit.done(sent.back or seller_path(seller_id), said)

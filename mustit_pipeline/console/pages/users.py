@@ -1,0 +1,156 @@
+"""Users and API keys: who may come in, with which rights."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http import HTTPStatus
+
+from fastapi import APIRouter, Response
+
+from mustit_pipeline.access import api_keys, login_links, users
+from mustit_pipeline.access.sql import api_keys as stored_keys
+from mustit_pipeline.access.sql import users as stored_users
+from mustit_pipeline.console.forms import Sending, ask
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.frame import chosen, framed
+from mustit_pipeline.console.visits import Visit, Visiting
+from mustit_pipeline.domain.access import KeyName, Role, Scope, UserName
+from mustit_pipeline.domain.errors import ValidationFailed
+
+DAYS = (30, 90, 365)
+
+router = APIRouter(prefix="/users")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A secret that is shown this once."""
+
+    title: str
+    hint: str
+    secret: str = field(repr=False)
+
+
+@router.get("")
+def list_users(visit: Visiting) -> Response:
+    """All users and keys."""
+    return _page(visit)
+
+
+@router.post("")
+def add(visit: Visiting, sent: Sending) -> Response:
+    """A new user, who sets a password by a login link."""
+    name, role = UserName(sent.text("name")), _role(sent.text("role"))
+    users.add(visit.audited("user.add", f"user {name}", users.look(name)), name, role, None)
+    return _page(visit, _link(visit, name), HTTPStatus.CREATED)
+
+
+@router.post("/link")
+def link(visit: Visiting, sent: Sending) -> Response:
+    """Another login link for a user, who may have lost the password."""
+    return _page(visit, _link(visit, UserName(sent.text("name"))))
+
+
+@router.post("/role")
+def change_role(visit: Visiting, sent: Sending) -> Response:
+    """Give a user another role; the user's sessions end."""
+    name, role = UserName(sent.text("name")), _role(sent.text("role"))
+    users.change_role(visit.audited("user.role", f"user {name}", users.look(name)), name, role)
+    said = visit.say(marked("The role of %(name)s is changed. Written to the audit log."), name=name)
+    return visit.done("/users", said)
+
+
+@router.post("/disable")
+def disable(visit: Visiting, sent: Sending) -> Response:
+    """Let a user in no more, once that is confirmed."""
+    name = UserName(sent.text("name"))
+    if not sent.is_confirmed:
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Disable %(name)s?"), name=name),
+            text=visit.say(marked("Sessions and access tokens of this user end at once. Enabling undoes it.")),
+            action=visit.say(marked("Disable")),
+            danger=True,
+        )
+    users.disable(visit.audited("user.disable", f"user {name}", users.look(name)), name)
+    said = visit.say(marked("%(name)s is disabled. Written to the audit log."), name=name)
+    return visit.done("/users", said)
+
+
+@router.post("/enable")
+def enable(visit: Visiting, sent: Sending) -> Response:
+    """Let a user in again."""
+    name = UserName(sent.text("name"))
+    users.enable(visit.audited("user.enable", f"user {name}", users.look(name)), name)
+    said = visit.say(marked("%(name)s is enabled. Written to the audit log."), name=name)
+    return visit.done("/users", said)
+
+
+@router.post("/keys")
+def create_key(visit: Visiting, sent: Sending) -> Response:
+    """A new API key, shown this once."""
+    name, scope = KeyName(sent.text("name")), chosen(Scope, sent.text("scope"))
+    days = sent.text("days")
+    if scope is None or days not in {str(one) for one in DAYS}:
+        raise _unreadable()
+    database = visit.audited("apikey.create", f"apikey {name}", api_keys.look(name.value))
+    made = api_keys.create(database, name, {scope}, timedelta(days=int(days)))
+    title = visit.say(marked("The API key %(name)s"), name=name)
+    hint = visit.say(marked("Copy it now: it is shown this once. It goes into the header X-API-Key."))
+    return _page(visit, Shown(title, hint, made.text), HTTPStatus.CREATED)
+
+
+@router.post("/keys/revoke")
+def revoke_key(visit: Visiting, sent: Sending) -> Response:
+    """End a key at once, once that is confirmed."""
+    with visit.database.reading() as connection:
+        key = stored_keys.get(connection, sent.text("key"))
+    if not sent.is_confirmed:
+        return ask(
+            visit,
+            sent,
+            title=visit.say(marked("Revoke the API key %(name)s?"), name=key.name),
+            text=visit.say(marked("Requests with it are refused at once. This cannot be undone.")),
+            action=visit.say(marked("Revoke")),
+            danger=True,
+        )
+    api_keys.revoke(visit.audited("apikey.revoke", f"apikey {key.name}", api_keys.look(key.name)), key.id)
+    return visit.done("/users", visit.say(marked("The API key is revoked. Written to the audit log.")))
+
+
+def _link(visit: Visit, name: UserName) -> Shown:
+    made = login_links.make_link(visit.audited("user.link", f"user {name}"), name)
+    minutes = int(login_links.LIFETIME.total_seconds() // 60)
+    title = visit.say(marked("A login link for %(name)s"), name=name)
+    hint = visit.say(marked("Give it to this person: it works once, within %(minutes)s minutes."), minutes=minutes)
+    return Shown(title, hint, made.path)
+
+
+def _page(visit: Visit, shown: Shown | None = None, status: int = HTTPStatus.OK) -> Response:
+    with visit.database.reading() as connection:
+        return framed(
+            visit,
+            connection,
+            "users.html",
+            status,
+            shown=shown,
+            origin=visit.origin,
+            users=stored_users.everyone(connection),
+            keys=stored_keys.everything(connection),
+            roles=list(Role),
+            scopes=list(Scope),
+            days=DAYS,
+        )
+
+
+def _role(text: str) -> Role:
+    role = chosen(Role, text)
+    if role is None:
+        raise _unreadable()
+    return role
+
+
+def _unreadable() -> ValidationFailed:
+    return ValidationFailed(
+        "VALIDATION_CHOICE", korean="목록에 있는 값을 선택하세요", english="Choose one of the values of the list"
+    )
