@@ -11,12 +11,14 @@ from datetime import timedelta
 import pytest
 import schemathesis
 import structlog
+from argon2 import PasswordHasher
 from fastapi import FastAPI
 from schemathesis import Case, Response
 from schemathesis.checks import ignored_auth
+from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 
-from mustit_pipeline.access import api_keys, users
+from mustit_pipeline.access import api_keys, passwords, users
 from mustit_pipeline.access.tokens import issue
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.gate import OPEN, READS
@@ -53,6 +55,12 @@ def _quiet() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of passwords are set here, and none of them is worth the usual work."""
+    monkeypatch.setattr(passwords, "HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+
+
+@pytest.fixture(autouse=True)
 def _filled(ground: Ground) -> None:
     register(ground.database, "dmont")
     with ground.database.transaction() as connection:
@@ -77,6 +85,7 @@ def try_all_routes(app: FastAPI, act: Callable[[Case], None], *, boundaries: boo
     found = list(get_all_tests(schema=schema, test_func=act, settings=None, given_kwargs=None))
     assert len(found) > 20
     for one in found:
+        assert isinstance(one, Ok), one
         _, run = one.ok()
         run()
 
