@@ -5,6 +5,7 @@ from fastapi import FastAPI
 from mustit_pipeline.api.app import create_api
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.console.app import install as install_console
+from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.database import Database, addresses, make_engine
 from mustit_pipeline.settings import Settings, load_settings
 
@@ -14,7 +15,9 @@ STATEMENT_SECONDS = 10.0
 
 def create() -> FastAPI:
     """The application of this process, from its environment; every worker of the server calls it."""
+    logs.configure_unless_done("info")
     settings = load_settings()
+    logs.hide_secrets_of(settings)
     return create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
 
 

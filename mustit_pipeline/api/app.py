@@ -104,7 +104,7 @@ def create_routes() -> FastAPI:
             router, prefix="/api/v1", dependencies=[Security(_TOKEN)], responses=_responses(401, 403, 404, 409, 422)
         )
     for router in MACHINES:
-        app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409))
+        app.include_router(router, dependencies=[Security(_KEY)], responses=_responses(401, 403, 404, 409, 422))
     openapi.install(app)
     return app
 

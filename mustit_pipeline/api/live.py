@@ -25,10 +25,14 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.access import tokens
 from mustit_pipeline.access.tokens import Identity
+from mustit_pipeline.domain.errors import TooMany
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.foundation.database import Database, is_outage
 
 INTERVAL_SECONDS = 1.0
+# Fewer than the requests that a server takes at once: streams never leave no room for the others.
+MOST_STREAMS = 4_000
+RETRY_SECONDS = 5
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM)
 
 K = TypeVar("K", bound=Hashable)
@@ -126,6 +130,7 @@ class Hub:
     _watched: dict[Topic[Any, Any], set[Subscription[Any]]] = field(
         default_factory=dict[Topic[Any, Any], set[Subscription[Any]]]
     )
+    _streams: int = 0
     _poller: asyncio.Task[None] | None = None
     _closed: bool = False
 
@@ -136,20 +141,32 @@ class Hub:
     @property
     def streams(self) -> int:
         """How many streams are open."""
-        return sum(len(watching) for watching in self._watched.values())
+        return self._streams
+
+    def refuse_when_full(self) -> None:
+        """For a route to ask before it begins its answer."""
+        if self._streams >= MOST_STREAMS:
+            raise TooMany(
+                "TOO_MANY_STREAMS",
+                korean="열린 이벤트 스트림이 너무 많습니다. 잠시 후 다시 시도하세요",
+                english="Too many event streams are open: try again soon",
+                retry_after=RETRY_SECONDS,
+            )
 
     def add(self, subscription: Subscription[Any]) -> None:
         """Begin to watch."""
         if self._closed:
             subscription.end(EndReason.SERVER_STOPS)
         self._watched.setdefault(subscription.topic, set()).add(subscription)
+        self._streams += 1
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll())
 
     def remove(self, subscription: Subscription[Any]) -> None:
         """Watch no longer."""
         watching = self._watched[subscription.topic]
-        watching.discard(subscription)
+        watching.remove(subscription)
+        self._streams -= 1
         if not watching:
             del self._watched[subscription.topic]
 
@@ -211,14 +228,25 @@ class Hub:
                 subscription.end(EndReason.TOKEN_ENDED)
 
     def _read(self, topics: Collection[Topic[Any, Any]], identities: Collection[Identity]) -> "_Seen":
-        """Runs in a thread: one statement for the tokens, and one for each source."""
+        """Runs in a thread: one statement for each source, and one for the tokens."""
         keys: dict[Source[Any, Any], list[Any]] = {}
         for topic in topics:
             keys.setdefault(topic.source, []).append(topic.key)
+        found = {source: self._states(source, wanted) for source, wanted in keys.items()}
+        # Last: a state that was read after a token had ended is never shown to it.
         with self.database.reading() as connection:
-            ended = tokens.ended(connection, identities)
-            found = {source: source.read(connection, wanted) for source, wanted in keys.items()}
-        return _Seen(found, ended)
+            return _Seen(found, tokens.ended(connection, identities))
+
+    def _states(self, source: Source[Any, Any], keys: Collection[Any]) -> Mapping[Any, Any]:
+        """The states of one source; where it fails, its streams wait and the others go on."""
+        try:
+            with self.database.reading() as connection:
+                return source.read(connection, keys)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            log.exception("live events not read")
+            return {}
 
     def _publish(self, seen: "_Seen") -> None:
         for subscription in self._subscriptions():

@@ -32,4 +32,4 @@ def _correct(document: dict[str, Any]) -> None:
                 responses.pop("422", None)
             for response in responses.values():
                 if MEDIA_TYPE in response.get("content", {}):
-                    response["content"].pop("application/json", None)
+                    response["content"] = {MEDIA_TYPE: response["content"][MEDIA_TYPE]}

@@ -16,6 +16,7 @@ async def _seller_id(
     seller_id: Annotated[
         str,
         Path(
+            alias="sellerId",
             max_length=LONGEST_SEGMENT,
             description="The seller's id, percent-encoded once: `bag%20%26%20shoes%2F50%25` is `bag & shoes/50%`",
             examples=["dmont"],

@@ -1,6 +1,5 @@
 """The `mustit` command: its groups, and errors that say what to do."""
 
-import logging
 import os
 import sys
 from importlib import import_module
@@ -46,6 +45,7 @@ COMMANDS = {
     "run-worker": ("run_worker", "run_worker", "Work on Dagster runs on this host, for more hosts."),
     "simulate": ("simulate", "app", "Simulated servers with switchable faults, for trying things out."),
 }
+SERVING = {"serve", "worker", "run-worker"}
 MARKUP = "markdown"
 USAGE = 2
 
@@ -80,7 +80,10 @@ for _name, (_, _, _line) in COMMANDS.items():
 
 def _load(name: str) -> Any:
     module, attribute, _ = COMMANDS[name]
-    _log_to_stderr()
+    # Only results go to stdout; a process that serves says more of what it does than a command.
+    from mustit_pipeline.foundation import logs
+
+    logs.configure("info" if name in SERVING else "warning")
     found = getattr(import_module(f"mustit_pipeline.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
         found.rich_markup_mode = MARKUP
@@ -116,17 +119,6 @@ def _name_unknown_variables() -> None:
     for name, meant in unknown_variables(os.environ).items():
         hint = "" if meant is None else f"; {meant} was probably meant"
         err.print(f"[yellow]warning:[/yellow] no setting reads {name}{hint}", highlight=False, soft_wrap=True)
-
-
-def _log_to_stderr() -> None:
-    """Only results go to stdout."""
-    import structlog
-
-    structlog.configure(
-        # Looked up at each line, so that a replaced sys.stderr is used.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-    )
 
 
 def _explain(error: DomainError | EnvironmentFailure) -> None:

@@ -15,7 +15,7 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.environment_failure import EnvironmentFailure
-from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation import logs, schema
 from mustit_pipeline.foundation.database import Database, DatabaseUnreachable, addresses, open_database
 from mustit_pipeline.settings import Settings, load_settings
 
@@ -42,6 +42,7 @@ class Runtime:
 def runtime() -> Generator[Runtime]:
     """Open the database; the embedded one is upgraded first, another one must be up to date."""
     settings = load_settings()
+    logs.hide_secrets_of(settings)
     if settings.embedded:
         upgrade(settings)
     database = open_database(settings)

@@ -50,7 +50,8 @@ def serve(
             forwarded_allow_ips=settings.api_behind_proxy or None,
             server_header=False,
             access_log=False,
-            log_level="warning",
+            # Its loggers are configured with ours.
+            log_config=None,
             limit_concurrency=MOST_AT_ONCE,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
@@ -66,6 +67,13 @@ def _with_options(settings: Settings, host: str | None, port: int | None) -> Set
         return Settings.model_validate(settings.model_dump() | changed)
     except ValueError as error:
         raise SettingsError(str(error)) from None
+
+
+def free_port() -> int:
+    """A port of this host on which no process listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def refuse_taken_port(variable: str, host: str, port: int) -> None:

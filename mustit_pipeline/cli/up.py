@@ -23,7 +23,7 @@ from mustit_pipeline.cli.runtime import (
     ensure_partition,
     runtime,
 )
-from mustit_pipeline.cli.serve import refuse_taken_port
+from mustit_pipeline.cli.serve import free_port, refuse_taken_port
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, only_one, simulated_world
 from mustit_pipeline.crawling.executions import open_or_join
@@ -34,6 +34,7 @@ from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings, load_settings
 
 HOST = "127.0.0.1"
+VIEWER_PORT = "MUSTIT_DAGSTER_VIEWER_PORT"
 CHECK_SECONDS = 0.5
 START_SECONDS = 120.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,7 +55,7 @@ def up(as_json: Json = False) -> None:
     refuse_taken_port("MUSTIT_DAGSTER_PORT", HOST, settings.dagster_port)
     refuse_taken_port("MUSTIT_API_PORT", settings.api_host, settings.api_port)
     if settings.dagster_viewer_port is not None:
-        refuse_taken_port("MUSTIT_DAGSTER_VIEWER_PORT", HOST, settings.dagster_viewer_port)
+        refuse_taken_port(VIEWER_PORT, HOST, settings.dagster_viewer_port)
     for number in SIGNALS:
         signal.signal(number, _stop)
     try:
@@ -96,6 +97,8 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
 def _children(settings: Settings) -> Iterator[Child]:
     """The web server, and the Dagster processes, each with its own code server."""
     environment = {**os.environ, **dagster_environment(settings)}
+    # Viewers reach it through the console, wherever it listens.
+    environment.setdefault(VIEWER_PORT, str(free_port()))
     folder = Path(sys.executable).parent
 
     def child(name: str, command: str, *words: str, log: str = "") -> Child:
@@ -106,9 +109,8 @@ def _children(settings: Settings) -> Iterator[Child]:
     yield Child("Web server", [str(folder / "mustit"), "serve"], environment, log)
     yield child("Dagster UI", "dagster-webserver", "-h", HOST, "-p", str(settings.dagster_port))
     yield child("Dagster daemon", "dagster-daemon", "run")
-    if settings.dagster_viewer_port is not None:
-        words = ("--read-only", "-h", HOST, "-p", str(settings.dagster_viewer_port))
-        yield child("Dagster viewer", "dagster-webserver", *words, log="dagster-viewer")
+    words = ("--read-only", "-h", HOST, "-p", environment[VIEWER_PORT])
+    yield child("Dagster viewer", "dagster-webserver", *words, log="dagster-viewer")
 
 
 def _prepare(world: World, ground: Runtime) -> None:

@@ -5,6 +5,7 @@ from starlette.routing import Match, Mount
 from starlette.types import Scope
 
 from mustit_pipeline.console import errors, static_files
+from mustit_pipeline.console.dagster_proxy import PREFIX, DagsterProxy
 from mustit_pipeline.console.forms import checked_form
 from mustit_pipeline.console.gate import Gate
 from mustit_pipeline.console.pages import PAGES
@@ -32,4 +33,4 @@ def install(app: FastAPI) -> None:
     for router in PAGES:
         pages.include_router(router)
     pages.add_middleware(Gate)
-    app.router.routes.append(_Pages("/", pages))
+    app.router.routes += [Mount(PREFIX, DagsterProxy(app.state.ground)), _Pages("/", pages)]

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fastapi import Request, Response
+from fastapi import Response
+from fastapi.requests import HTTPConnection
 
 
 class Cookie(StrEnum):
@@ -22,7 +23,7 @@ class Cookies:
 
     https: bool
 
-    def read(self, request: Request, cookie: Cookie) -> str | None:
+    def read(self, request: HTTPConnection, cookie: Cookie) -> str | None:
         """A cookie of a request."""
         return request.cookies.get(self._name(cookie))
 

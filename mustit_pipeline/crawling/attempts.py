@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import structlog
 from msgspec.structs import replace
 
 from mustit_pipeline.agents.pool import Booking
@@ -16,10 +17,13 @@ from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+
+log = structlog.get_logger(__name__)
 
 # The longest pause before a task is tried again.
 LONGEST_BACKOFF_SECONDS = 60.0
@@ -44,7 +48,9 @@ class Attempts:
     async def make(self, leased: LeasedTask, booking: Booking, calls: RequestCounter) -> TaskResult:
         """Fetch one task's body and move the task to where that leaves it; `calls` counts what that took."""
         drift: list[Deviation] = []
-        result = await self._make(leased, booking, calls, drift)
+        home = leased.home
+        with logs.about(task_id=leased.task_id, execution_id=home.execution_id, seller_id=home.seller_id):
+            result = await self._make(leased, booking, calls, drift)
         return replace(result, drift=tuple(drift)) if drift else result
 
     async def _make(
@@ -102,6 +108,7 @@ class Attempts:
     ) -> TaskResult:
         task = leased.task
         task.fail(reason[:1000], utc_now(), code=code, permanent=permanent)
+        log.info("attempt failed", code=code, reason=reason[:200])
         if not task.can_retry():
             # JSON, so it is text that PostgreSQL can hold.
             return TaskResult(leased, calls, body=None if refused is None else refused.decode())

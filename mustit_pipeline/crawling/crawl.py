@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +31,7 @@ from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import ExecutionId
-from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation import event_loop, logs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, addresses
 from mustit_pipeline.foundation.failures import FetchError, SessionRefused
@@ -56,13 +56,15 @@ class Crawl:
 
     def sweep(self, seconds: float, progress: Progress | None = None) -> WorkReport:
         """Count the products, fetch the listing pages, and judge the products that were not seen."""
-        report = event_loop.run(self._sweep(seconds, progress))
-        self._close_sweep()
+        with self._named_in_logs():
+            report = event_loop.run(self._sweep(seconds, progress))
+            self._close_sweep()
         return report
 
     def fetch_products(self, types: Sequence[TaskType], seconds: float, progress: Progress | None = None) -> WorkReport:
         """Fetch details and options, product by product."""
-        return event_loop.run(self._work(types, seconds, progress))
+        with self._named_in_logs():
+            return event_loop.run(self._work(types, seconds, progress))
 
     def plan_known_products(self, types: Sequence[TaskType]) -> int:
         """Plan a refetch of known products without a sweep; an execution that has a plan keeps it."""
@@ -94,6 +96,9 @@ class Crawl:
     def reload(self) -> StoredExecution:
         """The execution as it is now."""
         return find(self.database, self.stored.id)
+
+    def _named_in_logs(self) -> AbstractContextManager[None]:
+        return logs.about(execution_id=self.stored.id, seller_id=self.stored.seller_id)
 
     async def _sweep(self, seconds: float, progress: Progress | None) -> WorkReport:
         loop = asyncio.get_running_loop()

@@ -19,6 +19,8 @@ from mustit_pipeline.foundation.database import Database, addresses
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.parsing import parse_count
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,12 @@ def estimate(database: Database, settings: Settings, seller_id: SellerId, *, lim
     if joined is not None and joined.is_planned:
         products, requests = _left_of(joined, settings)
     else:
-        count = event_loop.run(_count(database, settings, seller_id))
+        calls = RequestCounter()
+        try:
+            count = event_loop.run(_count(database, settings, seller_id, calls))
+        finally:
+            with database.transaction() as connection:
+                tallies.add(connection, Subject.FETCH, calls.durations)
         products = wanted_products(count, limit if joined is None else joined.product_limit)
         requests = 1 + tasks_for(products, settings.page_size)
     now = utc_now()
@@ -57,7 +64,7 @@ def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, i
     return None if count is None else wanted_products(count, stored.product_limit), left
 
 
-async def _count(database: Database, settings: Settings, seller_id: SellerId) -> int:
+async def _count(database: Database, settings: Settings, seller_id: SellerId, calls: RequestCounter) -> int:
     redis_url = addresses(settings).redis_url
     async with (
         MarketplaceClient(settings) as client,
@@ -77,7 +84,7 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId) ->
             fetched = await fetcher.fetch(
                 client.endpoints.count(seller_id).value,
                 partial(parse_count, most=settings.seller_most_products),
-                RequestCounter(),
+                calls,
             )
         except NoAgentFree as error:
             raise Conflict(

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import PrivateAttr
 
+from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.database import Database, open_database
 from mustit_pipeline.foundation.liveness import hold_liveness
 from mustit_pipeline.settings import Settings, load_settings
@@ -19,8 +20,10 @@ class SettingsResource(dg.ConfigurableResource):
     """The settings of this process, from its environment."""
 
     def read(self) -> Settings:
-        """The settings; a wrong value raises SettingsError."""
-        return load_settings()
+        """The settings; a wrong value raises SettingsError. Their secrets are hidden in logs from here on."""
+        settings = load_settings()
+        logs.hide_secrets_of(settings)
+        return settings
 
 
 class BusinessDatabase(dg.ConfigurableResource):
@@ -33,8 +36,9 @@ class BusinessDatabase(dg.ConfigurableResource):
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator["BusinessDatabase"]:
-        self._run_id = None if context.run is None else context.run.run_id
-        with ExitStack() as self._opened:
+        run = context.run
+        self._run_id = None if run is None else run.run_id
+        with ExitStack() as self._opened, logs.about(run_id=self._run_id, job=None if run is None else run.job_name):
             yield self
 
     def open(self) -> Database:

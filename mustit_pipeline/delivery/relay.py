@@ -23,7 +23,7 @@ from mustit_pipeline.delivery.sql.breakers import Breaker
 from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.delivery.window import Ports, Window
 from mustit_pipeline.domain.states import OutboxStatus
-from mustit_pipeline.foundation import event_loop
+from mustit_pipeline.foundation import event_loop, logs
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Wanted
@@ -111,7 +111,8 @@ class _Relay:
     async def run(self) -> RelayReport:
         async with ProductServer(self._settings, connections=self._window) as server:
             try:
-                await self._send_all(server)
+                with logs.about(relay=self._owner):
+                    await self._send_all(server)
             except asyncio.CancelledError:
                 await self._give_back()
                 raise
@@ -206,15 +207,16 @@ class _Relay:
         return None if due_in is None else max(due_in, trial_in or 0.0)
 
     async def _deliver(self, server: ProductServer, event: ClaimedEvent) -> Answer:
-        try:
-            return await self._answer(server, event)
-        except Exception as error:
-            # A defect of ours on one row must not stop those beside it. Only where it happened is told: values, and
-            # with them the server's token, stay out of the logs.
-            where = "".join(traceback.format_tb(error.__traceback__))
-            kind, key = type(error).__name__, event.idempotency_key
-            log.error("event cannot be sent", idempotency_key=key, error=kind, where=where)  # noqa: TRY400
-            return Answer(Verdict.RETRY, None, f"{kind} while sending it", sent=False)
+        with logs.about(outbox_id=event.row_id, seller_id=event.seller_id):
+            try:
+                return await self._answer(server, event)
+            except Exception as error:
+                # A defect of ours on one row must not stop those beside it. Only where it happened is told: values, and
+                # with them the server's token, stay out of the logs.
+                where = "".join(traceback.format_tb(error.__traceback__))
+                kind, key = type(error).__name__, event.idempotency_key
+                log.error("event cannot be sent", idempotency_key=key, error=kind, where=where)  # noqa: TRY400
+                return Answer(Verdict.RETRY, None, f"{kind} while sending it", sent=False)
 
     async def _answer(self, server: ProductServer, event: ClaimedEvent) -> Answer:
         kind = event_type(event)

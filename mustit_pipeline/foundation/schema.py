@@ -51,9 +51,14 @@ def expected_revision() -> str:
     return head
 
 
+def current_revision(connection: Connection) -> str | None:
+    """The database's revision; None without a schema."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
 def status(connection: Connection) -> SchemaStatus:
     """The database's revision and ours."""
-    return SchemaStatus(MigrationContext.configure(connection).get_current_revision(), expected_revision())
+    return SchemaStatus(current_revision(connection), expected_revision())
 
 
 def upgrade(connection: Connection) -> SchemaStatus:

@@ -159,7 +159,7 @@ def families(connection: Connection, settings: Settings, now: datetime) -> Itera
 
 
 def _build(connection: Connection) -> Metric:
-    labels = {"version": version("mustit-pipeline"), "schema": schema.status(connection).current or "none"}
+    labels = {"version": version("mustit-pipeline"), "schema": schema.current_revision(connection) or "none"}
     family = GaugeMetricFamily("mustit_build_info", "Version of the server and of the schema", labels=list(labels))
     family.add_metric(list(labels.values()), 1)
     return family

@@ -27,6 +27,7 @@ from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.http_url import HttpUrl
+from mustit_pipeline.settings.logs import LogSettings
 from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey, made_once
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
@@ -56,7 +57,14 @@ def _same_database(one: str, other: str | None) -> bool:
 
 
 class Settings(
-    DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, ApiSettings, AwsSettings, CheckSettings
+    DeliverySettings,
+    AgentSettings,
+    UpkeepSettings,
+    DeploymentSettings,
+    ApiSettings,
+    AwsSettings,
+    CheckSettings,
+    LogSettings,
 ):
     """All settings, each with its default and a description."""
 
@@ -74,7 +82,7 @@ class Settings(
         None,
         ge=1,
         le=65535,
-        description="Port of a second Dagster UI that can change nothing; without it there is none",
+        description="Port of the Dagster UI that can change nothing, the viewers'; `up` takes a free one without it",
     )
     redis_url: RedisUrl | None = Field(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"

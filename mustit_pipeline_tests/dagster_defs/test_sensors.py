@@ -81,6 +81,20 @@ def test_a_due_seller_gets_a_run_of_its_own_execution_and_a_partition(
     assert instance.has_dynamic_partition("sellers", ODD)
 
 
+def test_a_crawl_that_another_process_opened_gets_a_run_and_its_seller_a_partition(
+    database: Database, instance: dg.DagsterInstance, tick: Tick
+) -> None:
+    """The web server knows nothing of Dagster: it registers sellers and opens executions, and no partition is there."""
+    register(database, "dmont", ODD)
+    opened = [crawls.trigger(database, SellerId(one), triggered_by="key x", now=utc_now()) for one in ("dmont", ODD)]
+
+    requests = tick(due_crawls).run_requests
+
+    wanted = {one.stored.seller_id.value: str(one.stored.id) for one in opened}
+    assert {request.partition_key: request.tags["mustit/execution"] for request in requests} == wanted
+    assert set(instance.get_dynamic_partitions("sellers")) == set(wanted)
+
+
 def test_a_seller_that_is_not_due_waits_for_its_interval(database: Database, tick: Tick) -> None:
     register(database, "dmont")
     opened = open_or_join(database, SellerId("dmont"), triggered_by="test", now=utc_now())

@@ -80,6 +80,8 @@ def serve(database_url: str, tmp_path: Path) -> Generator[Serve]:
                 "MUSTIT_JWT_SECRET": JWT_SECRET,
                 "MUSTIT_API_PORT": str(port),
                 "MUSTIT_REDIS_URL": "off",
+                # Its output is read at the end only.
+                "MUSTIT_LOG_LEVEL": "error",
             },
         )
         scheme = "https" if "MUSTIT_API_TLS_CERT" in changed else "http"

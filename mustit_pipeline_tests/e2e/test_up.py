@@ -1,7 +1,9 @@
 """`mustit up`, seen from outside."""
 
+import json
 import os
 import queue
+import re
 import signal
 import socket
 import threading
@@ -10,13 +12,23 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psutil
 import pytest
+from sqlalchemy import make_url
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 from mustit_pipeline import embedded
-from mustit_pipeline.settings import read_simulated_world
+from mustit_pipeline.access import users
+from mustit_pipeline.access.console_sessions import open_session
+from mustit_pipeline.domain.access import Role, UserName
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database, make_engine
+from mustit_pipeline.settings import Settings, read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline_tests.conftest import NO_CHROMIUM, free_port
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
@@ -24,6 +36,7 @@ from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
 DEMO_SELLERS = {"dmont", "럭셔리하우스", "bag & shoes/50%"}
 START_SECONDS = 180.0
+SESSION = "mustit_session"
 OVERVIEW = """{
   assetNodes { assetKey { path } dependencyKeys { path } }
   assetNodeOrError(assetKey: {path: ["minishop_listings"]}) { ... on AssetNode { partitionKeys } }
@@ -115,6 +128,57 @@ def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
         assert api.get("/sellers", params={"q": "over"}).json()["totalElements"] == 1
 
 
+def test_dagster_is_behind_the_consoles_login_with_the_role_of_each_person(up: Up) -> None:
+    _until(lambda: httpx.get(f"{up.viewer}/server_info", trust_env=False).is_success)
+    ours = {"Origin": up.web}
+    with _browser(up, None) as stranger:
+        assert stranger.get("/dagster/").headers["location"].startswith("/login")
+        assert stranger.post("/dagster/graphql", json={"query": CRAWLS}, headers=ours).status_code == 303
+    with _browser(up, Role.ADMIN) as admin:
+        page = admin.get("/dagster/overview").text
+        script = re.search(r'src="(/dagster/_next/static/[^"]+)"', page)
+        assert script is not None
+        assert '"pathPrefix": "/dagster"' in page
+        assert admin.get(script[1]).headers["content-type"].startswith("application/javascript")
+        elsewhere = admin.post("/dagster/graphql", json={"query": CRAWLS}, headers={"Origin": "https://evil.example"})
+        assert elsewhere.json()["errorCode"] == "FORBIDDEN_ORIGIN"
+        assert "data" in admin.post("/dagster/graphql", json={"query": CRAWLS}, headers=ours).json()
+    with _browser(up, Role.VIEWER) as viewer:
+        refused = viewer.post("/dagster/graphql", json={"query": START_SENSOR}, headers=ours).json()
+        assert refused["data"]["startSensor"]["__typename"] == "UnauthorizedError"
+        report = viewer.post("/dagster/report_asset_materialization/minishop_listings", headers=ours)
+        assert report.status_code == 403
+
+
+def test_dagsters_live_updates_reach_only_a_page_of_ours_with_a_session(up: Up) -> None:
+    url = up.web.replace("http", "ws") + "/dagster/graphql"
+    cookie = f"{SESSION}={_session(up, Role.ADMIN)}"
+    for headers, origin in (({}, up.web), ({"Cookie": cookie}, "https://evil.example")):
+        with pytest.raises(InvalidStatus):
+            connect(url, origin=Origin(origin), additional_headers=headers)
+    with connect(
+        url, origin=Origin(up.web), additional_headers={"Cookie": cookie}, subprotocols=[Subprotocol("graphql-ws")]
+    ) as socket_of_dagster:
+        socket_of_dagster.send('{"type": "connection_init", "payload": {}}')
+        assert json.loads(socket_of_dagster.recv(30))["type"] == "connection_ack"
+
+
+def _session(up: Up, role: Role) -> str:
+    """The cookie of a person who is logged in."""
+    settings = Settings(home=up.mustit.home)  # pyright: ignore[reportCallIssue]
+    database = Database(make_engine(make_url(embedded.attach(up.mustit.home).database_url)))
+    try:
+        user = users.add(database, UserName(f"{role}{uuid4().hex[:8]}"), role, None)
+    finally:
+        database.close()
+    return open_session(settings.signing_keys(), user, utc_now()).text
+
+
+def _browser(up: Up, role: Role | None) -> httpx.Client:
+    cookies = {} if role is None else {SESSION: _session(up, role)}
+    return httpx.Client(base_url=up.web, cookies=cookies, trust_env=False, timeout=60)
+
+
 def test_a_demo_in_the_same_home_is_refused_meanwhile(up: Up) -> None:
     demo = up.mustit("demo", "--json")
 
@@ -159,7 +223,9 @@ def test_a_browser_shows_the_lineage(up: Up) -> None:
     if chromium is None:
         pytest.skip(f"{NO_CHROMIUM}: nobody has looked at the UI")
     with opened_page(chromium) as page:
-        open_lineage(page, up.url)
+        cookie = {"name": SESSION, "value": _session(up, Role.ADMIN), "url": up.web}
+        page.context.add_cookies([cookie])  # pyright: ignore[reportArgumentType]
+        open_lineage(page, f"{up.web}/dagster")
         for asset in ("mustit_marketplace", "minishop_listings", "product_details", "product_options"):
             page.get_by_text(asset, exact=True).first.wait_for()
 

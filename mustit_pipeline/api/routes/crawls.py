@@ -42,7 +42,7 @@ class CrawlTriggered(CrawlOpened):
     task_count: int = Field(description="0 until the execution is planned", examples=[0])
 
 
-@router.post("/{seller_id}/crawl", status_code=202)
+@router.post("/{sellerId}/crawl", status_code=202)
 def crawl_seller(seller_id: SellerInPath, caller: Asking, body: NewCrawl | None = None) -> CrawlOpened:
     """Crawl a seller now, or join its open crawl; refused while the seller is INACTIVE or its crawl PAUSED."""
     opened = _trigger(caller, seller_id, full=body is not None and body.full)

@@ -16,6 +16,7 @@ from mustit_pipeline.api.live import EndReason, OnHub, Source, Topic
 from mustit_pipeline.api.models import Answer, CursorPage, Text, Time
 from mustit_pipeline.api.paging import Cursor, Size, cursor_id, make_cursor
 from mustit_pipeline.api.paths import IdInPath
+from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
 from mustit_pipeline.crawling import executions as crawling
 from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.sql import executions
@@ -170,7 +171,8 @@ def cancel_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     return execution_answer(crawling.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
 
 
-def _watched(wanted: IdInPath, caller: Asking) -> StoredExecution:
+def _watched(wanted: IdInPath, caller: Asking, hub: OnHub) -> StoredExecution:
+    hub.refuse_when_full()
     with caller.database.reading() as connection:
         return executions.find(connection, wanted)
 
@@ -180,11 +182,13 @@ _STREAM_EXAMPLE = (
     'event: end\ndata: {"executionId":"0b6f13c2-…","reason":"FINISHED","status":"COMPLETED"}\n\n'
 )
 
+_TOO_MANY = {"model": Problem, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
 
 @router.get(
     "/{id}/events",
     response_class=EventSourceResponse,
-    responses={200: {"content": {"text/event-stream": {"example": _STREAM_EXAMPLE}}}},
+    responses={200: {"content": {"text/event-stream": {"example": _STREAM_EXAMPLE}}}, 429: _TOO_MANY},
 )
 async def watch_execution(
     stored: Annotated[StoredExecution, Depends(_watched)], caller: Asking, hub: OnHub

@@ -59,7 +59,7 @@ def list_change_holds(
     return pages([_answer(hold) for hold in found.rows], total, page, size)
 
 
-@router.post("/{seller_id}/release")
+@router.post("/{sellerId}/release")
 def release_changes(seller_id: SellerInPath, caller: Asking) -> Released:
     """Publish a seller's held changes, after some of them were checked on the marketplace."""
     database = caller.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))

@@ -113,7 +113,7 @@ def list_products(
     seller_id: SellerInQuery,
     q: Annotated[
         Text | None,
-        Query(max_length=200, description="The first digits of an item number, or, within a seller, part of a name"),
+        Query(max_length=200, description="An item number; within a seller also its first digits, or part of a name"),
     ] = None,
     cursor: Cursor = None,
     size: Size = 20,

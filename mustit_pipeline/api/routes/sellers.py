@@ -82,13 +82,13 @@ def list_sellers(
     return pages([_answer(entry) for entry in found], total, page, size)
 
 
-@router.get("/{seller_id}")
+@router.get("/{sellerId}")
 def show_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
     """One seller."""
     return _found(caller, seller_id)
 
 
-@router.patch("/{seller_id}/interval")
+@router.patch("/{sellerId}/interval")
 def change_interval(seller_id: SellerInPath, body: NewInterval, caller: Asking) -> SellerAnswer:
     """Crawl a seller at another interval."""
     interval = _interval(body.crawling_interval_days, body.crawling_interval_hours)
@@ -99,7 +99,7 @@ def change_interval(seller_id: SellerInPath, body: NewInterval, caller: Asking) 
     return _found(caller, seller_id)
 
 
-@router.post("/{seller_id}/activate")
+@router.post("/{sellerId}/activate")
 def activate_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
     """Crawl a seller again."""
     database = caller.audited("seller.activate", _target(seller_id), registry.look(seller_id))
@@ -107,7 +107,7 @@ def activate_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
     return _found(caller, seller_id)
 
 
-@router.post("/{seller_id}/deactivate")
+@router.post("/{sellerId}/deactivate")
 def stop_crawling_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
     """Stop crawling a seller; its open crawl is cancelled."""
     database = caller.audited("seller.deactivate", _target(seller_id), registry.look(seller_id))

@@ -7,12 +7,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.catalog.sql.tables import BY_NUMBER, OF_ALL_SELLERS
+from mustit_pipeline.catalog.sql.tables import OF_ALL_SELLERS, SELLER_BY_TIME
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.foundation.paging import Page, Stretch, page
-from mustit_pipeline.foundation.tables import BY_TIME
 
 # Change sets that one search for a type reads.
 MOST_WALKED = 2000
@@ -114,11 +113,10 @@ class Version:
     data: str | None
 
 
-_PRODUCTS = text(f"""
+_PRODUCTS = text("""
     SELECT seller_id, item_no, version, delivered_version, minishop_data_hash, detail_data_hash, option_data_hash,
            data_hash, published_hash, absent_sweeps, created_at, last_seen_at, deleted_at, data
-    FROM products
-    WHERE item_no = :item_no AND {BY_NUMBER} AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
+    FROM products WHERE item_no = :item_no AND (CAST(:seller_id AS text) IS NULL OR seller_id = :seller_id)
     ORDER BY seller_id
 """)
 
@@ -166,7 +164,7 @@ _CHANGES = f"""
     ORDER BY shown.detected_at DESC, shown.change_set_id DESC
 """
 _CHANGES_OF_ALL = text(_CHANGES.format(whose=f"c.{OF_ALL_SELLERS}"))
-_CHANGES_OF_ONE = text(_CHANGES.format(whose=f"c.seller_id = :seller_id AND c.{BY_TIME}"))
+_CHANGES_OF_ONE = text(_CHANGES.format(whose=f"{SELLER_BY_TIME} = :seller_id"))
 
 
 def products(connection: Connection, item_no: ItemNo, seller_id: SellerId | None) -> list[KnownProduct]:

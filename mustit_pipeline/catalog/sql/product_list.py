@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.catalog.sql.tables import BY_NUMBER
 from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.paging import Stretch
@@ -65,18 +64,14 @@ _OF_SELLER = text(f"""
     ORDER BY p.item_no LIMIT :limit
 """)
 
-# The numbers that begin with the same digits are one range for each length that a number can have.
-_RANGES = "unnest(CAST(:lowest AS bigint[]), CAST(:highest AS bigint[])) AS range(low, high)"
 _NUMBERED = text(f"""
-    SELECT p.* FROM {_RANGES} CROSS JOIN LATERAL (
-        SELECT {_SHOWN} FROM products p
-        WHERE p.{BY_NUMBER} AND p.item_no BETWEEN range.low AND range.high
-          AND (p.item_no, p.seller_id) > (:item_no, :seller_id)
-        ORDER BY p.item_no, p.seller_id LIMIT :limit
-    ) p ORDER BY p.item_no, p.seller_id LIMIT :limit
+    SELECT * FROM (SELECT {_SHOWN} FROM products p WHERE p.item_no = :number OFFSET 0) AS p
+    WHERE p.seller_id > :seller_id ORDER BY p.seller_id LIMIT :limit
 """)
+# The numbers that begin with the same digits are one range for each length that a number can have.
 _NUMBERED_OF_SELLER = text(f"""
-    SELECT p.* FROM {_RANGES} CROSS JOIN LATERAL (
+    SELECT p.* FROM unnest(CAST(:lowest AS bigint[]), CAST(:highest AS bigint[])) AS range(low, high)
+    CROSS JOIN LATERAL (
         SELECT {_SHOWN} FROM products p
         WHERE p.seller_id = :seller_id AND p.item_no BETWEEN range.low AND range.high AND p.item_no > :item_no
         ORDER BY p.item_no LIMIT :limit
@@ -115,10 +110,10 @@ def find(
     behind: ProductKey | None,
     limit: int,
 ) -> Stretch[ListedProduct, ProductKey]:
-    """Products in order of their numbers, without a seller by seller; `words` are the first digits of a number, or a
-    part of the name as the listing shows it.
+    """Products in order of their numbers, without a seller by seller.
 
-    A search for a name goes a limited way at a time: its rows may be few, and the search go on all the same.
+    `words` are a number, or, within a seller, its first digits or a part of the name as the listing shows it. A search
+    for a name goes a limited way at a time: its rows may be few, and the search go on all the same.
     """
     start = behind or _BEFORE_ALL
     values: dict[str, object] = {"seller_id": start.seller_id, "item_no": start.item_no, "limit": limit + 1}
@@ -127,9 +122,7 @@ def find(
     if not words:
         rows = connection.execute(_ALL if seller_id is None else _OF_SELLER, values).all()
     elif words.isascii() and words.isdecimal():
-        ranges = _ranges(words)
-        values |= {"lowest": [low for low, _ in ranges], "highest": [high for _, high in ranges]}
-        rows = connection.execute(_NUMBERED if seller_id is None else _NUMBERED_OF_SELLER, values).all()
+        rows = _numbered(connection, values, words, everywhere=seller_id is None)
     elif seller_id is None:
         raise ValidationFailed(
             "VALIDATION_PRODUCT_SEARCH",
@@ -150,6 +143,18 @@ def count(connection: Connection, seller_id: SellerId | None) -> Total:
         counted = connection.execute(_COUNT, {"seller_id": seller_id.value, "most": MOST_COUNTED + 1}).scalar_one()
         believed = sellers.get(connection, seller_id)[0].total_product_count
     return Total(counted, False) if counted <= MOST_COUNTED else Total(max(counted, believed), True)
+
+
+def _numbered(
+    connection: Connection, values: Mapping[str, object], digits: str, *, everywhere: bool
+) -> Sequence[Row[Any]]:
+    ranges = _ranges(digits)
+    if not ranges:
+        return []
+    if everywhere:
+        return connection.execute(_NUMBERED, {**values, "number": ranges[0][0]}).all()
+    asked = {**values, "lowest": [low for low, _ in ranges], "highest": [high for _, high in ranges]}
+    return connection.execute(_NUMBERED_OF_SELLER, asked).all()
 
 
 def _named(

@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from mustit_pipeline.domain.drift import DriftKind
 from mustit_pipeline.domain.states import ChangeHoldStatus, LifeCycle, RawStatus, TaskType
-from mustit_pipeline.foundation.tables import BY_TIME, metadata, one_of, timestamp
+from mustit_pipeline.foundation.tables import metadata, one_of, timestamp
 
 # A deleted product counts again once a sweep has seen it, which sets absent_sweeps to 0. The condition does not use
 # last_seen_execution_id: every crawl writes it, and no update of a product would be HOT.
@@ -31,15 +31,15 @@ UNPUBLISHED_PRODUCT = (
     "complete AND data_hash IS DISTINCT FROM published_hash AND (deleted_at IS NULL OR absent_sweeps = 0)"
 )
 
-# True for every row, like BY_TIME, for statements about the newest rows of all sellers: a statement about one seller
-# cannot use that index.
+# True for every row, for statements about the newest rows of all sellers: a statement about one seller cannot use that
+# index.
 OF_ALL_SELLERS = "item_no > 0"
 # True of every body, and stated by statements that look for those of one product.
 OF_ITEM = "raw_id > 0"
 
-# The same for products by their number, whoever sells them. No update changes this column: one that only sees a product
-# again stays HOT.
-BY_NUMBER = "created_at > '-infinity'"
+# A statement that names the seller so can use the index by time alone: whatever the planner believes of a seller, it
+# cannot go through the index by seller and item instead.
+SELLER_BY_TIME = "(seller_id || '')"
 
 product_raw_data = Table(
     "product_raw_data",
@@ -128,7 +128,8 @@ products = Table(
     UniqueConstraint("seller_id", "item_no"),
     CheckConstraint("item_no > 0", name="item_positive"),
     CheckConstraint("delivered_version <= version", name="delivered_within_version"),
-    Index("ix_products_by_number", "item_no", "seller_id", postgresql_where=text(BY_NUMBER)),
+    # A hash index has no order, so no statement about one seller's products can walk it.
+    Index(None, "item_no", postgresql_using="hash"),
     # Only for counting.
     Index("ix_products_live", "seller_id", postgresql_where=text("complete AND deleted_at IS NULL")),
     Index("ix_products_foreign", "seller_id", postgresql_where=text("foreign_at IS NOT NULL")),
@@ -160,13 +161,7 @@ product_change_sets = Table(
     CheckConstraint("version > 0", name="version_positive"),
     CheckConstraint("(life_cycle = 'DELETED') = (product_data IS NULL)", name="data_unless_deleted"),
     # Many change sets have the same time: the id says where a page of them ends.
-    Index(
-        "ix_product_change_sets_detected",
-        "seller_id",
-        "detected_at",
-        "change_set_id",
-        postgresql_where=text(BY_TIME),
-    ),
+    Index("ix_product_change_sets_detected", text(SELLER_BY_TIME), "detected_at", "change_set_id"),
     Index("ix_product_change_sets_newest", "detected_at", "change_set_id", postgresql_where=text(OF_ALL_SELLERS)),
     Index(None, "execution_id"),
 )

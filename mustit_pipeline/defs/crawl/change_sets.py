@@ -19,6 +19,7 @@ from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, SliceOutcome
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.clock import utc_now
 
 LARGEST = 10
@@ -87,17 +88,18 @@ def product_change_sets(
         bound = bound_execution(context, database.open())
         stored = bound or last_crawl(context, database.open())
         rules, readable = belief_rules(settings.read()), reading_rules(database.open(), settings.read())
-        if replayed:
-            report = replay_stored(database.open(), seller_id, now=utc_now, rules=rules, reading_rules=readable)
-        else:
-            report = process(
-                database.open(),
-                seller_id,
-                now=utc_now,
-                raw_attempts=settings.read().raw_max_attempts,
-                rules=rules,
-                reading_rules=readable,
-            )
+        with logs.about(execution_id=stored.id, seller_id=seller_id):
+            if replayed:
+                report = replay_stored(database.open(), seller_id, now=utc_now, rules=rules, reading_rules=readable)
+            else:
+                report = process(
+                    database.open(),
+                    seller_id,
+                    now=utc_now,
+                    raw_attempts=settings.read().raw_max_attempts,
+                    rules=rules,
+                    reading_rules=readable,
+                )
         stored = Crawl(database.open(), settings.read(), stored).end()
     execution = stored.execution
     content = content_of(database.open(), seller_id.value)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.catalog.sql.tables import SELLER_BY_TIME
 from mustit_pipeline.domain.states import (
     ChangeType,
     ExecutionStatus,
@@ -180,7 +181,7 @@ _JUMPS = text(f"""
     CROSS JOIN LATERAL (
         SELECT count(DISTINCT v.item_no) AS jumped
         FROM (SELECT item_no, changes FROM product_change_sets
-              WHERE seller_id = s.seller_id AND detected_at >= :since AND {BY_TIME}
+              WHERE {SELLER_BY_TIME} = s.seller_id AND detected_at >= :since
                 AND life_cycle = '{LifeCycle.UPDATED.value}' AND '{ChangeType.PRICE.value}' = ANY(change_types)
               ORDER BY detected_at OFFSET 0) AS v
         CROSS JOIN LATERAL jsonb_array_elements(v.changes) AS one
@@ -203,7 +204,7 @@ _GAPS = text(f"""
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT product_data FROM product_change_sets
-        WHERE seller_id = s.seller_id AND detected_at >= :since AND {BY_TIME} AND product_data IS NOT NULL
+        WHERE {SELLER_BY_TIME} = s.seller_id AND detected_at >= :since AND product_data IS NOT NULL
         ORDER BY detected_at DESC LIMIT {VERSIONS_OF_A_SELLER}
     ) AS v
     CROSS JOIN LATERAL (SELECT CAST(v.product_data AS jsonb) AS data OFFSET 0) AS d

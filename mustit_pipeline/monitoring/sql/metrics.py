@@ -5,9 +5,9 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.catalog.sql.tables import SELLER_BY_TIME
 from mustit_pipeline.crawling.sql.tasks import OPEN
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, TaskStatus
-from mustit_pipeline.foundation.tables import BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import FIRST_VERSION
 
 
@@ -76,7 +76,7 @@ _DAYS = text(f"""
         SELECT count(DISTINCT c.change_set_id) AS change_sets,
                {_COUNTED}
         FROM (SELECT * FROM product_change_sets
-              WHERE seller_id = s.seller_id AND detected_at >= :start AND detected_at < :end AND {BY_TIME}
+              WHERE {SELLER_BY_TIME} = s.seller_id AND detected_at >= :start AND detected_at < :end
               ORDER BY detected_at OFFSET 0) AS c
         LEFT JOIN LATERAL unnest(CASE WHEN c.life_cycle = '{LifeCycle.UPDATED.value}' THEN c.change_types
                                       ELSE ARRAY[c.life_cycle] END) AS k(kind) ON true
@@ -85,7 +85,7 @@ _DAYS = text(f"""
         SELECT count(*) FILTER (WHERE life_cycle IN ('{LifeCycle.CREATED.value}', '{LifeCycle.RESTORED.value}'))
                - count(*) FILTER (WHERE life_cycle = '{LifeCycle.DELETED.value}') AS gained
         FROM (SELECT life_cycle FROM product_change_sets
-              WHERE seller_id = s.seller_id AND detected_at >= :end AND {BY_TIME}
+              WHERE {SELLER_BY_TIME} = s.seller_id AND detected_at >= :end
               ORDER BY detected_at OFFSET 0) AS later
     ) AS since
     CROSS JOIN LATERAL (

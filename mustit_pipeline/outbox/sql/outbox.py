@@ -57,6 +57,10 @@ class ClaimedEvent:
         return self.outbox.id.value
 
     @property
+    def seller_id(self) -> SellerId:
+        return self.outbox.seller_id
+
+    @property
     def version(self) -> int:
         return self.outbox.version
 

@@ -248,10 +248,10 @@ def test_a_hash_of_other_parameters_is_made_anew_by_the_next_login(
         connection.execute(text("UPDATE users SET password_hash = :hash"), {"hash": weak})
 
     assert attempt(database, settings, "kim", PASSWORD) == "in"
-    [stored] = rows(database, "SELECT password_hash FROM users")
+    [stored] = rows(database, "SELECT password_hash FROM users WHERE user_name = 'kim'")
     assert argon2.extract_parameters(stored).memory_cost == 64 * 1024
     assert attempt(database, settings, "kim", PASSWORD) == "in"
-    assert rows(database, "SELECT password_hash FROM users") == [stored]
+    assert rows(database, "SELECT password_hash FROM users WHERE user_name = 'kim'") == [stored]
 
 
 def test_a_password_that_is_changed_while_the_old_one_is_looked_at_lets_nobody_in(

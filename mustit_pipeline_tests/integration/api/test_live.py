@@ -120,8 +120,8 @@ def test_one_look_serves_all_streams_without_a_thread_for_each_and_none_is_taken
             assert threading.active_count() == before
             assert hub.streams == 2_000
         looks = statements.of("revoked_tokens")
-        # Each look is one statement for the tokens and one for the executions.
-        assert statements.of("crawling_schedule_executions") <= looks
+        # Each look is one statement for the executions and then one for the tokens.
+        assert statements.of("crawling_schedule_executions") <= looks + 1
         await asyncio.sleep(0.1)
         so_far = len(statements.sent)
         await asyncio.sleep(0.1)
@@ -193,6 +193,26 @@ def test_streams_outlive_an_outage_of_the_database(database: Database, identity:
             away.clear()
             await asyncio.to_thread(complete, database, 7)
             assert (await anext(stream)).completed_tasks == 7
+
+    run(watch())
+
+
+def test_a_kind_of_thing_that_cannot_be_read_holds_up_no_other(
+    database: Database, identity: Identity, execution_id: UUID
+) -> None:
+    def fail(connection: Connection, _: Collection[str]) -> dict[str, int]:
+        connection.execute(text("SELECT nothing FROM nowhere"))
+        return {}
+
+    async def watch() -> None:
+        hub = Hub(database)
+        with (
+            hub.subscribe(Topic(Source(fail), "x"), identity),
+            hub.subscribe(Topic(EXECUTIONS, execution_id), identity) as stream,
+        ):
+            await anext(stream)
+            await asyncio.to_thread(complete, database, 6)
+            assert (await anext(stream)).completed_tasks == 6
 
     run(watch())
 
@@ -339,6 +359,24 @@ def test_a_client_that_logs_out_or_leaves_is_watched_for_no_longer(
             assert (last[0], last[1]["reason"]) == ("end", "TOKEN_ENDED")
             assert following() is None
         wait(lambda: hub.streams == 0)
+
+
+def test_a_full_server_refuses_another_stream_and_nothing_else(
+    app: FastAPI, ground: Ground, execution_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    given = token(ground, Role.VIEWER)
+    path, authorized = f"/api/v1/executions/{execution_id}", {"Authorization": f"Bearer {given}"}
+    with served(app) as address:
+        with events(address, execution_id, given) as following:
+            assert following() is not None
+            refused = httpx.get(f"{address}{path}/events", headers=authorized)
+            assert (refused.status_code, refused.json()["errorCode"]) == (429, "TOO_MANY_STREAMS")
+            assert refused.headers["retry-after"] == "5"
+            assert httpx.get(f"{address}{path}", headers=authorized).status_code == 200
+        wait(lambda: app.state.hub.streams == 0)
+        with events(address, execution_id, given) as following:
+            assert following() is not None
 
 
 def wait(condition: Callable[[], bool]) -> None:

@@ -44,13 +44,13 @@ def test_all_products_are_listed_by_seller_and_number_and_counted(viewer: TestCl
     assert (first["name"], first["version"], first["deliveredVersion"], first["complete"]) == ("상품 1", 1, 0, True)
 
 
-def test_products_are_found_by_the_first_digits_of_their_number_whoever_sells_them(
+def test_a_product_is_found_by_its_number_whoever_sells_it_and_within_a_seller_by_the_first_digits(
     viewer: TestClient, shelf: Shelf
 ) -> None:
-    shelf.crawl(118, 1185, 1190, 2118)
-    Shelf(shelf.database, "other").crawl(118, 11800)
-    assert items(every_page(viewer, PRODUCTS, q="118", size=1)) == [[118], [118], [1185], [11800]]
-    assert items(every_page(viewer, PRODUCTS, q="118", sellerId="dmont")) == [[118, 1185]]
+    shelf.crawl(118, 1185, 1190, 2118, 11800)
+    Shelf(shelf.database, "other").crawl(118)
+    assert items(every_page(viewer, PRODUCTS, q="118", size=1)) == [[118], [118]]
+    assert items(every_page(viewer, PRODUCTS, q="118", sellerId="dmont", size=2)) == [[118, 1185], [11800]]
     assert items(every_page(viewer, PRODUCTS, q="1190")) == [[1190]]
     assert items(every_page(viewer, PRODUCTS, q="0118")) == [[]]
     assert items(every_page(viewer, PRODUCTS, q="9" * 50)) == [[]]

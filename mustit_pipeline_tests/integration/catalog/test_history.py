@@ -109,7 +109,8 @@ def test_changes_are_found_by_seller_time_and_type(shelf: Shelf) -> None:
         return [(one.seller_id, one.item_no, one.version) for one in page.rows]
 
     newest = [("dmont", 2, 3), ("dmont", 2, 2), ("dmont", 1, 2)]
-    assert found() == [*newest, ("other", 1, 1), ("dmont", 2, 1), ("dmont", 1, 1)]
+    assert found()[:3] == newest
+    assert sorted(found()[3:]) == [("dmont", 1, 1), ("dmont", 2, 1), ("other", 1, 1)]
     assert found(limit=2) == newest[:2]
     assert found(days=1) == newest
     assert found("price") == [("dmont", 2, 2)]

@@ -400,7 +400,7 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "products": _found(None, None),
     "products of one": _found(READY, None),
-    "products by the first digits of a number": _found(None, "2000"),
+    "products of a number": _found(None, "20000007"),
     "products of one by the first digits of a number": _found(READY, "2000"),
     "products of one by name": Statement(_find(READY, "name"), product_list.MOST_WALKED),
     "products counted": Statement(lambda c, s: product_list.count(c, None), product_list.MOST_COUNTED),

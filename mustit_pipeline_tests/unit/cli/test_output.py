@@ -19,7 +19,7 @@ LIFE_CYCLES = [LifeCycle.CREATED, LifeCycle.UPDATED]
 
 def change_set(life_cycle: LifeCycle) -> ChangeSet:
     change = {"type": "PRODUCT_INFO", "field": "name", "old": "", "new": OBEYED}
-    return ChangeSet("s", 1, 1, life_cycle, ["PRODUCT_INFO"], [change], uuid4(), utc_now(), OBEYED)
+    return ChangeSet(uuid4(), "s", 1, 1, life_cycle, ["PRODUCT_INFO"], [change], uuid4(), utc_now(), OBEYED)
 
 
 @pytest.mark.parametrize(

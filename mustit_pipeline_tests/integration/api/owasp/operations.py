@@ -9,14 +9,11 @@ from fastapi import FastAPI
 
 # Values for paths, well-formed and of nothing that exists.
 PLACES = {
-    "seller_id": "no-such-seller",
+    "sellerId": "no-such-seller",
     "id": "00000000-0000-4000-8000-000000000000",
-    "item_no": "1",
-    "execution_id": "00000000-0000-4000-8000-000000000000",
-    "outbox_id": "00000000-0000-4000-8000-000000000000",
-    "agent_id": "00000000-0000-4000-8000-000000000000",
-    "hold_id": "00000000-0000-4000-8000-000000000000",
-    "key_id": "000000000000",
+    "itemNo": "1",
+    "outboxId": "00000000-0000-4000-8000-000000000000",
+    "keyId": "000000000000",
     "name": "no-such-user",
 }
 

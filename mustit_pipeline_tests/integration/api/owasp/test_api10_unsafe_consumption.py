@@ -1,5 +1,6 @@
 """API10 Unsafe consumption of APIs: what the marketplace and the product server say is data, never more."""
 
+import json
 from typing import Any
 
 import pytest
@@ -41,6 +42,6 @@ def test_a_hostile_name_and_a_hostile_answer_are_shown_as_text(admin: TestClient
     shown = admin.get(f"/api/v1/products/{product['itemNo']}")
     assert shown.headers["content-type"] == "application/json"
     assert shown.headers["x-content-type-options"] == "nosniff"
-    assert HOSTILE in str(shown.json())
+    assert HOSTILE in json.dumps(shown.json(), ensure_ascii=False)
     failed = admin.get("/api/v1/outbox", params={"status": "FAILED"}).json()["content"]
     assert len(failed) == 1
