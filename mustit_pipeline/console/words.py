@@ -81,6 +81,9 @@ FIELDS = {
     "category": marked("Category"),
     "shipping": marked("Shipping"),
     "options": marked("Options"),
+    "color": marked("Colour"),
+    "size": marked("Size"),
+    "sizeGuide": marked("Size guide"),
 }
 
 _TONES = {

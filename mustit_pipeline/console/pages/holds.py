@@ -37,7 +37,7 @@ def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=
         )
 
 
-@router.post("/{seller_id}/release")
+@router.post("/{sellerId}/release")
 def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Publish a seller's held changes, once that is confirmed."""
     if not sent.is_confirmed:
@@ -57,7 +57,7 @@ def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response
             action=visit.say("Release"),
             danger=True,
         )
-    database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
+    database = visit.audited("hold.release", f"change hold of {sellerId}", releasing.look(seller_id))
     report = releasing.release(database, seller_id, now=utc_now)
     said = visit.say_number(
         "%(number)s product is published. Written to the audit log.",

@@ -19,7 +19,7 @@ from mustit_pipeline.sellers.sql import sellers
 SHOWN_EXECUTIONS, SHOWN_PRODUCTS, SHOWN_CHANGES = 8, 10, 8
 LOGGED = marked("Written to the audit log.")
 
-router = APIRouter(prefix="/sellers/{seller_id}")
+router = APIRouter(prefix="/sellers/{sellerId}")
 
 
 @router.get("")
