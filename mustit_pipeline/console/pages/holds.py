@@ -57,7 +57,7 @@ def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response
             action=visit.say("Release"),
             danger=True,
         )
-    database = visit.audited("hold.release", f"change hold of {sellerId}", releasing.look(seller_id))
+    database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
     report = releasing.release(database, seller_id, now=utc_now)
     said = visit.say_number(
         "%(number)s product is published. Written to the audit log.",
