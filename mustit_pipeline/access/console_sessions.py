@@ -40,7 +40,7 @@ def renewed(keys: SigningKeys, identity: Identity, now: datetime) -> AccessToken
     """Another token of the session once half of this one's life is over; never beyond the longest session."""
     assert identity.logged_in_at is not None
     ends_at = min(now + IDLE, identity.logged_in_at + LONGEST)
-    if identity.expires_at - now > IDLE / 2 or ends_at <= identity.expires_at:
+    if identity.expires_at - now > IDLE / 2 or ends_at <= max(identity.expires_at, now):
         return None
     return issue_for_console(
         keys,

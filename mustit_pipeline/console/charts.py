@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 64, 12, 12, 24
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 480, 66, 12, 10, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def columns(
             size = inner * number / most
             y -= size
             blocks.append(Block(LEFT + place * width + width * 0.12, y, width * 0.76, size, series, title))
-    every = max(1, len(names) // 8)
+    every = max(1, len(names) // 6)
     marks = [Mark(LEFT + (place + 0.5) * width, name) for place, name in enumerate(names) if place % every == 0]
     frame = Frame(height, tuple(Mark(_y(value, 0, most, height), text) for value, text in rows), tuple(marks))
     return Columns(frame, tuple(blocks))

@@ -1,5 +1,6 @@
 """Pages from templates, one environment for each language."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import jinja2
+import orjson
 from babel.support import NullTranslations
 
 from mustit_pipeline.api.languages import Language
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mustit_pipeline.console.visits import Visit
 
 TEMPLATES = Path(__file__).parent / "templates"
+_OPTION = re.compile(r"options\[(\d+)\](?:\.(\w+))?")
 
 
 def render(template: str, visit: "Visit", values: dict[str, Any]) -> str:
@@ -47,7 +50,7 @@ def _environment(language: Language) -> jinja2.Environment:
         return _label(words, WORDS, value)
 
     def field_label(value: object) -> str:
-        return _label(words, FIELDS, value)
+        return _field_label(words, str(value))
 
     def tone(value: object) -> str:
         return TONES.get(str(value), "calm")
@@ -70,6 +73,7 @@ def _environment(language: Language) -> jinja2.Environment:
         "day": formats.day,
         "clock": formats.clock,
         "duration": formats.duration,
+        "plain": _plain,
     }
     environment.globals.update(known)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
@@ -79,6 +83,21 @@ def _environment(language: Language) -> jinja2.Environment:
 def _label(translations: NullTranslations, words: Mapping[str, str], value: object) -> str:
     """The word for a state; what has none is shown as it is."""
     return translations.gettext(words[str(value)]) if str(value) in words else str(value)
+
+
+def _field_label(translations: NullTranslations, field: str) -> str:
+    """The words for a field of a product, such as `options[4134224619].stock` or `shipping.fee`."""
+    whole = _OPTION.fullmatch(field)
+    if whole is not None:
+        option = f"{_label(translations, FIELDS, 'options')} {whole[1]}"
+        return f"{option} {_label(translations, FIELDS, whole[2])}" if whole[2] else option
+    group, _, part = field.partition(".")
+    return f"{_label(translations, FIELDS, group)} {part}".strip()
+
+
+def _plain(value: object) -> str:
+    """A value as JSON that people read; the template escapes it."""
+    return orjson.dumps(value, default=str).decode()
 
 
 def seller_path(seller_id: object) -> str:

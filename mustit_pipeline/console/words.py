@@ -21,11 +21,11 @@ WORDS = {
     "AVAILABLE": marked("Available"),
     "SUSPENDED": marked("Suspended"),
     "BLOCKED": marked("Blocked"),
-    "OPEN": marked("Open"),
+    "OPEN": marked("To decide"),
     "APPROVED": marked("Approved"),
     "REJECTED": marked("Rejected"),
     "RELEASED": marked("Released"),
-    "CLOSED": marked("Closed"),
+    "CLOSED": marked("Ended by itself"),
     "COMPLETE": marked("Complete"),
     "INCOMPLETE": marked("Incomplete"),
     "PRICE": marked("Price"),
@@ -81,6 +81,9 @@ FIELDS = {
     "category": marked("Category"),
     "shipping": marked("Shipping"),
     "options": marked("Options"),
+    "color": marked("Colour"),
+    "size": marked("Size"),
+    "sizeGuide": marked("Size guide"),
 }
 
 _TONES = {

@@ -74,7 +74,7 @@ def load(visit: Visiting, sent: Sending) -> Response:
     with visit.audited("agents.load", "agents").transaction() as connection:
         report = roster.load(connection, lines)
     said = visit.say(
-        marked("%(added)s agents are added, %(known)s were known, %(rejected)s lines were refused."),
+        "%(added)s agents are added, %(known)s were known, %(rejected)s lines were refused.",
         added=report.added,
         known=report.known,
         rejected=len(report.rejected),
@@ -89,16 +89,14 @@ def resume_calls(visit: Visiting, sent: Sending) -> Response:
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Let calls go on now?")),
-            text=visit.say(
-                marked("The pause ends and the breaker closes, although the marketplace may still throttle.")
-            ),
-            action=visit.say(marked("Let calls go on")),
+            title=visit.say("Let calls go on now?"),
+            text=visit.say("The pause ends and the breaker closes, although the marketplace may still throttle."),
+            action=visit.say("Let calls go on"),
         )
     with visit.audited("agents.resume", "agents", roster.look_at_pool).transaction() as connection:
         roster.close_circuit(connection, visit.settings)
         roster.end_pause(connection)
-    return visit.done("/agents", visit.say(marked("Calls go on. Written to the audit log.")))
+    return visit.done("/agents", visit.say("Calls go on. Written to the audit log."))
 
 
 @router.post("/agents/unblock")
@@ -110,19 +108,19 @@ def unblock_all(visit: Visiting, sent: Sending) -> Response:
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Unblock all agents?")),
+            title=visit.say("Unblock all agents?"),
             text=visit.say_number(
-                marked("%(number)s agent is put back into use with a new token."),
-                marked("%(number)s agents are put back into use with new tokens."),
+                "%(number)s agent is put back into use with a new token.",
+                "%(number)s agents are put back into use with new tokens.",
                 blocked,
             ),
-            action=visit.say(marked("Unblock")),
+            action=visit.say("Unblock"),
         )
     with visit.audited("agents.unblock", "agents", roster.look_at_pool).transaction() as connection:
         freed = roster.unblock_all(connection, visit.settings)
     said = visit.say_number(
-        marked("%(number)s agent is in use again. Written to the audit log."),
-        marked("%(number)s agents are in use again. Written to the audit log."),
+        "%(number)s agent is in use again. Written to the audit log.",
+        "%(number)s agents are in use again. Written to the audit log.",
         len(freed),
     )
     return visit.done("/agents", said)
@@ -136,7 +134,7 @@ def block(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     database = visit.audited("agent.block", f"agent {agent.agent_id}", roster.look(agent.agent_id))
     with database.transaction() as connection:
         roster.block(connection, agent.agent_id)
-    return visit.done(sent.back or "/agents", visit.say(marked("The agent is blocked. Written to the audit log.")))
+    return visit.done(sent.back or "/agents", visit.say("The agent is blocked. Written to the audit log."))
 
 
 @router.post("/agents/{id}/unblock")
@@ -147,7 +145,7 @@ def unblock(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     database = visit.audited("agent.unblock", f"agent {agent.agent_id}", roster.look(agent.agent_id))
     with database.transaction() as connection:
         roster.unblock(connection, visit.settings, agent.agent_id)
-    said = visit.say(marked("The agent is in use again. Written to the audit log."))
+    said = visit.say("The agent is in use again. Written to the audit log.")
     return visit.done(sent.back or "/agents", said)
 
 

@@ -9,7 +9,6 @@ from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.deletion import DeletionHold
@@ -68,23 +67,23 @@ def approve(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
         with visit.database.reading() as connection:
             number = len(deletions.still_absent(connection, hold))
         text = visit.say_number(
-            marked("%(number)s product of %(seller)s is deleted, and the product server is told."),
-            marked("%(number)s products of %(seller)s are deleted, and the product server is told."),
+            "%(number)s product of %(seller)s is deleted, and the product server is told.",
+            "%(number)s products of %(seller)s are deleted, and the product server is told.",
             number,
             seller=hold.seller_id,
         )
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Approve these deletions?")),
+            title=visit.say("Approve these deletions?"),
             text=text,
-            action=visit.say(marked("Delete them")),
+            action=visit.say("Delete them"),
             danger=True,
         )
     decision = deletion.approve(_audited(visit, "deletion.approve", hold), IdPrefix(str(hold.id)), utc_now())
     said = visit.say_number(
-        marked("%(number)s product is deleted. Written to the audit log."),
-        marked("%(number)s products are deleted. Written to the audit log."),
+        "%(number)s product is deleted. Written to the audit log.",
+        "%(number)s products are deleted. Written to the audit log.",
         len(decision.deleted),
     )
     return visit.done("/deletions", said)
@@ -95,7 +94,7 @@ def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Delete nothing; the next sweep that misses as many opens the next hold."""
     hold = _find(visit, wanted)
     deletion.reject(_audited(visit, "deletion.reject", hold), IdPrefix(str(hold.id)), utc_now())
-    said = visit.say(marked("Rejected: no product is deleted. Written to the audit log."))
+    said = visit.say("Rejected: no product is deleted. Written to the audit log.")
     return visit.done("/deletions", said)
 
 

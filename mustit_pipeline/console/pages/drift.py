@@ -4,7 +4,6 @@ from fastapi import APIRouter, Response
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import framed
 from mustit_pipeline.console.visits import Visiting
 from mustit_pipeline.domain.errors import ValidationFailed
@@ -29,12 +28,12 @@ def accept(visit: Visiting, sent: Sending) -> Response:
     """Accept fields as harmless; forgetting undoes it."""
     paths = _paths(sent.all("path"))
     if not paths.paths:
-        return visit.done(sent.back or "/drift", visit.say(marked("No field was chosen.")), good=False)
+        return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
     with visit.audited("drift.accept", f"drift {','.join(paths.paths)}", drift.look(paths)).transaction() as connection:
         done = drift.accept(connection, paths, utc_now())
     said = visit.say_number(
-        marked("%(number)s field is accepted. Written to the audit log."),
-        marked("%(number)s fields are accepted. Written to the audit log."),
+        "%(number)s field is accepted. Written to the audit log.",
+        "%(number)s fields are accepted. Written to the audit log.",
         len(done),
     )
     return visit.done(sent.back or "/drift", said)
@@ -45,24 +44,24 @@ def forget(visit: Visiting, sent: Sending) -> Response:
     """Forget the drift of fields, once that is confirmed; what still differs is recorded again."""
     paths = _paths(sent.all("path"))
     if not paths.paths:
-        return visit.done(sent.back or "/drift", visit.say(marked("No field was chosen.")), good=False)
+        return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
     if not sent.is_confirmed:
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Forget this drift?")),
+            title=visit.say("Forget this drift?"),
             text=visit.say_number(
-                marked("%(number)s field is forgotten. If it still differs, it is recorded again."),
-                marked("%(number)s fields are forgotten. Those that still differ are recorded again."),
+                "%(number)s field is forgotten. If it still differs, it is recorded again.",
+                "%(number)s fields are forgotten. Those that still differ are recorded again.",
                 len(paths.paths),
             ),
-            action=visit.say(marked("Forget")),
+            action=visit.say("Forget"),
         )
     with visit.audited("drift.forget", f"drift {','.join(paths.paths)}", drift.look(paths)).transaction() as connection:
         done = drift.forget(connection, paths)
     said = visit.say_number(
-        marked("%(number)s field is forgotten. Written to the audit log."),
-        marked("%(number)s fields are forgotten. Written to the audit log."),
+        "%(number)s field is forgotten. Written to the audit log.",
+        "%(number)s fields are forgotten. Written to the audit log.",
         len(done),
     )
     return visit.done(sent.back or "/drift", said)

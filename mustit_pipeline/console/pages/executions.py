@@ -9,7 +9,6 @@ from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.crawl_progress import progress_of
 from mustit_pipeline.console.pages.frame import SIZE, by_cursor, chosen, framed, seller_or_none
 from mustit_pipeline.console.visits import Visit, Visiting
@@ -77,7 +76,7 @@ def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Pause; resuming undoes it."""
     found = _find(visit, wanted)
     crawling.pause(_audited(visit, "execution.pause", found), found)
-    said = visit.say(marked("The crawl is paused; requests in flight end normally. Written to the audit log."))
+    said = visit.say("The crawl is paused; requests in flight end normally. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said)
 
 
@@ -86,7 +85,7 @@ def resume(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Go on with what is stored."""
     found = _find(visit, wanted)
     crawling.resume(_audited(visit, "execution.resume", found), found)
-    said = visit.say(marked("The crawl goes on. Written to the audit log."))
+    said = visit.say("The crawl goes on. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said)
 
 
@@ -98,13 +97,13 @@ def cancel(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Cancel this crawl?")),
-            text=visit.say(marked("Its open tasks end. What is fetched stays stored; it cannot be resumed.")),
-            action=visit.say(marked("Cancel the crawl")),
+            title=visit.say("Cancel this crawl?"),
+            text=visit.say("Its open tasks end. What is fetched stays stored; it cannot be resumed."),
+            action=visit.say("Cancel the crawl"),
             danger=True,
         )
     crawling.cancel(_audited(visit, "execution.cancel", found), found, utc_now())
-    said = visit.say(marked("The crawl is cancelled. Written to the audit log."))
+    said = visit.say("The crawl is cancelled. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said)
 
 

@@ -20,7 +20,8 @@ SIZE = 50
 MOST_AT_ONCE = 500
 
 S = TypeVar("S", bound=StrEnum)
-PREVIOUS, FIRST = marked("Previous page"), marked("First page")
+PREVIOUS = marked("Previous page")
+FIRST = marked("First page")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def by_number(visit: Visit, path: str, page: int, total: int, size: int = SIZE, 
     return Pager(
         previous=path + query(**filters, page=page - 1 or None) if page > 0 else None,
         next=path + query(**filters, page=page + 1) if page < last else None,
-        text=visit.say(marked("%(page)s of %(pages)s"), page=f"{page + 1:,}", pages=f"{last + 1:,}"),
+        text=visit.say("%(page)s of %(pages)s", page=f"{page + 1:,}", pages=f"{last + 1:,}"),
         previous_text=visit.say(PREVIOUS),
     )
 

@@ -9,7 +9,6 @@ from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed
 from mustit_pipeline.console.visits import Visiting
 from mustit_pipeline.domain.states import ChangeHoldStatus
@@ -38,33 +37,31 @@ def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=
         )
 
 
-@router.post("/{seller_id}/release")
+@router.post("/{sellerId}/release")
 def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Publish a seller's held changes, once that is confirmed."""
     if not sent.is_confirmed:
         with visit.database.reading() as connection:
             suspicion = change_holds.find_open(connection, seller_id).suspicion
         text = visit.say_number(
-            marked("%(number)s product that looks wrong is published as it is, with all other changes of %(seller)s."),
-            marked(
-                "%(number)s products that look wrong are published as they are, with all other changes of %(seller)s."
-            ),
+            "%(number)s product that looks wrong is published as it is, with all other changes of %(seller)s.",
+            "%(number)s products that look wrong are published as they are, with all other changes of %(seller)s.",
             suspicion.suspicious,
             seller=seller_id,
         )
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Release these changes?")),
-            text=text + " " + visit.say(marked("Look at some of them on the marketplace first.")),
-            action=visit.say(marked("Release")),
+            title=visit.say("Release these changes?"),
+            text=text + " " + visit.say("Look at some of them on the marketplace first."),
+            action=visit.say("Release"),
             danger=True,
         )
     database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
     report = releasing.release(database, seller_id, now=utc_now)
     said = visit.say_number(
-        marked("%(number)s product is published. Written to the audit log."),
-        marked("%(number)s products are published. Written to the audit log."),
+        "%(number)s product is published. Written to the audit log.",
+        "%(number)s products are published. Written to the audit log.",
         sum(report.versions.values()),
     )
     return visit.done(sent.back or "/holds", said)

@@ -9,7 +9,6 @@ from mustit_pipeline.api.paging import make_time_cursor, read_time_cursor
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_cursor, chosen, framed, seller_or_none
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.errors import DomainError
@@ -70,23 +69,23 @@ def retry(visit: Visiting, sent: Sending) -> Response:
     ids = [UUID(text) for text in dict.fromkeys(sent.all("event"))][:MOST_AT_ONCE]
     number = _failed(visit, seller) if everything else len(ids)
     if not number:
-        return visit.done(back, visit.say(marked("No event was chosen.")), good=False)
+        return visit.done(back, visit.say("No event was chosen."), good=False)
     if not sent.is_confirmed and (everything or number > 1):
         text = visit.say_number(
-            marked("%(number)s failed event is sent again, with all of its tries."),
-            marked("%(number)s failed events are sent again, each with all of its tries."),
+            "%(number)s failed event is sent again, with all of its tries.",
+            "%(number)s failed events are sent again, each with all of its tries.",
             number,
         )
-        said = visit.say(marked("Send again"))
-        return ask(visit, sent, title=visit.say(marked("Send events again?")), text=text, action=said)
+        said = visit.say("Send again")
+        return ask(visit, sent, title=visit.say("Send events again?"), text=text, action=said)
     waiting, superseded, reasons = _retry_all(visit, seller) if everything else _retry(visit, ids)
     text = visit.say(
-        marked("%(waiting)s wait to be sent again, %(superseded)s are superseded by newer versions."),
+        "%(waiting)s wait to be sent again, %(superseded)s are superseded by newer versions.",
         waiting=f"{waiting:,}",
         superseded=f"{superseded:,}",
     )
     refused = " / ".join(dict.fromkeys(reasons[:3]))
-    logged = "" if reasons else visit.say(marked("Written to the audit log."))
+    logged = "" if reasons else visit.say("Written to the audit log.")
     return visit.done(back, " ".join(part for part in (text, refused, logged) if part), good=not reasons)
 
 

@@ -11,7 +11,6 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.console import charts, live
 from mustit_pipeline.console.charts import Columns
 from mustit_pipeline.console.formats import Formats
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import framed
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.console.words import WORDS
@@ -117,4 +116,4 @@ def _changes(visit: Visit, found: list[HourOfChanges], now: datetime) -> Changes
 
 
 def _name(visit: Visit, kind: str) -> str:
-    return visit.say(WORDS.get(kind, marked("Other")))
+    return visit.say(WORDS.get(kind, "Other"))

@@ -19,7 +19,7 @@ from mustit_pipeline.sellers.sql import sellers
 SHOWN_EXECUTIONS, SHOWN_PRODUCTS, SHOWN_CHANGES = 8, 10, 8
 LOGGED = marked("Written to the audit log.")
 
-router = APIRouter(prefix="/sellers/{seller_id}")
+router = APIRouter(prefix="/sellers/{sellerId}")
 
 
 @router.get("")
@@ -51,9 +51,9 @@ def crawl(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Crawl the seller now."""
     joined = actions.crawl(visit, seller_id, full=sent.text("full") == "yes")
     if joined:
-        said = visit.say(marked("A crawl of this seller is under way already."))
+        said = visit.say("A crawl of this seller is under way already.")
     else:
-        said = visit.say(marked("The crawl begins within half a minute.")) + " " + visit.say(LOGGED)
+        said = visit.say("The crawl begins within half a minute.") + " " + visit.say(LOGGED)
     return visit.done(sent.back or seller_path(seller_id), said)
 
 
@@ -61,7 +61,7 @@ def crawl(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
 def interval(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Crawl the seller at another interval."""
     actions.change_interval(visit, seller_id, actions.read_interval(sent.text("amount"), sent.text("unit")))
-    said = visit.say(marked("The interval is changed.")) + " " + visit.say(LOGGED)
+    said = visit.say("The interval is changed.") + " " + visit.say(LOGGED)
     return visit.done(sent.back or seller_path(seller_id), said)
 
 
@@ -69,7 +69,7 @@ def interval(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Respons
 def activate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Crawl the seller again."""
     actions.activate(visit, seller_id)
-    said = visit.say(marked("The seller is crawled again.")) + " " + visit.say(LOGGED)
+    said = visit.say("The seller is crawled again.") + " " + visit.say(LOGGED)
     return visit.done(sent.back or seller_path(seller_id), said)
 
 
@@ -80,13 +80,11 @@ def deactivate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Respo
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Deactivate %(seller)s?"), seller=seller_id),
-            text=visit.say(
-                marked("It is crawled no more, and a crawl under way is cancelled. Products and history stay.")
-            ),
-            action=visit.say(marked("Deactivate")),
+            title=visit.say("Deactivate %(seller)s?", seller=seller_id),
+            text=visit.say("It is crawled no more, and a crawl under way is cancelled. Products and history stay."),
+            action=visit.say("Deactivate"),
             danger=True,
         )
     actions.deactivate(visit, seller_id)
-    said = visit.say(marked("The seller is crawled no more.")) + " " + visit.say(LOGGED)
+    said = visit.say("The seller is crawled no more.") + " " + visit.say(LOGGED)
     return visit.done(sent.back or seller_path(seller_id), said)

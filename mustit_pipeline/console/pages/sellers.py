@@ -78,7 +78,7 @@ def register(visit: Visiting, sent: Sending) -> Response:
     name = sent.text("name") or seller_id.value
     database = visit.audited("seller.register", f"seller {seller_id}", registry.look(seller_id))
     registry.register(database, seller_id, name, interval, utc_now())
-    said = visit.say(marked("%(seller)s is registered. Its first crawl is due now."), seller=seller_id)
+    said = visit.say("%(seller)s is registered. Its first crawl is due now.", seller=seller_id)
     return visit.done(seller_path(seller_id), said)
 
 
@@ -87,12 +87,12 @@ def load(visit: Visiting, sent: Sending) -> Response:
     """Register the sellers of a CSV file."""
     file = sent.file("file")
     if file is None:
-        return visit.done("/sellers", visit.say(marked("Choose a CSV file first.")), good=False)
+        return visit.done("/sellers", visit.say("Choose a CSV file first."), good=False)
     lines = io.TextIOWrapper(file.file, encoding="utf-8-sig", errors="replace").read().splitlines()
     report = enrolment.enrol(visit.audited("seller.load", f"file {file.filename}"), lines, utc_now())
     said = [
         visit.say(
-            marked("%(added)s sellers are registered, %(known)s were known."),
+            "%(added)s sellers are registered, %(known)s were known.",
             added=f"{len(report.added):,}",
             known=f"{report.known:,}",
         )
@@ -101,7 +101,7 @@ def load(visit: Visiting, sent: Sending) -> Response:
         number, reason = report.rejected[0]
         said.append(
             visit.say(
-                marked("%(number)s lines could not be read; the first is line %(line)s: %(reason)s"),
+                "%(number)s lines could not be read; the first is line %(line)s: %(reason)s",
                 number=f"{len(report.rejected):,}",
                 line=number,
                 reason=reason,
@@ -116,14 +116,12 @@ def act(visit: Visiting, sent: Sending) -> Response:
     action = Action(sent.text("action"))
     targets, total = _targets(visit, sent)
     if not targets:
-        return visit.done(sent.back or "/sellers", visit.say(marked("No seller was chosen.")), good=False)
+        return visit.done(sent.back or "/sellers", visit.say("No seller was chosen."), good=False)
     if not sent.is_confirmed:
-        text = visit.say_number(
-            marked("This concerns %(number)s seller."), marked("This concerns %(number)s sellers."), len(targets)
-        )
+        text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(targets))
         if total > len(targets):
             text += " " + visit.say(
-                marked("%(total)s match; so many are changed at once, send it again for the others."),
+                "%(total)s match; so many are changed at once, send it again for the others.",
                 total=f"{total:,}",
             )
         title = visit.say(TITLES[action])
@@ -158,14 +156,14 @@ def _change(action: Action, sent: Sent) -> Callable[[Visit, SellerId], object]:
 
 
 def _outcome(visit: Visit, done: int, reasons: list[str]) -> str:
-    said = visit.say_number(marked("Done for %(number)s seller."), marked("Done for %(number)s sellers."), done) + (
-        " " + visit.say(marked("Written to the audit log.")) if done else ""
+    said = visit.say_number("Done for %(number)s seller.", "Done for %(number)s sellers.", done) + (
+        " " + visit.say("Written to the audit log.") if done else ""
     )
     if reasons:
         shown = " / ".join(dict.fromkeys(reasons[:SHOWN_REASONS]))
         said += " " + visit.say_number(
-            marked("Refused for %(number)s: %(reason)s"),
-            marked("Refused for %(number)s: %(reason)s"),
+            "Refused for %(number)s: %(reason)s",
+            "Refused for %(number)s: %(reason)s",
             len(reasons),
             reason=shown,
         )

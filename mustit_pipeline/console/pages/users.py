@@ -10,7 +10,6 @@ from mustit_pipeline.access import api_keys, login_links, users
 from mustit_pipeline.access.sql import api_keys as stored_keys
 from mustit_pipeline.access.sql import users as stored_users
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import chosen, framed
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.access import KeyName, Role, Scope, UserName
@@ -55,7 +54,7 @@ def change_role(visit: Visiting, sent: Sending) -> Response:
     """Give a user another role; the user's sessions end."""
     name, role = UserName(sent.text("name")), _role(sent.text("role"))
     users.change_role(visit.audited("user.role", f"user {name}", users.look(name)), name, role)
-    said = visit.say(marked("The role of %(name)s is changed. Written to the audit log."), name=name)
+    said = visit.say("The role of %(name)s is changed. Written to the audit log.", name=name)
     return visit.done("/users", said)
 
 
@@ -67,13 +66,13 @@ def disable(visit: Visiting, sent: Sending) -> Response:
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Disable %(name)s?"), name=name),
-            text=visit.say(marked("Sessions and access tokens of this user end at once. Enabling undoes it.")),
-            action=visit.say(marked("Disable")),
+            title=visit.say("Disable %(name)s?", name=name),
+            text=visit.say("Sessions and access tokens of this user end at once. Enabling undoes it."),
+            action=visit.say("Disable"),
             danger=True,
         )
     users.disable(visit.audited("user.disable", f"user {name}", users.look(name)), name)
-    said = visit.say(marked("%(name)s is disabled. Written to the audit log."), name=name)
+    said = visit.say("%(name)s is disabled. Written to the audit log.", name=name)
     return visit.done("/users", said)
 
 
@@ -82,7 +81,7 @@ def enable(visit: Visiting, sent: Sending) -> Response:
     """Let a user in again."""
     name = UserName(sent.text("name"))
     users.enable(visit.audited("user.enable", f"user {name}", users.look(name)), name)
-    said = visit.say(marked("%(name)s is enabled. Written to the audit log."), name=name)
+    said = visit.say("%(name)s is enabled. Written to the audit log.", name=name)
     return visit.done("/users", said)
 
 
@@ -95,8 +94,8 @@ def create_key(visit: Visiting, sent: Sending) -> Response:
         raise _unreadable()
     database = visit.audited("apikey.create", f"apikey {name}", api_keys.look(name.value))
     made = api_keys.create(database, name, {scope}, timedelta(days=int(days)))
-    title = visit.say(marked("The API key %(name)s"), name=name)
-    hint = visit.say(marked("Copy it now: it is shown this once. It goes into the header X-API-Key."))
+    title = visit.say("The API key %(name)s", name=name)
+    hint = visit.say("Copy it now: it is shown this once. It goes into the header X-API-Key.")
     return _page(visit, Shown(title, hint, made.text), HTTPStatus.CREATED)
 
 
@@ -109,20 +108,20 @@ def revoke_key(visit: Visiting, sent: Sending) -> Response:
         return ask(
             visit,
             sent,
-            title=visit.say(marked("Revoke the API key %(name)s?"), name=key.name),
-            text=visit.say(marked("Requests with it are refused at once. This cannot be undone.")),
-            action=visit.say(marked("Revoke")),
+            title=visit.say("Revoke the API key %(name)s?", name=key.name),
+            text=visit.say("Requests with it are refused at once. This cannot be undone."),
+            action=visit.say("Revoke"),
             danger=True,
         )
     api_keys.revoke(visit.audited("apikey.revoke", f"apikey {key.name}", api_keys.look(key.name)), key.id)
-    return visit.done("/users", visit.say(marked("The API key is revoked. Written to the audit log.")))
+    return visit.done("/users", visit.say("The API key is revoked. Written to the audit log."))
 
 
 def _link(visit: Visit, name: UserName) -> Shown:
     made = login_links.make_link(visit.audited("user.link", f"user {name}"), name)
     minutes = int(login_links.LIFETIME.total_seconds() // 60)
-    title = visit.say(marked("A login link for %(name)s"), name=name)
-    hint = visit.say(marked("Give it to this person: it works once, within %(minutes)s minutes."), minutes=minutes)
+    title = visit.say("A login link for %(name)s", name=name)
+    hint = visit.say("Give it to this person: it works once, within %(minutes)s minutes.", minutes=minutes)
     return Shown(title, hint, made.path)
 
 
