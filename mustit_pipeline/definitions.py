@@ -2,6 +2,8 @@
 
 import dagster as dg
 
-from mustit_pipeline.defs import crawl, delivery, metrics, monitoring, resources, upkeep
+from mustit_pipeline.defs import crawl, delivery, lake, metrics, monitoring, resources, upkeep
 
-defs = dg.Definitions.merge(resources.defs, crawl.defs, delivery.defs, metrics.defs, monitoring.defs, upkeep.defs)
+defs = dg.Definitions.merge(
+    resources.defs, crawl.defs, delivery.defs, lake.defs, metrics.defs, monitoring.defs, upkeep.defs
+)
