@@ -16,6 +16,10 @@ REFUSALS = (
 )
 
 
+# A name that something else has, or that is not ours, or not there.
+WRONG_NAMES = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
+
+
 class LakeRefused(ExternalFailure):
     """A file of the lake cannot be written or read, and a retry does not help."""
 
@@ -44,7 +48,7 @@ def lake_failures(address: str) -> Generator[None]:
     """Turn what a file system says into one of the two failures."""
     try:
         yield
-    except (FileNotFoundError, PermissionError) as error:
+    except WRONG_NAMES as error:
         raise LakeRefused(address, str(error)) from None
     except OSError as error:
         refused = any(f"AWS Error {refusal} " in str(error) for refusal in REFUSALS)

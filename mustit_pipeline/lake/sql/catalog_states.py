@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.domain.states import LifeCycle
 
 # Rows that a fetch brings: a product is some kilobytes, and one can be megabytes.
-FETCHED_ROWS = 100
+STREAMED = {"yield_per": 100}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,7 @@ _COUNTED = text(f"SELECT p.seller_id, count(*) AS products {_STATES} GROUP BY p.
 
 def product_states(connection: Connection, before: datetime) -> Iterator[ProductState]:
     """Every product that was published and not deleted, by seller and item, read a few at a time."""
-    streamed = connection.execution_options(yield_per=FETCHED_ROWS)
-    for row in streamed.execute(_ALL, {"before": before}):
+    for row in connection.execute(_ALL, {"before": before}, execution_options=STREAMED):
         yield ProductState(row.seller_id, row.item_no, row.version, row.detected_at, row.product_data)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.sql.tables import OF_ALL_SELLERS
 
-FETCHED_ROWS = 100
+STREAMED = {"yield_per": 100}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,7 @@ _COUNTED = text(f"""
 
 def field_changes(connection: Connection, start: datetime, before: datetime) -> Iterator[StoredChange]:
     """All changes that were detected then, by seller, item, version and field, read a few at a time."""
-    streamed = connection.execution_options(yield_per=FETCHED_ROWS)
-    for row in streamed.execute(_ALL, {"start": start, "before": before}):
+    for row in connection.execute(_ALL, {"start": start, "before": before}, execution_options=STREAMED):
         yield StoredChange(*row)
 
 
