@@ -1,26 +1,27 @@
 """A day of the catalogue, and a day of changes, written from one snapshot of the database, a little at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
 from hashlib import md5
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.lake.columns import PRODUCT_CHANGES, arrow_schema, library
+from mustit_pipeline.lake.columns import library
 from mustit_pipeline.lake.place import NewFiles, Place, day_folder, seller_folder
-from mustit_pipeline.lake.product_columns import catalog_schema, product_table
 from mustit_pipeline.lake.sql.catalog_states import ProductState, count_states, product_states
 from mustit_pipeline.lake.sql.field_changes import StoredChange, count_changes, field_changes
+from mustit_pipeline.lake.tables import catalog_schema, changes_schema, changes_table, product_table
 from mustit_pipeline.monitoring.metrics import day_span
 
 CATALOG, CHANGES = "product_catalog", "product_changes"
 PRODUCTS_FILE, CHANGES_FILE = "products.parquet", "changes.parquet"
-# A row group: what is held in memory before it is written.
-GROUP_ROWS, GROUP_CHARACTERS = 20_000, 4_000_000
+# Rows become columns a few at a time: as Python objects they take several times the memory.
+BATCH_ROWS, BATCH_CHARACTERS = 500, 500_000
+# A row group: columns that are held in memory before they are written.
+GROUP_ROWS, GROUP_BYTES = 20_000, 4_000_000
 
 T = TypeVar("T")
 
@@ -32,10 +33,14 @@ class Written:
     by_seller: dict[str, int] = field(default_factory=dict[str, int])
     _digest: Any = field(default_factory=lambda: md5(usedforsecurity=False))
 
-    def add(self, seller_id: str, *key: object) -> None:
-        """Count one more row."""
-        self.by_seller[seller_id] = self.by_seller.get(seller_id, 0) + 1
-        self._digest.update(repr((seller_id, *key)).encode())
+    def counting(self, rows: Iterable[T], key: Callable[[T], tuple[object, ...]]) -> Iterator[T]:
+        """The rows, each counted as it passes; the first part of a key is the seller."""
+        for row in rows:
+            known = key(row)
+            seller_id = str(known[0])
+            self.by_seller[seller_id] = self.by_seller.get(seller_id, 0) + 1
+            self._digest.update(repr(known).encode())
+            yield row
 
     @property
     def rows(self) -> int:
@@ -81,47 +86,49 @@ def write_catalog(fresh: NewFiles, states: Iterable[ProductState]) -> Written:
     """One file for each seller, whose states come together."""
     written = Written()
     for seller_id, of_seller in groupby(states, lambda state: state.seller_id):
-        with fresh.file(f"{seller_folder(seller_id)}/{PRODUCTS_FILE}") as path, _writer(path, catalog_schema()) as file:
-            for group in _groups(of_seller, lambda state: len(state.data)):
-                file.write_table(product_table(group), row_group_size=len(group))
-                for state in group:
-                    written.add(seller_id, state.item_no, state.version)
+        counted = written.counting(of_seller, lambda state: (state.seller_id, state.item_no, state.version))
+        tables = map(product_table, _batches(counted, lambda state: len(state.data)))
+        with fresh.file(f"{seller_folder(seller_id)}/{PRODUCTS_FILE}") as path:
+            _write(path, catalog_schema(), tables)
     return written
 
 
 def write_changes(fresh: NewFiles, changes: Iterable[StoredChange]) -> Written:
     """One file, which a day without a change has too."""
     written = Written()
-    with fresh.file(CHANGES_FILE) as path, _writer(path, _changes_schema()) as file:
-        for group in _groups(changes, lambda one: len(one.old_value or "") + len(one.new_value or "")):
-            file.write_table(_changes_table(group), row_group_size=len(group))
-            for one in group:
-                written.add(one.seller_id, one.item_no, one.version, one.field)
+    counted = written.counting(changes, lambda one: (one.seller_id, one.item_no, one.version, one.field))
+    tables = map(changes_table, _batches(counted, lambda one: len(one.old_value or "") + len(one.new_value or "")))
+    with fresh.file(CHANGES_FILE) as path:
+        _write(path, changes_schema(), tables)
     return written
 
 
-def _groups(rows: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
-    group: list[T] = []
+def _batches(rows: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
+    batch: list[T] = []
     held = 0
     for row in rows:
-        group.append(row)
+        batch.append(row)
         held += characters(row)
-        if held >= GROUP_CHARACTERS or len(group) >= GROUP_ROWS:
-            yield group
-            group, held = [], 0
-    if group:
-        yield group
+        if held >= BATCH_CHARACTERS or len(batch) >= BATCH_ROWS:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
-def _writer(path: Path, schema: Any) -> Any:
-    return library("pyarrow.parquet").ParquetWriter(str(path), schema, compression="zstd")
+def _write(path: Path, schema: Any, tables: Iterable[Any]) -> None:
+    """A file of row groups of a useful size."""
+    with library("pyarrow.parquet").ParquetWriter(str(path), schema, compression="zstd") as file:
+        group: list[Any] = []
+        for table in tables:
+            group.append(table)
+            if sum(one.nbytes for one in group) >= GROUP_BYTES or sum(one.num_rows for one in group) >= GROUP_ROWS:
+                _write_group(file, group)
+                group = []
+        if group:
+            _write_group(file, group)
 
 
-@lru_cache(maxsize=1)
-def _changes_schema() -> Any:
-    return arrow_schema(PRODUCT_CHANGES)
-
-
-def _changes_table(changes: Sequence[StoredChange]) -> Any:
-    rows = [{**asdict(one), "execution_id": str(one.execution_id)} for one in changes]
-    return library("pyarrow").Table.from_pylist(rows, schema=_changes_schema())
+def _write_group(file: Any, tables: Sequence[Any]) -> None:
+    whole = library("pyarrow").concat_tables(tables)
+    file.write_table(whole, row_group_size=whole.num_rows)

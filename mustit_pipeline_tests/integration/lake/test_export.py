@@ -159,7 +159,8 @@ def test_a_day_that_is_written_again_leaves_nothing_of_sellers_that_are_gone(sel
 def test_row_groups_are_small_however_many_products_a_seller_has(
     sellers: Database, path_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "GROUP_CHARACTERS", 5_000)
+    monkeypatch.setattr(export, "BATCH_CHARACTERS", 5_000)
+    monkeypatch.setattr(export, "GROUP_BYTES", 15_000)
     for item_no in range(1, 21):
         publish(sellers, "a", item_no, 1, in_seoul(DAY, "12:00"), "CREATED", description="설" * 1_000)
 
