@@ -3,23 +3,20 @@
 `day` and `seller` are names of folders, and so no columns of the files.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from mustit_pipeline.catalog.product_data import CATEGORY_LEVELS
 
 
-@cache
 def library(name: str) -> Any:
     """A library that only the lake needs, imported when it is first used: together they take a second."""
-    loaded = import_module(name)
-    if name == "pyarrow":
-        # Arrow's own allocator would keep 25 MB that nothing needs.
-        loaded.set_memory_pool(loaded.system_memory_pool())
-    return loaded
+    # Arrow's own allocator, which it chooses when it is imported, would keep 25 MB that nothing needs.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    return import_module(name)
 
 
 @dataclass(frozen=True, slots=True)
