@@ -34,7 +34,7 @@ class Plan:
     pattern: int = 1_000
 
 
-QUICK = Plan((100, 400), 20)
+QUICK = Plan((100,), 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,10 @@ def test_the_launcher_of_kubernetes_takes_what_the_chart_gives_it(values: dict[s
     assert config["run_k8s_config"]["job_spec_config"]["backoffLimit"] == 0
 
 
-def test_ecs_has_the_rules_of_the_base_but_for_its_launcher_longer_times_and_logs_on_s3(base: dict[str, Any]) -> None:
+def test_ecs_has_the_rules_of_the_base_but_for_its_launcher_longer_times_and_logs_on_s3(
+    base: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_LOGS_BUCKET", "bucket")
     document = read(DEPLOY / "ecs" / "dagster.yaml")
     launcher, logs = document.pop("run_launcher"), document.pop("compute_logs")
 
