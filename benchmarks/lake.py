@@ -22,19 +22,19 @@ from mustit_pipeline.settings.whole import PREFIX
 PATTERN = "pattern"
 CRAWLS, CHANGED = 2, 0.02
 MOST_MEGABYTES = 300
-# Yesterday, when all is stored; and a past day, in the middle of what is stored.
-DAYS_AGO = (1, 15)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many products are stored, and how many a seller has."""
+    """How many products are stored, how many a seller has, and which days are written."""
 
     sizes: tuple[int, ...] = (100_000, 1_000_000)
     pattern: int = 1_000
+    # Yesterday, when all is stored; and a past day, in the middle of what is stored.
+    days_ago: tuple[int, ...] = (1, 15)
 
 
-QUICK = Plan((100,), 20)
+QUICK = Plan((100,), 20, (1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def run(plan: Plan) -> LakeRun:
             for size in plan.sizes:
                 found.fill_seconds[size] = filler.fill(size)
                 world.settle()
-                found.days[size] = [day for ago in DAYS_AGO for day in _write(world, url, ago)]
+                found.days[size] = [day for ago in plan.days_ago for day in _write(world, url, ago)]
                 print(f"lake, {size:,} products: {found.days[size]}", file=sys.stderr, flush=True)
     return found
 

@@ -2,9 +2,10 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from importlib import import_module
-from importlib.metadata import requires
+from importlib.metadata import entry_points, requires
 from typing import Any
 
 import pytest
@@ -71,6 +72,19 @@ def test_every_command_of_ours_can_be_typed(container: Container) -> None:
     for words in (container.command, (container.health_check or [])[1:]):
         if words and words[0] == "mustit":
             assert problem_with(shlex.join(words)) is None
+
+
+def test_every_command_of_dagster_s_is_one_that_it_knows(container: Container) -> None:
+    for words in (container.command, (container.health_check or [])[1:]):
+        if words and words[0].startswith("dagster"):
+            [script] = entry_points(group="console_scripts", name=words[0])
+            command: Any = sys.modules[script.load().__module__].cli
+            rest = words[1:]
+            if hasattr(command, "commands"):
+                command, rest = command.commands[rest[0]], rest[1:]
+            # The image's paths are not here; that its options exist is what can be seen.
+            _, left, _ = command.make_parser(command.context_class(command)).parse_args(rest)
+            assert left == []
 
 
 def test_the_variables_of_a_container_are_settings_that_fit_together(
