@@ -13,9 +13,9 @@ from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable, aws_client, 
 from mustit_pipeline.lake.failures import LakeUnreachable, lake_failures
 from mustit_pipeline.settings import Settings
 
-# So few that a slow line sends them within the time of one call; S3 takes 10,000 parts of a file.
-PART_BYTES = 8 * 1024 * 1024
-CALLS_AT_ONCE, FILES_AHEAD = 8, 16
+# The least that S3 takes for a part that is not the last, and 10,000 of them. Each call at once holds one in memory.
+PART_BYTES = 5 * 1024 * 1024
+CALLS_AT_ONCE, FILES_AHEAD = 6, 16
 KEYS_AT_ONCE = 1000
 
 
