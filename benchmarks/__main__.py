@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import api, bloat, budget, crawl, growth, growth_plot, memory, profiling, relay, report, sequence
+from benchmarks import api, bloat, budget, crawl, growth, growth_plot, lake, memory, profiling, relay, report, sequence
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
@@ -55,6 +55,11 @@ def _bloat(options: argparse.Namespace) -> report.Part:
     return bloat.run(bloat.QUICK if options.quick else bloat.Plan())
 
 
+def _lake(options: argparse.Namespace) -> report.Part:
+    sizes = tuple(size for size in lake.Plan().sizes if size <= options.stored)
+    return lake.run(lake.QUICK if options.quick else lake.Plan(sizes))
+
+
 def _relay(options: argparse.Namespace) -> report.Part:
     return relay.run(_products(options), 1 if options.quick else options.rounds)
 
@@ -71,6 +76,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "growth": _growth,
     "sequence": _sequence,
     "bloat": _bloat,
+    "lake": _lake,
     "relay": _relay,
     "api": _api,
 }

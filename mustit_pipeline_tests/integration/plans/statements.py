@@ -64,6 +64,7 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, Selle
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.lake.sql import catalog_states, field_changes
 from mustit_pipeline.monitoring.sql import alerts, criteria, exposition, health, metrics, spot_checks
 from mustit_pipeline.monitoring.sql.alerts import AlertKey, Condition, Outcome
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
@@ -89,6 +90,7 @@ from mustit_pipeline_tests.integration.rows import MONTH
 BATCH = 100
 LIMITS = AgentLimits(80, 3600, 1)
 AGENTS, IN_WINDOW = 50, 100
+ALL_PRODUCTS = SELLERS * PRODUCTS
 TYPES = [TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
@@ -529,6 +531,12 @@ STATEMENTS: dict[str, Statement] = {
     # Sellers, each with its products counted from an index alone.
     "overview": Statement(lambda c, s: sellers.overview(c), 3000, pages=400),
     "overview of one": Statement(lambda c, s: sellers.overview(c, seller_id=s.ready), SELLER),
+    "catalogue at a time": Statement(lambda c, s: next(catalog_states.product_states(c, s.now - DAY)), ALL_PRODUCTS),
+    "catalogue counted": Statement(lambda c, s: catalog_states.count_states(c, s.now - DAY), ALL_PRODUCTS),
+    "changes of a day": Statement(lambda c, s: list(field_changes.field_changes(c, s.now - 2 * DAY, s.now - DAY)), 20),
+    "changes of a day counted": Statement(
+        lambda c, s: field_changes.count_changes(c, s.now - 2 * DAY, s.now - DAY), 20
+    ),
     "metrics of a day": Statement(lambda c, s: metrics.seller_days(c, s.now - 2 * DAY, s.now - DAY), 6000),
     "metrics of one": Statement(lambda c, s: metrics.seller_days(c, s.now - DAY, s.now, READY), 2 * SELLER),
     "days that went on": Statement(
