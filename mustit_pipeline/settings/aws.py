@@ -1,4 +1,4 @@
-"""The settings of AWS: what starts crawls, and the queue of messages that ask for crawls."""
+"""The settings of AWS: what starts crawls, the queue of messages that ask for crawls, and the queue of tasks."""
 
 import re
 from typing import Literal
@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings
 
 from mustit_pipeline.settings.http_url import HttpUrl
 
+FIFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:\S+")
 
 
@@ -26,8 +27,13 @@ class AwsSettings(BaseSettings):
     )
     trigger_tick_messages: int = Field(500, ge=10, le=10_000, description="Messages that one tick takes from it")
     trigger_tick_seconds: float = Field(20, gt=0, le=30, description="And for how long it asks for more")
-    task_transport: Literal["postgres"] = Field(
-        "postgres", description="Where crawl tasks wait: only `postgres` so far"
+    task_transport: Literal["postgres", "sqs"] = Field(
+        "postgres", description="What carries crawl tasks to workers: PostgreSQL itself, or an SQS FIFO queue"
+    )
+    task_queue_name: str = Field("mustit-crawler-tasks.fifo", description="That SQS queue; `mustit aws setup` makes it")
+    task_dlq_name: str = Field(
+        "mustit-crawler-tasks-dlq.fifo",
+        description="Where SQS parks a message that was received 1 + TASK_MAX_RETRIES times and never deleted",
     )
     aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
 
@@ -36,6 +42,13 @@ class AwsSettings(BaseSettings):
     def _arn(cls, value: str | None) -> str | None:
         if value is not None and not ARN.fullmatch(value):
             raise ValueError("takes an ARN: arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers")
+        return value
+
+    @field_validator("task_queue_name", "task_dlq_name")
+    @classmethod
+    def _fifo(cls, value: str) -> str:
+        if not FIFO_NAME.fullmatch(value):
+            raise ValueError("takes the name of a FIFO queue: letters, digits, - and _, then .fifo")
         return value
 
     @model_validator(mode="after")
