@@ -33,6 +33,7 @@ PASSED_ON = ("x-amz-target", "content-type", "authorization", "x-amz-date", "x-a
 class Fault(Enum):
     """What may happen to a call."""
 
+    NONE = "as usual"
     ERROR = "answered with 500, nothing is done"
     THROTTLED = "refused for now, nothing is done"
     LOST = "done, but the answer is lost"

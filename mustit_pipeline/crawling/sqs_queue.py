@@ -172,7 +172,8 @@ class SqsQueue:
             answer = call()
         except AwsUnreachable as error:
             self._failures += 1
-            pause = backoff_seconds(self._failures, 1.0, LONGEST_PAUSE_SECONDS, random.random())
+            base = self._settings.retry_base_seconds
+            pause = backoff_seconds(self._failures, base, LONGEST_PAUSE_SECONDS, random.random())
             self._quiet_until = time.monotonic() + pause
             log.warning("SQS does not answer", error=error.english, again_in=round(pause, 1))
             return None
