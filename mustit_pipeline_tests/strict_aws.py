@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -65,24 +65,59 @@ class StrictAws:
     behind: SimulatedAws
     endpoint: str = ""
     calls: Counter[str] = field(default_factory=Counter[str])
+    # Service, operation and the name of what it is about.
+    made: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     broken: list[str] = field(default_factory=list[str])
     # How often each received message is delivered again, late and in reverse order.
     repeats: int = 0
-    before: Callable[[str, dict[str, Any]], None] | None = None
 
     def __post_init__(self) -> None:
         self._faults: dict[str, deque[Fault]] = {}
         self._queues: dict[str, _Queue] = {}
         self._lock = threading.RLock()
+        self._clients: dict[str, Any] = {}
+        # The API keys of connections, which EventBridge does not show again.
+        self._keys: dict[str, dict[str, str]] = {}
         self._moto = httpx.Client(base_url=self.behind.endpoint, trust_env=False, timeout=30)
 
     def client(self, service: str) -> Any:
         """A client that speaks to moto itself, past all faults."""
-        return boto3.client(service, endpoint_url=self.behind.endpoint)
+        if service not in self._clients:
+            self._clients[service] = boto3.client(service, endpoint_url=self.behind.endpoint)
+        return self._clients[service]
+
+    def left(self, name: str) -> int:
+        """Messages of a queue that are not deleted, in somebody's hands or not."""
+        client = self.client("sqs")
+        wanted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        url = client.get_queue_url(QueueName=name)["QueueUrl"]
+        found = client.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
+        return sum(int(value) for value in found.values())
 
     def go_wrong(self, operation: str, *faults: Fault) -> None:
         """The next calls of this operation go wrong, one after the other."""
         self._faults.setdefault(operation, deque()).extend(faults)
+
+    def fire(self, rule: str) -> None:
+        """Do what EventBridge does when a rule's time has come, which moto never does."""
+        events = self.client("events")
+        assert events.describe_rule(Name=rule)["State"] == "ENABLED"
+        for target in events.list_targets_by_rule(Rule=rule)["Targets"]:
+            name = target["Arn"].rpartition(":")[2]
+            if name.startswith("api-destination/"):
+                assert target["RoleArn"], "EventBridge calls an API destination only in a role"
+                called = events.describe_api_destination(Name=name.split("/")[1])
+                key = self._keys[called["ConnectionArn"].rpartition("/")[0].rpartition("/")[2]]
+                httpx.request(
+                    called["HttpMethod"],
+                    called["InvocationEndpoint"],
+                    content=target["Input"],
+                    headers={key["ApiKeyName"]: key["ApiKeyValue"], "Content-Type": "application/json"},
+                    trust_env=False,
+                ).raise_for_status()
+            else:
+                url = self.client("sqs").get_queue_url(QueueName=name)["QueueUrl"]
+                self.client("sqs").send_message(QueueUrl=url, MessageBody=target["Input"])
 
     def reset(self) -> None:
         """Forget everything, moto's queues and rules too."""
@@ -90,8 +125,9 @@ class StrictAws:
             self._faults.clear()
             self._queues.clear()
             self.calls.clear()
+            self.made.clear()
             self.broken.clear()
-            self.repeats, self.before = 0, None
+            self.repeats = 0
             self._moto.post("/moto-api/reset").raise_for_status()
 
     def answer(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, Any]] | None:
@@ -101,8 +137,9 @@ class StrictAws:
         asked: dict[str, Any] = json.loads(body or b"{}")
         with self._lock:
             self.calls[operation] += 1
-            if self.before is not None:
-                self.before(operation, asked)
+            self.made.add((target.partition(".")[0], operation, _about(asked)))
+            if operation in ("CreateConnection", "UpdateConnection"):
+                self._keys[asked["Name"]] = asked["AuthParameters"]["ApiKeyAuthParameters"]
             faults = self._faults.get(operation)
             fault = faults.popleft() if faults else None
             if fault is Fault.ERROR:
@@ -214,6 +251,11 @@ class StrictAws:
 
 def _names(entry: dict[str, Any]) -> Names:
     return entry["MessageGroupId"], entry["MessageDeduplicationId"]
+
+
+def _about(asked: dict[str, Any]) -> str:
+    named = next((asked[key] for key in ("QueueUrl", "QueueName", "Rule", "Name") if key in asked), "")
+    return named.rpartition("/")[2]
 
 
 @contextmanager

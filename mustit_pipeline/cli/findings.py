@@ -99,7 +99,7 @@ def _rules(settings: Settings, database: Database) -> Iterator[Finding]:
     if found.failed:
         remedy = "Fix the failure that relay_scheduler_outbox shows, then run it with `everything: true`."
         yield Finding("EventBridge", Health.WARNING, detail, remedy)
-    elif settings.trigger_queue_url is None:
+    elif settings.trigger_queue_url is None and not settings.triggers_by_api:
         remedy = "Set MUSTIT_TRIGGER_QUEUE_URL to the queue that MUSTIT_TRIGGER_TARGET_ARN names."
         yield Finding("EventBridge", Health.WARNING, "its rules fire, but no queue is looked at", remedy)
     else:

@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from mustit_pipeline.settings.http_url import HttpUrl
@@ -20,7 +20,20 @@ class AwsSettings(BaseSettings):
         description="Who starts due crawls: `due_crawls` itself, or EventBridge rules through the trigger queue",
     )
     trigger_target_arn: str | None = Field(
-        None, description="Whom the EventBridge rules tell, mostly the trigger queue; needed with `eventbridge`"
+        None,
+        description="Whom the EventBridge rules tell: the trigger queue, or an API destination that calls our API; "
+        "needed with `eventbridge`",
+    )
+    trigger_role_arn: str | None = Field(
+        None, description="Role in which EventBridge calls the API destination; needed with one"
+    )
+    trigger_api_url: HttpUrl | None = Field(
+        None,
+        description="Our API as AWS reaches it, with https: `mustit aws setup` then makes an API destination for "
+        "`POST /api/internal/crawling/trigger`",
+    )
+    trigger_api_key: SecretStr | None = Field(
+        None, description="API key of scope `trigger` that the API destination sends; only `mustit aws setup` reads it"
     )
     trigger_queue_url: HttpUrl | None = Field(
         None, description='SQS queue whose messages `{"sellerId": …}` each ask for a crawl; off without it'
@@ -37,7 +50,7 @@ class AwsSettings(BaseSettings):
     )
     aws_endpoint_url: HttpUrl | None = Field(None, description="Another endpoint for AWS calls")
 
-    @field_validator("trigger_target_arn")
+    @field_validator("trigger_target_arn", "trigger_role_arn")
     @classmethod
     def _arn(cls, value: str | None) -> str | None:
         if value is not None and not ARN.fullmatch(value):
@@ -55,4 +68,13 @@ class AwsSettings(BaseSettings):
     def _target(self) -> "AwsSettings":
         if self.trigger == "eventbridge" and self.trigger_target_arn is None:
             raise ValueError("with MUSTIT_TRIGGER set to eventbridge, MUSTIT_TRIGGER_TARGET_ARN must be set too")
+        if self.triggers_by_api and self.trigger_role_arn is None:
+            raise ValueError("MUSTIT_TRIGGER_TARGET_ARN is an API destination: MUSTIT_TRIGGER_ROLE_ARN must be set too")
+        if (self.trigger_api_url is None) != (self.trigger_api_key is None):
+            raise ValueError("MUSTIT_TRIGGER_API_URL and MUSTIT_TRIGGER_API_KEY are set together or not at all")
         return self
+
+    @property
+    def triggers_by_api(self) -> bool:
+        """Whether EventBridge calls our API instead of sending to the trigger queue."""
+        return self.trigger_target_arn is not None and ":api-destination/" in self.trigger_target_arn

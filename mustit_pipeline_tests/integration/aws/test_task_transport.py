@@ -37,6 +37,7 @@ from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.strict_aws import Fault, StrictAws
 
+TASKS, DEAD = "mustit-crawler-tasks.fifo", "mustit-crawler-tasks-dlq.fifo"
 SEND, RECEIVE, DELETE = "SendMessageBatch", "ReceiveMessage", "DeleteMessageBatch"
 # botocore makes a second try by itself.
 FOR_GOOD = 2
@@ -75,15 +76,7 @@ def publish_unread(queues: Queues, queue: TaskQueue, strict: StrictAws, tasks: i
     """Send tasks that no worker receives: SQS answers the call that would bring them with errors."""
     strict.go_wrong(RECEIVE, Fault.NONE, *[Fault.ERROR] * FOR_GOOD)
     wait_until(lambda: queue.claim(tasks) or "PUBLISHED" in queues.states())
-    assert left_in(strict) == queues.states()["PUBLISHED"]
-
-
-def left_in(strict: StrictAws, name: str = "mustit-crawler-tasks.fifo") -> int:
-    client = strict.client("sqs")
-    wanted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    url = client.get_queue_url(QueueName=name)["QueueUrl"]
-    found = client.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
-    return sum(int(value) for value in found.values())
+    assert strict.left(TASKS) == queues.states()["PUBLISHED"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +107,7 @@ def test_every_task_is_worked_on_once_whatever_call_fails(
     check_outcomes(queues.database, stored.execution.id)
     # Messages that were not deleted come again, and are then.
     last = shared_queue(queues.database, queues.make_settings())
-    wait_until(lambda: last.claim(20) == [] and left_in(strict) == 0)
+    wait_until(lambda: last.claim(20) == [] and strict.left(TASKS) == 0)
 
 
 def test_a_task_is_published_only_when_sqs_has_accepted_its_message(queues: Queues, strict: StrictAws) -> None:
@@ -134,11 +127,11 @@ def test_a_message_whose_acceptance_was_never_heard_of_still_brings_its_task_to_
     stored = queues.opened("s", new=4)
     strict.go_wrong(SEND, *[Fault.LOST] * FOR_GOOD)
     queues.queue(stored).claim(4)
-    assert (queues.states(), left_in(strict)) == ({"WAITING": 4}, 4)
+    assert (queues.states(), strict.left(TASKS)) == ({"WAITING": 4}, 4)
 
     assert len(queues.queue(stored).claim(4)) == 4
     # The same messages: SQS has taken the second sending of them for a repetition.
-    assert left_in(strict) == 4
+    assert strict.left(TASKS) == 4
 
 
 def test_a_published_task_whose_message_is_lost_comes_back(queues: Queues, strict: StrictAws) -> None:
@@ -146,7 +139,7 @@ def test_a_published_task_whose_message_is_lost_comes_back(queues: Queues, stric
     queue = queues.queue(stored, lease_seconds=0.4)
     publish_unread(queues, queue, strict, 3)
     client = strict.client("sqs")
-    client.purge_queue(QueueUrl=client.get_queue_url(QueueName="mustit-crawler-tasks.fifo")["QueueUrl"])
+    client.purge_queue(QueueUrl=client.get_queue_url(QueueName=TASKS)["QueueUrl"])
     assert queues.states() == {"PUBLISHED": 3}
 
     recover_tasks(queues.database, queues.make_settings(), utc_now())
@@ -177,10 +170,10 @@ def test_a_worker_killed_after_its_effect_and_before_its_ack_leaves_nothing_to_d
     # Without the call that deletes the messages.
     store = ResultStore(queues.database, settings, Endpoints.from_settings(settings), utc_now)
     store.store([fetched(lease) for lease in queues.queue(stored, lease_seconds=0.4).claim(3)])
-    assert (queues.states(), left_in(strict)) == ({"COMPLETED": 3}, 3)
+    assert (queues.states(), strict.left(TASKS)) == ({"COMPLETED": 3}, 3)
 
     other = queues.queue(stored)
-    wait_until(lambda: other.claim(3) or left_in(strict) == 0)
+    wait_until(lambda: other.claim(3) or strict.left(TASKS) == 0)
 
     assert queues.states() == {"COMPLETED": 3}
     assert number(queues.database, "SELECT max(lease_no) FROM crawler_tasks") == 1
@@ -197,7 +190,7 @@ def test_a_worker_killed_between_receive_and_lease_harms_no_task(queues: Queues,
     with suppress(KeyboardInterrupt):
         queues.queue(stored, lease_seconds=0.4).claim(3)
     event.remove(queues.database.engine, "before_cursor_execute", die)
-    assert (queues.states(), left_in(strict)) == ({"WAITING": 3}, 3)
+    assert (queues.states(), strict.left(TASKS)) == ({"WAITING": 3}, 3)
 
     done = work_off(queues, queues.queue(stored, lease_seconds=0.4))
 
@@ -226,14 +219,14 @@ def test_a_task_that_kills_every_worker_is_parked_and_fails(
     assert queues.states() == {"COMPLETED": 1, "FAILED": 1}
     assert number(queues.database, "SELECT count(*) FROM crawler_tasks WHERE error_code = 'RELEASED_TOO_OFTEN'") == 1
     last = queues.queue(stored)
-    wait_until(lambda: last.claim(2) or left_in(strict, "mustit-crawler-tasks-dlq.fifo") == 1)
-    assert (queues.states()["FAILED"], left_in(strict)) == (1, 0)
+    wait_until(lambda: last.claim(2) or strict.left(DEAD) == 1)
+    assert (queues.states()["FAILED"], strict.left(TASKS)) == (1, 0)
 
 
 def test_messages_that_are_not_ours_are_parked_and_hold_up_nothing(queues: Queues, strict: StrictAws) -> None:
     stored = queues.opened("s", new=2)
     unknown = WaitingTask(uuid4(), "s", TaskType.PRODUCT_DETAIL, 1, None, "https://elsewhere", 0, 0)
-    url = FifoQueue(queues.make_settings(), "mustit-crawler-tasks.fifo").url
+    url = FifoQueue(queues.make_settings(), TASKS).url
     for number_, body in enumerate(["not JSON", "{}", message_of(unknown).body]):
         strict.client("sqs").send_message(
             QueueUrl=url, MessageBody=body, MessageGroupId=f"g{number_}", MessageDeduplicationId=f"d{number_}"
@@ -241,8 +234,8 @@ def test_messages_that_are_not_ours_are_parked_and_hold_up_nothing(queues: Queue
 
     assert len(work_off(queues, queues.queue(stored, lease_seconds=0.4))) == 2
     queue = queues.queue(stored, lease_seconds=0.4)
-    wait_until(lambda: queue.claim(9) or left_in(strict, "mustit-crawler-tasks-dlq.fifo") == 3)
-    assert left_in(strict) == 0
+    wait_until(lambda: queue.claim(9) or strict.left(DEAD) == 3)
+    assert strict.left(TASKS) == 0
 
 
 def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resumed(
@@ -254,12 +247,12 @@ def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resume
         publish_unread(queues, queue, strict, 3)
         crawls.pause(queues.database, stored.id)
         wait_until(lambda: queue.claim(3) == [] and queues.states() == {"WAITING": 3})
-        assert left_in(strict) == 0
+        assert strict.left(TASKS) == 0
         crawls.resume(queues.database, stored.id)
 
     assert len(work_off(queues, queue)) == 3
     assert number(queues.database, UNHARMED) == 3
-    assert left_in(strict, "mustit-crawler-tasks-dlq.fifo") == 0
+    assert strict.left(DEAD) == 0
 
 
 def test_the_heartbeat_keeps_a_message_from_others_for_as_long_as_its_lease(queues: Queues, strict: StrictAws) -> None:
@@ -274,7 +267,7 @@ def test_the_heartbeat_keeps_a_message_from_others_for_as_long_as_its_lease(queu
         time.sleep(0.1)
 
     assert queues.store().store([fetched(lease) for lease in held]).completed == 2
-    assert left_in(strict) == 0
+    assert strict.left(TASKS) == 0
 
 
 def test_messages_are_left_alone_while_postgresql_does_not_answer(queues: Queues, strict: StrictAws) -> None:
