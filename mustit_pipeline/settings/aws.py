@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings
 
 from mustit_pipeline.settings.http_url import HttpUrl
 
+API_KEY = re.compile(r"mk_[!-~]+_[!-~]+")
 FIFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:\S+")
 
@@ -55,6 +56,13 @@ class AwsSettings(BaseSettings):
     def _arn(cls, value: str | None) -> str | None:
         if value is not None and not ARN.fullmatch(value):
             raise ValueError("takes an ARN: arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers")
+        return value
+
+    @field_validator("trigger_api_key")
+    @classmethod
+    def _api_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not API_KEY.fullmatch(value.get_secret_value()):
+            raise ValueError("takes an API key as `mustit apikey create` prints it: mk_<id>_<secret>")
         return value
 
     @field_validator("task_queue_name", "task_dlq_name")

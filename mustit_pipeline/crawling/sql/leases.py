@@ -107,13 +107,13 @@ _CLAIM_ANY = text(f"""
     RETURNING t.*, {_KNOWN_HASH}
 """)
 
-# By their ids, in whichever month they lie. `IS TRUE` keeps the planner from scanning all claimable tasks instead.
+# By their ids, in whichever month they lie. `IS TRUE` keeps the planner from scanning all claimable tasks instead, and
+# the subquery from joining all executions.
 _CLAIM_THESE = text(f"""
     WITH picked AS (
         SELECT t.task_month, t.task_id FROM crawler_tasks t
         WHERE t.task_id = ANY(CAST(:ids AS uuid[])) AND (t.status IN ({CLAIMABLE})) IS TRUE AND t.available_at <= now()
-          AND EXISTS (SELECT FROM crawling_schedule_executions e
-                      WHERE e.execution_id = t.execution_id AND e.status = 'RUNNING')
+          AND (SELECT e.status FROM crawling_schedule_executions e WHERE e.execution_id = t.execution_id) = 'RUNNING'
         FOR UPDATE OF t SKIP LOCKED
     )
     UPDATE crawler_tasks t

@@ -159,8 +159,9 @@ _ADOPT = text(f"""
 _STATES = text(f"""
     SELECT t.task_id, t.execution_id, t.status, t.lease_no, t.available_at <= now() AS is_due,
            coalesce(extract(epoch FROM t.lease_expires_at - now()), 0) AS lease_left,
-           e.status = '{_RUNNING}' AS is_running
-    FROM crawler_tasks t JOIN crawling_schedule_executions e USING (execution_id)
+           (SELECT e.status FROM crawling_schedule_executions e
+            WHERE e.execution_id = t.execution_id) = '{_RUNNING}' AS is_running
+    FROM crawler_tasks t
     WHERE t.task_id = ANY(CAST(:ids AS uuid[]))
 """)
 
