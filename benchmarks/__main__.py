@@ -9,6 +9,8 @@ from benchmarks import bloat, budget, crawl, growth, growth_plot, memory, profil
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
+# moto walks through all messages of a queue with each call.
+TRANSPORT_PRODUCTS = 2000
 
 
 def main() -> int:
@@ -59,6 +61,13 @@ def _relay(options: argparse.Namespace) -> report.Part:
     return relay.run(_products(options), 1 if options.quick else options.rounds)
 
 
+def _transport(options: argparse.Namespace) -> report.Part:
+    # Only here: moto takes seconds to import.
+    from benchmarks import transport
+
+    return transport.run(min(_products(options), TRANSPORT_PRODUCTS), 1 if options.quick else options.rounds)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -67,6 +76,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "sequence": _sequence,
     "bloat": _bloat,
     "relay": _relay,
+    "transport": _transport,
 }
 
 
