@@ -12,6 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import structlog
+from sqlalchemy import Connection
 
 from mustit_pipeline.aws.clients import AwsUnreachable
 from mustit_pipeline.aws.fifo_queue import BATCH, FifoQueue, Message
@@ -55,7 +56,7 @@ class SqsQueue:
         most_pages = limit if pages is None else pages
         with self._database.reading() as connection:
             # Before the first message: while PostgreSQL does not answer, messages are left alone.
-            waiting = messages.waiting(connection, limit=limit, pages=most_pages, most=MOST_UNREAD)
+            waiting = self._waiting(connection, limit, most_pages)
         received = self._receive(limit)
         accepted = self._send(waiting[: limit - len(received)])
         if accepted:
@@ -84,6 +85,10 @@ class SqsQueue:
     def rest(self) -> float | None:
         recovery.recover_tasks(self._database, self._settings, utc_now())
         return LOOK_SECONDS
+
+    def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
+        """What may be sent."""
+        return messages.waiting(connection, limit=limit, pages=pages, most=MOST_UNREAD)
 
     def _receive(self, limit: int) -> list[Message]:
         received: list[Message] = []
@@ -182,9 +187,10 @@ class SqsQueue:
 
 
 class SqsExecutionQueue(SqsQueue):
-    """The same for a worker that stops when all tasks of one execution and of some types have ended.
+    """The tasks of one execution and of some types, until all of them have ended.
 
-    SQS does not give the messages of one execution alone: until then the worker takes those of others too.
+    It sends no others. But SQS does not give the messages of one execution alone: those of others, which other workers
+    have sent, are worked on too.
     """
 
     def __init__(
@@ -198,6 +204,12 @@ class SqsExecutionQueue(SqsQueue):
         recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
         left = rest_of(self._database, self._stored, self._types)
         return None if left is None else max(left, LOOK_SECONDS / 4)
+
+    def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
+        execution_id = self._stored.id.value
+        return messages.waiting(
+            connection, limit=limit, pages=pages, most=MOST_UNREAD, execution_id=execution_id, types=self._types
+        )
 
 
 def _split(

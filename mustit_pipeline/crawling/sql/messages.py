@@ -1,6 +1,6 @@
 """Tasks and their messages in SQS: which are to be sent, which have been, and which have no message any more."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -59,7 +59,7 @@ def _first(which: str, columns: str, limit: str) -> str:
     return f"""
         SELECT {columns} FROM crawler_tasks t
         WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status = {which}
-          AND (:pages > 0 OR t.task_type <> 'MINISHOP')
+          AND t.task_type = ANY(CAST(:types AS text[])) AND (:pages > 0 OR t.task_type <> 'MINISHOP')
         ORDER BY t.priority, t.seq LIMIT {limit}"""
 
 
@@ -74,7 +74,7 @@ _COLUMNS = (
 _WAITING = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
-        WHERE e.status = '{_RUNNING}' AND (
+        WHERE e.status = '{_RUNNING}' AND (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id) AND (
             ({_first(f"'{WAITING}'", "t.task_id", "1")}) IS NOT NULL
             OR ({_first(_DUE_RETRY, "t.task_id", "1")}) IS NOT NULL)
         ORDER BY random() LIMIT :limit
@@ -166,12 +166,27 @@ _STATES = text(f"""
 """)
 
 
-def waiting(connection: Connection, *, limit: int, pages: int, most: int) -> list[WaitingTask]:
-    """The most urgent tasks of all running executions that are to be sent, executions in turn.
+def waiting(
+    connection: Connection,
+    *,
+    limit: int,
+    pages: int,
+    most: int,
+    execution_id: UUID | None = None,
+    types: Iterable[TaskType] = TaskType,
+) -> list[WaitingTask]:
+    """The most urgent tasks of all running executions, or of one, that are to be sent; executions in turn.
 
     At most `pages` of them are listing pages, and none is of an execution that has `most` unread messages.
     """
-    rows = connection.execute(_WAITING, {"limit": limit, "pages": pages, "most": most})
+    values = {
+        "limit": limit,
+        "pages": pages,
+        "most": most,
+        "execution_id": execution_id,
+        "types": [kind.value for kind in types],
+    }
+    rows = connection.execute(_WAITING, values)
     return [
         WaitingTask(
             row.task_id,

@@ -372,6 +372,12 @@ STATEMENTS: dict[str, Statement] = {
     "messages to send without pages": Statement(
         lambda c, s: messages.waiting(c, limit=BATCH, pages=0, most=160), 6 * BATCH
     ),
+    "messages to send of one": Statement(
+        lambda c, s: messages.waiting(
+            c, limit=BATCH, pages=BATCH, most=160, execution_id=s.home.execution_id, types=TYPES
+        ),
+        6 * BATCH,
+    ),
     "messages sent and received": Statement(lambda c, s: messages.publish(c, s.unsent(c), s.task_ids), 6 * BATCH),
     "messages withdrawn": Statement(lambda c, s: messages.withdraw(c, [(one, 0) for one in s.task_ids]), 3 * BATCH),
     # While PostgreSQL carries the tasks, all of them are published and none is lost.
