@@ -9,6 +9,8 @@ from benchmarks import api, bloat, budget, crawl, growth, growth_plot, lake, mem
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
+# moto walks through all messages of a queue with each call.
+TRANSPORT_PRODUCTS = 2000
 
 
 def main() -> int:
@@ -69,6 +71,13 @@ def _api(options: argparse.Namespace) -> report.Part:
     return api.run(api.QUICK if options.quick else api.Plan(sizes))
 
 
+def _transport(options: argparse.Namespace) -> report.Part:
+    # Only here: moto takes seconds to import.
+    from benchmarks import transport
+
+    return transport.run(min(_products(options), TRANSPORT_PRODUCTS), 1 if options.quick else options.rounds)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -79,6 +88,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "lake": _lake,
     "relay": _relay,
     "api": _api,
+    "transport": _transport,
 }
 
 

@@ -25,6 +25,8 @@ from mustit_pipeline.foundation.tables import metadata, one_of, timestamp
 
 OPEN_EXECUTION = "status IN ('PENDING', 'RUNNING', 'PAUSED')"
 
+WAITING_TASK = "status = 'WAITING'"
+
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
@@ -125,6 +127,8 @@ crawler_tasks = Table(
     CheckConstraint("(task_type = 'MINISHOP') = (page_no IS NOT NULL)", name="page_for_listings"),
     CheckConstraint("(task_type = 'MINISHOP') = (item_no IS NULL)", name="item_for_products"),
     Index("ix_crawler_tasks_claim", "execution_id", "priority", "seq", postgresql_where=text(CLAIMABLE_TASK)),
+    # Empty unless SQS carries the tasks.
+    Index("ix_crawler_tasks_waiting", "execution_id", "priority", "seq", postgresql_where=text(WAITING_TASK)),
     Index("ix_crawler_tasks_open_items", "execution_id", "item_no", postgresql_where=text(OPEN_TASK)),
     Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("lease_expires_at IS NOT NULL")),
     postgresql_partition_by="RANGE (task_month)",

@@ -36,8 +36,9 @@ from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, leases, slices, task_months, tasks
+from mustit_pipeline.crawling.sql import executions, leases, messages, slices, task_months, tasks
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.delivery.reconcile import resend
@@ -133,6 +134,12 @@ class Scene:
         over = executions.find_open(connection, self.ready)
         assert over is not None
         self.nearly_done = TaskHome(over.execution.id.value, READY, MONTH)
+        published = text(
+            "SELECT task_id FROM crawler_tasks WHERE execution_id = :id AND status = 'PUBLISHED' ORDER BY seq LIMIT :n"
+        )
+        self.task_ids: list[UUID] = list(
+            connection.execute(published, {"id": self.home.execution_id, "n": BATCH}).scalars()
+        )
 
     def _all(self, query: str, seller: str) -> list[Any]:
         return list(self._connection.execute(text(query), {"s": seller, "n": BATCH}).scalars())
@@ -166,6 +173,9 @@ class Scene:
             PlannedTask(RequestUrl(f"/item/{item}/detail/top", TaskType.PRODUCT_DETAIL), 20, item_no=item)
             for item in range(1, BATCH + 1)
         ]
+
+    def unsent(self, connection: Connection) -> list[WaitingTask]:
+        return messages.waiting(connection, limit=BATCH, pages=BATCH, most=160)
 
     def leased(self, connection: Connection) -> list[LeasedTask]:
         return leases.claim(connection, self.home, TYPES, owner="me", limit=BATCH, lease_seconds=30, max_retries=2)
@@ -423,6 +433,26 @@ STATEMENTS: dict[str, Statement] = {
         ),
         2 * BATCH,
     ),
+    "claim of these": Statement(
+        lambda c, s: leases.claim_these(c, s.task_ids, owner="me", lease_seconds=30, max_retries=2, max_releases=5),
+        3 * BATCH,
+    ),
+    "messages to send": Statement(lambda c, s: s.unsent(c), 6 * BATCH),
+    "messages to send without pages": Statement(
+        lambda c, s: messages.waiting(c, limit=BATCH, pages=0, most=160), 6 * BATCH
+    ),
+    "messages to send of one": Statement(
+        lambda c, s: messages.waiting(
+            c, limit=BATCH, pages=BATCH, most=160, execution_id=s.home.execution_id, types=TYPES
+        ),
+        6 * BATCH,
+    ),
+    "messages sent and received": Statement(lambda c, s: messages.publish(c, s.unsent(c), s.task_ids), 6 * BATCH),
+    "messages withdrawn": Statement(lambda c, s: messages.withdraw(c, [(one, 0) for one in s.task_ids]), 3 * BATCH),
+    # While PostgreSQL carries the tasks, all of them are published and none is lost.
+    "messages lost": Statement(lambda c, s: messages.withdraw_lost(c, seconds=90, limit=500), 2 * SELLER),
+    "tasks adopted": Statement(lambda c, s: messages.adopt(c, limit=BATCH), 3 * BATCH),
+    "tasks of messages": Statement(lambda c, s: messages.states(c, s.task_ids), 3 * BATCH),
     # At worst each task of a batch is compared with each.
     "heartbeat": Statement(lambda c, s: leases.heartbeat(c, s.leased(c), 30), 10 * BATCH),
     "tasks handed back": Statement(lambda c, s: leases.hand_back(c, s.leased(c)), 10 * BATCH),
