@@ -73,7 +73,7 @@ def console_world(*, populated: bool = True) -> Generator[ConsoleWorld]:
                 ) as market,
                 start_product_server(state=home / "server") as receiver,
             ):
-                settings = Settings(
+                settings = Settings(  # pyright: ignore[reportCallIssue]
                     home=home,
                     database_url=servers.database_url,
                     dagster_database_url=str(make_url(servers.database_url).set(drivername="postgresql")),
