@@ -36,6 +36,7 @@ JWT_SECRET = "only-for-tests-only-for-tests-only"
 SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
 
 NO_CHROMIUM = "no Chromium was found on this machine"
+NO_JQ = "no curl and jq were found on this machine"
 
 MakeSettings = Callable[..., Settings]
 
@@ -66,10 +67,11 @@ def pytest_configure() -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was not looked at is said at the end, where it is read."""
-    unseen = [one for one in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(one.longrepr)]
-    if unseen:
-        names = ", ".join(one.nodeid for one in unseen)
-        terminalreporter.write_line(f"SKIPPED, because {NO_CHROMIUM}: {names}", yellow=True, bold=True)
+    for reason in (NO_CHROMIUM, NO_JQ):
+        unseen = [one for one in terminalreporter.stats.get("skipped", []) if reason in str(one.longrepr)]
+        if unseen:
+            names = ", ".join(one.nodeid for one in unseen)
+            terminalreporter.write_line(f"SKIPPED, because {reason}: {names}", yellow=True, bold=True)
 
 
 @pytest.fixture(autouse=True)
