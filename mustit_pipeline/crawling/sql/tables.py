@@ -33,6 +33,7 @@ OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
 
 # True for every row: only a statement with this condition can use the index, so no other one reads all of it.
 BY_CREATION = "created_at > '-infinity'"
+BROKEN_OFF = "status IN ('FAILED', 'CANCELLED')"
 
 crawling_schedule_executions = Table(
     "crawling_schedule_executions",
@@ -72,6 +73,7 @@ crawling_schedule_executions = Table(
     Index("uq_executions_one_open_per_seller", "seller_id", unique=True, postgresql_where=text(OPEN_EXECUTION)),
     Index(None, "seller_id", "started_at"),
     Index("ix_executions_created", "created_at", postgresql_where=text(BY_CREATION)),
+    Index("ix_executions_broken_off", "status", "created_at", "execution_id", postgresql_where=text(BROKEN_OFF)),
 )
 
 crawling_slices = Table(

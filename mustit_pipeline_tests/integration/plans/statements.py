@@ -488,6 +488,9 @@ STATEMENTS: dict[str, Statement] = {
     "open executions": Statement(
         lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING, before=s.home.execution_id), SELLERS
     ),
+    "failed executions": Statement(
+        lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.FAILED, before=s.home.execution_id), BATCH
+    ),
     "watched executions": Statement(lambda c, s: executions.find_all(c, [s.home.execution_id, uuid4()]), 5),
     "execution written back": Statement(lambda c, s: executions.save(c, s.stored.execution), 5),
     "requests counted": Statement(
