@@ -95,3 +95,16 @@ def admin(log_in: MakeBrowser) -> Browser:
 @pytest.fixture
 def viewer(log_in: MakeBrowser) -> Browser:
     return log_in(Role.VIEWER)
+
+
+@pytest.fixture
+def make_console(make_settings: MakeSettings, database: Database) -> Callable[..., Browser]:
+    """An admin's browser at a console with other settings."""
+
+    def make(**changed: object) -> Browser:
+        settings = make_settings(**changed)
+        ground = Ground(settings, database, settings.signing_keys())
+        user = users.add(database, UserName("kim"), Role.ADMIN, None)
+        return Browser(create_web(ground), cookie=open_session(ground.keys, user, utc_now()).text)
+
+    return make

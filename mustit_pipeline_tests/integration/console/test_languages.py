@@ -5,12 +5,12 @@ import re
 import pytest
 from babel.messages.pofile import read_po
 
-from mustit_pipeline.console.catalogue import Message, messages
 from mustit_pipeline.console.languages import CATALOGUE
 from mustit_pipeline.console.words import FIELDS, WORDS
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.states import AgentStatus, ChangeType, ExecutionStatus, OutboxStatus, RawStatus, TaskType
 from mustit_pipeline_tests.integration.console.conftest import KOREAN, Browser, MakeBrowser
+from mustit_pipeline_tests.integration.console.texts import Message, messages
 
 PLACE = re.compile(r"%\((\w+)\)s")
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from babel.messages.extract import extract_from_dir
 
-FOLDER = Path(__file__).parent
+from mustit_pipeline import console
+
+FOLDER = Path(console.__file__).parent
 METHODS = [("**.py", "python"), ("templates/**.html", "jinja2.ext:babel_extract")]
 # Which argument of a call is a text.
 KEYWORDS = {
