@@ -84,7 +84,7 @@ def _publish(fresh: Path, target: Path, aside: Path) -> None:
     if not target.exists():
         fresh.rename(target)
     elif not swap(fresh, target):
-        # For a moment the folder is not there; whoever writes it next puts it back.
+        # For a moment the folder is not there; after a kill the next write puts it back.
         target.rename(aside)
         fresh.rename(target)
     _sync(target.parent)

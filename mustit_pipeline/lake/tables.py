@@ -40,7 +40,12 @@ def changes_schema() -> Any:
 
 def product_table(states: Sequence[ProductState]) -> Any:
     """Products as rows of the catalogue, in their order."""
-    told = _read([_line(state) for state in states], _told_schema())
+    try:
+        told = _read([_line(state) for state in states], _told_schema())
+    except ValueError as error:
+        first, last = states[0], states[-1]
+        items = f"items {first.item_no} to {last.item_no} of seller {first.seller_id}"
+        raise ValueError(f"A stored state among {items} does not fit the columns of the lake: {error}") from None
     values = [_value(told, (DATA, *column.path) if column.path else (column.name,)) for column in PRODUCT_CATALOG]
     return library("pyarrow").Table.from_arrays(values, schema=catalog_schema())
 

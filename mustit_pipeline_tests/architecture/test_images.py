@@ -172,7 +172,7 @@ def test_the_image_copies_what_is_there_and_lets_nothing_else_in() -> None:
     assert ignored[1] == "*"
 
 
-def test_the_image_is_nobody_s_root_and_has_the_paths_that_others_rely_on() -> None:
+def test_the_image_does_not_run_as_root_and_has_the_paths_that_deployments_rely_on() -> None:
     found = instructions()
     environment = " ".join(rest for word, rest in found if word == "ENV")
     [home] = re.findall(r"MUSTIT_HOME=(\S+)", environment)

@@ -96,6 +96,9 @@ def test_a_stored_state_of_another_shape_fails_the_day_and_leaves_the_last_whole
     result = export(instance, DAY)
 
     assert not result.success
+    [failed] = [event for event in result.get_step_failure_events() if event.step_key == "product_catalog"]
+    said = str(failed.step_failure_data.error)
+    assert "A stored state among items 1 to 1 of seller dmont does not fit the columns of the lake" in said
     assert rows(two_days, "product_catalog", DAY) == before
     assert not any((two_days / ".making").iterdir())
 
