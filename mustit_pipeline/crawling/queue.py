@@ -32,7 +32,7 @@ class TaskQueue(Protocol):
         ...
 
     def settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
-        """The results of these leases are stored; a lease that was lost is in neither list."""
+        """The results of these leases are stored; a task that was handed back is to be claimed again."""
         ...
 
     def rest(self) -> float | None:

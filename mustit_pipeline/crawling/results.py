@@ -23,7 +23,7 @@ from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.domain.drift import Deviation
-from mustit_pipeline.domain.states import TaskStatus, TaskType
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.foundation.database import Database, is_committed
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
@@ -95,7 +95,7 @@ class ResultStore:
         self._settings = settings
         self._endpoints = endpoints
         self._now = now
-        # Told after the transaction which leases it has ended, and which it has handed back.
+        # Told after the transaction which leases it has ended, and which tasks are to be claimed again.
         self._settle = settle
 
     def store(self, results: Sequence[TaskResult], receipt: Receipt | None = None) -> StoredOutcome:
@@ -133,8 +133,9 @@ class ResultStore:
                 lost=len(tried) - len(kept) + len(results) - len(newest),
             )
         if self._settle is not None:
-            handed_back = [result.leased for result in newest if result.handed_back]
-            self._settle([result.leased for result in kept], handed_back)
+            released = TASK.target("release")
+            back = [result.leased for result in newest if result.handed_back or result.leased.status is released]
+            self._settle([result.leased for result in kept if result.leased.status is not released], back)
         return receipt.outcome
 
     def _is_stored(self, results: Sequence[TaskResult], receipt: Receipt) -> bool:

@@ -268,6 +268,16 @@ def test_a_task_that_is_handed_back_has_lost_nothing_however_often(queues: Queue
     assert number(queues.database, "SELECT count(*) FROM crawler_tasks WHERE lease_owner IS NOT NULL") == 0
 
 
+def test_a_task_whose_attempt_was_broken_off_is_given_again_at_once_and_one_release_is_counted(queues: Queues) -> None:
+    stored = queues.opened("s", new=1)
+    queue = queues.queue(stored)
+    [broken_off] = queue.claim(1)
+    broken_off.task.release(utc_now())
+    queues.store().store([TaskResult(broken_off)])
+
+    assert [(lease.lease_no > 1, lease.task.release_count) for lease in queue.claim(1)] == [(True, 1)]
+
+
 def test_handing_back_a_lease_that_was_lost_leaves_the_new_holder_alone(queues: Queues) -> None:
     stored = queues.opened("s", new=1)
     late = queues.queue(stored, lease_seconds=SOON).claim(1)

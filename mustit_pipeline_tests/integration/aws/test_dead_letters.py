@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.cli.app import app
+from mustit_pipeline.cli.findings import Health, watched
 from mustit_pipeline.crawling import dead_letters
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.foundation.clock import utc_now
@@ -137,6 +138,8 @@ def test_an_alert_tells_of_dead_letters_and_ends_when_they_are_gone_not_while_sq
 
     assert alerts() == ["1 messages of tasks are parked"]
     assert dead_letters.depths(settings) == dead_letters.QueueDepths(visible=0, in_flight=0, dead=1)
+    said = [one for one in watched(settings, queues.database) if one.subject == "task queue"]
+    assert [(one.health, one.detail) for one in said] == [(Health.WARNING, "1 messages are parked")]
     strict.go_wrong("GetQueueAttributes", *[Fault.ERROR] * 2)
     assert len(alerts()) == 1
     ask("dlq", "redrive", "--all")
