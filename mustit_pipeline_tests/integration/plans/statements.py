@@ -66,7 +66,8 @@ from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.lake.sql import catalog_states, field_changes
-from mustit_pipeline.monitoring.sql import alerts, criteria, exposition, health, metrics, spot_checks
+from mustit_pipeline.monitoring.sql import activity, alerts, criteria, exposition, health, metrics, spot_checks
+from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.monitoring.sql.alerts import AlertKey, Condition, Outcome
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
 from mustit_pipeline.outbox.sql import outbox, outbox_list
@@ -597,6 +598,16 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "all fetches": Statement(lambda c, s: tallies.totals(c, Subject.FETCH), BATCH),
     "fetches of a day": Statement(lambda c, s: tallies.hours(c, Subject.FETCH, s.now - DAY, s.now), BATCH),
+    "schedules of all": Statement(lambda c, s: activity.schedules(c), 10 * SELLERS),
+    "changes by hour": Statement(lambda c, s: activity.changes_by_hour(c, s.now - DAY), 10 * SELLER),
+    **{
+        f"whether {part.value} have moved": Statement(lambda c, s, part=part: activity.marks(c, [part]), 3 * SELLER)
+        for part in Moving
+        if part is not Moving.HOLDS
+    },
+    "whether sellers have moved": Statement(lambda c, s: activity.marks_of_sellers(c, [WAITING, "seller 2"]), BATCH),
+    "bodies of a product": Statement(lambda c, s: raw.of_item(c, READY, s.items[0], 20), BATCH),
+    "a body": Statement(lambda c, s: raw.show_body(c, s.raw_ids[0], 100), 5),
     "undelivered events": Statement(lambda c, s: exposition.outbox(c), 2 * SELLER),
     "due sellers": Statement(lambda c, s: exposition.due_sellers(c), BATCH),
     "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
