@@ -24,7 +24,7 @@ from mustit_pipeline.aws.setup import make_queues
 
 SELLER = "bench"
 POSTGRES, SQS = "postgres", "sqs"
-NOBODY = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "ap-northeast-2"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "ap-northeast-2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def run(products: int, rounds: int) -> Transports:
 
 
 def _over_sqs(endpoint: str) -> dict[str, str]:
-    return {**NOBODY, "MUSTIT_TASK_TRANSPORT": SQS, "MUSTIT_AWS_ENDPOINT_URL": endpoint}
+    return {**CREDENTIALS, "MUSTIT_TASK_TRANSPORT": SQS, "MUSTIT_AWS_ENDPOINT_URL": endpoint}
 
 
 def _crawl(world: World, products: int, variables: dict[str, str], calls: Counter[str] | None = None) -> Outcome:

@@ -87,7 +87,7 @@ class StrictAws:
         return self._clients[service]
 
     def left(self, name: str) -> int:
-        """Messages of a queue that are not deleted, in somebody's hands or not."""
+        """Messages of a queue that are not deleted, received or not."""
         client = self.client("sqs")
         wanted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         url = client.get_queue_url(QueueName=name)["QueueUrl"]

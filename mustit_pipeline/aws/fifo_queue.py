@@ -40,7 +40,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """About how many messages lie in a queue: visible ones, and those in somebody's hands."""
+    """About how many messages lie in a queue: visible ones, and those that receivers hold."""
 
     visible: int
     in_flight: int
@@ -81,7 +81,7 @@ class FifoQueue:
         return [entry["Id"] in accepted for entry in entries]
 
     def receive(self, most: int, visibility_seconds: int) -> list[Message]:
-        """Visible messages, at most ten; nobody else gets them for so long."""
+        """Visible messages, at most ten; other receivers do not get them for so long."""
         with aws_failures(f"the queue {self.name}"):
             answer = self._client.receive_message(
                 QueueUrl=self.url,

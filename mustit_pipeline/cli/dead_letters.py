@@ -26,7 +26,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id, or how 
 
 @app.command("list", epilog="Example: `mustit dlq list --json`")
 def show_all(limit: Limit = 100, as_json: Json = False) -> None:
-    """List dead letters, oldest first, each with its task as it is now. Nobody else sees them while you look."""
+    """List dead letters, oldest first, each with its task as it is now. Other receivers do not get them meanwhile."""
     with runtime() as ground, _letters(ground).look(limit + 1) as letters:
         show_page(
             page(letters, limit), as_json=as_json, document=_document, table=_table, empty="There is no dead letter."

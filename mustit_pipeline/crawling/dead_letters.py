@@ -7,10 +7,12 @@ from enum import StrEnum
 from uuid import UUID
 
 from mustit_pipeline.aws.fifo_queue import FifoQueue, Message
+from mustit_pipeline.crawling import recovery
 from mustit_pipeline.crawling.sql import messages
 from mustit_pipeline.crawling.task_messages import TaskMessage, read_message
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import TASK, TaskStatus
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 
@@ -69,6 +71,7 @@ class DeadLetters:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
+        self._settings = settings
         self._queue = FifoQueue(settings, settings.task_dlq_name)
 
     @contextmanager
@@ -100,6 +103,8 @@ class DeadLetters:
             return Redriven.UNKNOWN
         if not letter.is_open:
             return Redriven.ENDED
+        # Its last worker may have died a moment ago.
+        recovery.release_expired(self._database, self._settings, utc_now())
         with self._database.transaction() as connection:
             sent = messages.withdraw(connection, [(letter.says.task_id, letter.lease_no)])
         self.drop(letter)

@@ -25,7 +25,7 @@ from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
-# Those that serve whoever runs, and one that serves a single crawl.
+# Those that serve every running crawl, and one that serves a single crawl.
 SHARED = ("postgres", "sqs")
 ADAPTERS = (*SHARED, "postgres of one execution")
 

@@ -58,7 +58,7 @@ def test_many_claimers_at_once_get_every_task_once(queues: Queues) -> None:
     with ThreadPoolExecutor(8) as threads:
         taken = [task for share in threads.map(take, range(8)) for task in share]
 
-    # Whoever met only tasks that others were taking stopped early; nothing may be left after that.
+    # A claimer that met only tasks that others were taking stopped early; nothing may be left after that.
     taken += take(8)
     assert len(taken) == len(set(taken)) == 120
     assert queues.states() == {"COMPLETED": 120}

@@ -1,30 +1,23 @@
 """What SQS has parked: looked at without harm, sent again or dropped by an operator, and told of by an alert."""
 
-import json
-import os
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner
 
 from mustit_pipeline.aws.setup import make_queues
-from mustit_pipeline.cli.app import app
 from mustit_pipeline.cli.findings import Health, watched
 from mustit_pipeline.crawling import dead_letters
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import observe
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.contract.task_queues import Queues, fetched
+from mustit_pipeline_tests.integration.aws.asking import Ask, asking
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.strict_aws import Fault, StrictAws
-
-Ask = Callable[..., Any]
 
 
 @pytest.fixture
@@ -37,25 +30,7 @@ def queues(database: Database, make_settings: MakeSettings, strict: StrictAws) -
 
 @pytest.fixture
 def ask(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Run a command; the JSON document that it prints."""
-    for name, value in _variables(queues.make_settings()).items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: str) -> Any:
-        load_settings.cache_clear()
-        result = CliRunner().invoke(app, [*arguments, "--json"])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return json.loads(result.stdout)
-
-    return run
-
-
-def _variables(settings: Settings) -> dict[str, str]:
-    given = {f"MUSTIT_{name.upper()}": str(value) for name, value in settings.model_dump(exclude_none=True).items()}
-    for secret in ("token_key", "jwt_secret"):
-        given[f"MUSTIT_{secret.upper()}"] = getattr(settings, secret).get_secret_value()
-    return {name: value for name, value in given.items() if name not in os.environ}
+    return asking(queues.make_settings(), monkeypatch)
 
 
 def park(queues: Queues, strict: StrictAws, tasks: int) -> None:
@@ -63,14 +38,13 @@ def park(queues: Queues, strict: StrictAws, tasks: int) -> None:
     stored = queues.opened("s", new=tasks)
     assert len(queues.queue(stored, lease_seconds=0.1).claim(tasks)) == tasks
     other = queues.queue(stored)
-    other.rest()
     wait_until(lambda: other.claim(tasks) or strict.left("mustit-crawler-tasks-dlq.fifo") == tasks)
 
 
 def test_dead_letters_are_listed_shown_redriven_and_dropped(queues: Queues, ask: Ask, strict: StrictAws) -> None:
     park(queues, strict, 3)
     listed = ask("dlq", "list")
-    assert [(one["sellerId"], one["taskStatus"]) for one in listed] == [("s", "PUBLISHED")] * 3
+    assert [(one["sellerId"], one["taskStatus"]) for one in listed] == [("s", "IN_PROGRESS")] * 3
     ids = [one["messageId"] for one in listed]
     assert ask("dlq", "show", ids[0][:13])["body"] == listed[0]["body"]
     # Looking changes nothing.
@@ -105,7 +79,8 @@ def test_a_redriven_task_is_done_by_the_next_worker(queues: Queues, ask: Ask, st
 def test_a_letter_whose_task_has_ended_stays_until_it_is_dropped(queues: Queues, ask: Ask, strict: StrictAws) -> None:
     park(queues, strict, 2)
     with queues.database.transaction() as connection:
-        connection.execute(text("UPDATE crawler_tasks SET status = 'COMPLETED' WHERE item_no = 1"))
+        ended = "status = 'COMPLETED', lease_owner = NULL, lease_expires_at = NULL"
+        connection.execute(text(f"UPDATE crawler_tasks SET {ended} WHERE item_no = 1"))
         connection.execute(text("DELETE FROM crawler_tasks WHERE item_no = 2"))
     listed = {one["taskStatus"]: one["messageId"] for one in ask("dlq", "list")}
     assert listed.keys() == {"COMPLETED", None}

@@ -28,6 +28,7 @@ from mustit_pipeline.settings import SettingsError
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.aws.asking import asking
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.strict_aws import StrictAws
@@ -80,6 +81,18 @@ def test_rules_that_differ_from_their_schedules_are_named_and_mended(
     }
     assert mend_rules(database, settings, utc_now, found).applied == 5
     assert [one.name for one in different_rules(database, settings)] == ["mustit-crawler-strange"]
+
+
+def test_the_command_lists_rules_that_differ_and_mends_them(
+    database: Database, make: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(database, "dmont")
+    ask = asking(make(), monkeypatch)
+
+    missing = {"rule": "mustit-crawler-dmont", "difference": "MISSING", "sellerId": "dmont"}
+    assert ask("aws", "rules", code=1) == {"different": [missing], "applied": 0}
+    assert ask("aws", "rules", "--mend") == {"different": [], "applied": 1}
+    assert ask("aws", "rules") == {"different": [], "applied": 0}
 
 
 def test_a_change_is_stored_as_it_was_sent(database: Database, make: MakeSettings) -> None:

@@ -22,6 +22,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.triggers import take_triggers
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.contract.task_queues import Queues, fetched
+from mustit_pipeline_tests.integration.aws.asking import asking
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.strict_aws import StrictAws
 
@@ -103,12 +104,30 @@ def test_the_api_destination_posts_to_our_api_with_its_key(make: MakeSettings, s
     )
 
 
+def test_the_command_says_what_it_would_make_and_makes_it(
+    make: MakeSettings, strict: StrictAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = asking(make(), monkeypatch)
+    names = ["mustit-triggers", "mustit-crawler-tasks-dlq.fifo", "mustit-crawler-tasks.fifo"]
+
+    planned = ask("aws", "setup", "--dry-run")
+    assert [(one["name"], one["created"]) for one in planned["queues"]] == [(name, True) for name in names]
+    assert planned["apiDestination"]["arn"] is None
+    assert strict.client("sqs").list_queues().get("QueueUrls", []) == []
+    made = ask("aws", "setup")
+    assert made["apiDestination"]["arn"].startswith("arn:aws:events:")
+    assert made["policies"].keys() == {"work", "setup"}
+    assert "mk_1_secret" not in json.dumps(made)
+
+    assert [one["changed"] for one in ask("aws", "setup")["queues"]] == [{}, {}, {}]
+
+
 def test_the_policies_allow_just_the_calls_that_are_made(
     database: Database, make: MakeSettings, strict: StrictAws
 ) -> None:
     settings = make()
     make_queues(settings)
-    # As if somebody had changed them all by hand.
+    # As if an operator had changed them all by hand.
     for queue in strict.client("sqs").list_queues()["QueueUrls"]:
         strict.client("sqs").set_queue_attributes(QueueUrl=queue, Attributes={"MessageRetentionPeriod": "60"})
     make_queues(settings)
