@@ -16,11 +16,8 @@ PRIOR_SHAPE = 0.5
 # A seller's first days: a change in ten days for each source.
 PRIOR_CHANGES = 2.0
 PRIOR_HOURS = 480.0
-# The listing is believed until fetches disprove it.
-PRIOR_SHOWN_CHANGES = 2.0
-PRIOR_LISTED_CHANGES = 4.0
-# Changes were credited to the listing by what was believed at their time, so that old ones must go.
-MOST_LISTED_CHANGES = 100.0
+# The listing is taken to show half of the changes, and believed until fetches disprove it.
+PRIOR_LISTED_CHANGES = 2.0
 PRIOR_FALSE_SIGNALS = 0.1
 PRIOR_WATCHED_HOURS = 1000.0
 
@@ -40,8 +37,12 @@ EXPLORED_SHARE = 0.1
 # The oldest get so much of what new and signalled products leave, where the promise cannot be kept.
 OLDEST_SHARE = 0.5
 
-LOWEST_PRICE, HIGHEST_PRICE = 1e-6, 1e6
-PRICE_GAIN = 0.2
+PROMISE_HEADROOM = 2.0
+PROMISE_MARGIN = 0.05
+
+PRICES = LOWEST_PRICE, HIGHEST_PRICE = 1e-6, 1e4
+PRICE_GAIN = 0.1
+MOST_EXCESS = 10.0
 LEAST_LOOK_HOURS = 1.0
 # Listing pages may take so much of a seller's requests even where the listing shows nothing of worth.
 LOOK_SHARE = 0.05
@@ -86,20 +87,27 @@ FLOATS = Floats()
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Changes seen in so many hours, older ones forgotten in part: of one source, or of a seller's sources together."""
+    """Changes of one source in so many hours, older ones forgotten in part."""
 
     changes: float = 0.0
     hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class ListingEvidence:
-    """What fetches said of a seller's listing, older ones forgotten in part; for details and options apart."""
+class SellerEvidence:
+    """What fetches said of a seller's sources of one kind, older ones forgotten in part; or what one fetch says.
 
-    shown_changes: float = 0.0
+    Expected changes are those of the believed rates in the same hours, so that the share which the listing shows is
+    compared for the same sources. Quiet are fetches without a signal: only these show how much the listing hides.
+    """
+
     changes: float = 0.0
-    false_signals: float = 0.0
     hours: float = 0.0
+    expected_changes: float = 0.0
+    shown_changes: float = 0.0
+    quiet_expected: float = 0.0
+    quiet_changes: float = 0.0
+    false_signals: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +120,18 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source at the time of a look: its change rate, hours since its last fetch, and signals of the listing since."""
+    """A source at the time of a look: its change rate, hours since its last fetch, and signals of the listing since.
+
+    A signal may come from the product's other source, which changes so often in a way that the listing shows.
+    """
 
     rate: float
     age: float
     signals: float
+    other_shown_rate: float = 0.0
 
 
-def seller_rate(evidence: Evidence, arithmetic: Arithmetic = FLOATS) -> float:
+def seller_rate(evidence: SellerEvidence, arithmetic: Arithmetic = FLOATS) -> float:
     """The mean change rate of a seller's sources of one kind; a usual one for a seller's first days."""
     rate = (PRIOR_CHANGES + evidence.changes) / (PRIOR_HOURS + evidence.hours)
     return _clamped(rate, LOWEST_RATE, HIGHEST_RATE, arithmetic)
@@ -131,19 +143,21 @@ def source_rate(evidence: Evidence, prior: float, arithmetic: Arithmetic = FLOAT
     return _clamped(rate, LOWEST_RATE, HIGHEST_RATE, arithmetic)
 
 
-def listing(evidence: ListingEvidence, arithmetic: Arithmetic = FLOATS) -> Listing:
+def listing(evidence: SellerEvidence, arithmetic: Arithmetic = FLOATS) -> Listing:
     """The share of changes that the listing shows, and how often it signals a change that is none."""
-    shown = (PRIOR_SHOWN_CHANGES + evidence.shown_changes) / (PRIOR_LISTED_CHANGES + evidence.changes)
+    shows = (PRIOR_LISTED_CHANGES + evidence.shown_changes) / (2.0 * PRIOR_LISTED_CHANGES + evidence.expected_changes)
+    hides = (PRIOR_LISTED_CHANGES + evidence.quiet_changes) / (2.0 * PRIOR_LISTED_CHANGES + evidence.quiet_expected)
     false_rate = (PRIOR_FALSE_SIGNALS + evidence.false_signals) / (PRIOR_WATCHED_HOURS + evidence.hours)
     return Listing(
-        _clamped(shown, LOWEST_SHOWN, HIGHEST_SHOWN, arithmetic),
+        _clamped(shows / (shows + hides), LOWEST_SHOWN, HIGHEST_SHOWN, arithmetic),
         _clamped(false_rate, LOWEST_FALSE_RATE, HIGHEST_FALSE_RATE, arithmetic),
     )
 
 
 def signalled_changes(source: Source, seen: Listing, arithmetic: Arithmetic = FLOATS) -> float:
     """What the listing's signals add to the expected number of unseen changes."""
-    added = source.signals * arithmetic.log(1.0 + seen.shown * source.rate / seen.false_rate)
+    other = seen.false_rate + source.other_shown_rate
+    added = source.signals * arithmetic.log(1.0 + seen.shown * source.rate / other)
     return arithmetic.minimum(added, MOST_EXPECTED)
 
 
@@ -168,45 +182,48 @@ def kept_share(hours: float, arithmetic: Arithmetic = FLOATS) -> float:
     return arithmetic.exp(-arithmetic.minimum(hours * (math.log(2.0) / HALF_LIFE_HOURS), MOST_EXPECTED))
 
 
-def fetched_evidence(source: Source, seen: Listing, changed: float, arithmetic: Arithmetic = FLOATS) -> ListingEvidence:
+def fetched_evidence(source: Source, seen: Listing, changed: float, arithmetic: Arithmetic = FLOATS) -> SellerEvidence:
     """What one unconditional fetch says; `changed` is 1 or 0. A seller's evidence grows by the sum over its fetches.
 
     Where something changed, the changes are counted as expected under what is believed: hidden ones by the age, shown
     ones by the signals, given that there was at least one.
     """
-    true_share = seen.shown * source.rate / (seen.shown * source.rate + seen.false_rate)
-    shown = source.signals * true_share
-    hidden = (1.0 - seen.shown) * source.rate * source.age
+    other = seen.false_rate + source.other_shown_rate
+    true_share = seen.shown * source.rate / (seen.shown * source.rate + other)
     chance = change_chance(unseen_changes(source, seen, arithmetic), arithmetic)
-    # A change at once after a fetch, which nothing announced, is one hidden change; and no division by nothing.
+    # A change right after a fetch, which nothing announced, is one hidden change; and no division by nothing.
     expects = chance > 1e-6
     certain = arithmetic.maximum(chance, 1e-6)
-    shown = changed * arithmetic.where(expects, shown / certain, 0.0)
-    hidden = changed * arithmetic.where(expects, hidden / certain, 1.0)
-    return ListingEvidence(
-        shown_changes=shown,
+    expected = source.rate * source.age
+    shown = changed * arithmetic.where(expects, source.signals * true_share / certain, 0.0)
+    hidden = changed * arithmetic.where(expects, (1.0 - seen.shown) * expected / certain, 1.0)
+    quiet = source.signals < 0.5
+    return SellerEvidence(
         changes=shown + hidden,
-        false_signals=arithmetic.maximum(source.signals - shown, 0.0),
         hours=source.age,
+        expected_changes=expected,
+        shown_changes=shown,
+        quiet_expected=arithmetic.where(quiet, expected, 0.0),
+        quiet_changes=arithmetic.where(quiet, hidden, 0.0),
+        false_signals=arithmetic.maximum(source.signals - shown, 0.0) * seen.false_rate / other,
     )
 
 
-def learnt(before: Evidence, fetched: ListingEvidence, kept: float) -> Evidence:
-    """The evidence of a source or a seller after fetches, with the share of the older evidence that is kept."""
+def learnt(before: Evidence, fetched: SellerEvidence, kept: float) -> Evidence:
+    """The evidence of a source after a fetch, with the share of the older evidence that is kept."""
     return Evidence(before.changes * kept + fetched.changes, before.hours * kept + fetched.hours)
 
 
-def learnt_listing(
-    before: ListingEvidence, fetched: ListingEvidence, kept: float, arithmetic: Arithmetic = FLOATS
-) -> ListingEvidence:
-    """The evidence about a seller's listing after fetches; the latest changes say what share it shows."""
-    latest = arithmetic.minimum(1.0, MOST_LISTED_CHANGES / arithmetic.maximum(before.changes, 1.0))
-    kept_changes = arithmetic.minimum(kept, latest)
-    return ListingEvidence(
-        before.shown_changes * kept_changes + fetched.shown_changes,
-        before.changes * kept_changes + fetched.changes,
-        before.false_signals * kept + fetched.false_signals,
-        before.hours * kept + fetched.hours,
+def learnt_of_seller(before: SellerEvidence, fetched: SellerEvidence, kept: float) -> SellerEvidence:
+    """The evidence of a seller after fetches, with the share of the older evidence that is kept."""
+    return SellerEvidence(
+        changes=before.changes * kept + fetched.changes,
+        hours=before.hours * kept + fetched.hours,
+        expected_changes=before.expected_changes * kept + fetched.expected_changes,
+        shown_changes=before.shown_changes * kept + fetched.shown_changes,
+        quiet_expected=before.quiet_expected * kept + fetched.quiet_expected,
+        quiet_changes=before.quiet_changes * kept + fetched.quiet_changes,
+        false_signals=before.false_signals * kept + fetched.false_signals,
     )
 
 
@@ -247,9 +264,10 @@ class Terms:
     # The promise, or longer where the pool cannot keep it.
     kept_age: float
     promise_broken: bool
-    # Until the seller is looked at again, and its share of the pool until then.
+    # Until the seller is looked at again.
     look_hours: float
-    requests_per_hour: float
+    # Requests per hour that the seller can count on for its oldest sources.
+    promise_rate: float
     min_chance: float
 
 
@@ -302,21 +320,36 @@ def _reason(one: Candidate, terms: Terms, *, too_old: bool) -> Reason | None:
 
 
 def _too_old(candidates: Sequence[Candidate], terms: Terms) -> set[int]:
-    """The oldest sources up to the last that would pass the kept age before the seller's requests reach it.
-
-    The k-th oldest is reached after k requests; so the oldest are fetched early enough that none is late.
-    """
+    """The oldest sources, so many that no later one passes the kept age while the promise's requests reach it."""
     aged = sorted((-one.age, one.key) for one in candidates if one.age is not None)
-    late = 0
-    for rank, (age, _) in enumerate(aged, start=1):
-        if -age + terms.look_hours + rank / terms.requests_per_hour >= terms.kept_age:
-            late = rank
-    return {key for _, key in aged[:late]}
+    latest = fetched_before(terms.kept_age) - terms.look_hours
+    slack = [max(0.0, latest + age) for age, _ in aged]
+    needed = max((rank - terms.promise_rate * hours for rank, hours in enumerate(slack, start=1)), default=0.0)
+    return {key for _, key in aged[: max(0, math.ceil(needed))]}
+
+
+def fetched_before(kept_age: float) -> float:
+    """The age before which a source is fetched; the rest of the kept age is for a busy pool."""
+    return (1.0 - PROMISE_MARGIN) * kept_age
+
+
+def hours_until_due(interval: float, hours: float, kept_age: float, oldest_age: float) -> float:
+    """When a seller is due, so many hours after its last look: by its interval, or earlier for its oldest source."""
+    return min(interval - hours, fetched_before(kept_age) - oldest_age)
+
+
+def promise_rate(sources: float, kept_age: float, share: float) -> float:
+    """Requests per hour for a seller's oldest sources: its share of the pool, and at most twice what the promise takes.
+
+    The oldest are so fetched early and evenly, and not all at the last moment, when they were first fetched together.
+    """
+    each_once = sources / kept_age
+    return _clamped(share, each_once, PROMISE_HEADROOM * each_once, FLOATS)
 
 
 def moved_price(price: float, wanted: float, affordable: float, hours: float) -> float:
-    """The pool's price after some hours in which crawls wanted so many requests and could afford so many."""
-    excess = _clamped(wanted / max(affordable, 1.0) - 1.0, -1.0, 1.0, FLOATS)
+    """The pool's price after some hours in which crawls planned so many requests and could afford so many."""
+    excess = _clamped(wanted / max(affordable, 1.0) - 1.0, -1.0, MOST_EXCESS, FLOATS)
     return _clamped(price * math.exp(PRICE_GAIN * min(hours, 24.0) * excess), LOWEST_PRICE, HIGHEST_PRICE, FLOATS)
 
 
@@ -341,12 +374,13 @@ def is_light_crawl_due(worth: float, price: float, hours: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Sources that are alike: how many, their change rate and weight, and their listing."""
+    """Sources that are alike: how many, their weight, change rate and listing, and their products' other sources."""
 
     sources: float
     rate: float
     weight: float
     seen: Listing
+    other_shown_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,38 +393,32 @@ class Means:
     min_chance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Outlook:
-    """What these means keep."""
+    """What these means keep; requests per hour that are expected, and that the promise alone needs."""
 
     kept_age: float
     promise_broken: bool
     price: float
     freshness: float
-    signalled_per_hour: float
-    planned_per_hour: float
-    # What would keep the promise.
-    needed_per_hour: float
+    per_hour: float
+    needed: float
 
 
 def outlook(groups: Sequence[Group], means: Means) -> Outlook:
     """The age that is kept, the price, and the expected share of sources that are fresh."""
-    signalled = sum(group.sources * _signals(group, means) for group in groups)
-    left = max(means.requests_per_hour - signalled, EXPLORED_SHARE * means.requests_per_hour)
     sources = sum(group.sources for group in groups)
-    promised = min(means.max_age, sources / (EXPLORED_SHARE * left)) if sources else means.max_age
-    needed = _planned(groups, means, promised, HIGHEST_PRICE)
-    broken = needed > left
-    kept_age = _kept_age(groups, means, left) if broken else promised
-    price = _price(groups, means, kept_age, left)
+    if not sources:
+        return Outlook(means.max_age, promise_broken=False, price=LOWEST_PRICE, freshness=1.0, per_hour=0.0, needed=0.0)
+    promised = min(means.max_age, sources / (EXPLORED_SHARE * means.requests_per_hour))
+    needed = sources / promised
+    broken = needed > means.requests_per_hour
+    kept_age = _kept_age(groups, means) if broken else promised
+    price = _lowest(lambda price: _per_hour(groups, means, kept_age, price) <= means.requests_per_hour, *PRICES)
+    fresh = sum(group.sources * _freshness(group, means, kept_age, price) for group in groups)
+    per_hour = _per_hour(groups, means, kept_age, price)
     return Outlook(
-        kept_age=kept_age,
-        promise_broken=broken,
-        price=price,
-        freshness=sum(g.sources * _freshness(g, means, kept_age, price) for g in groups) / sources if sources else 1.0,
-        signalled_per_hour=signalled,
-        planned_per_hour=_planned(groups, means, kept_age, price),
-        needed_per_hour=signalled + needed,
+        kept_age, promise_broken=broken, price=price, freshness=fresh / sources, per_hour=per_hour, needed=needed
     )
 
 
@@ -401,56 +429,62 @@ def fetch_age(group: Group, means: Means, price: float) -> float:
     x = u + 1.0 - math.exp(-min(math.sqrt(2.0 * u) + u / 3.0, MOST_EXPECTED))
     x -= (_staleness(x, FLOATS) - u) / max(1.0 - math.exp(-min(x, MOST_EXPECTED)), 1e-9)
     least = -math.log(1.0 - min(means.min_chance, 0.99))
-    return max(x, least) / _hidden_rate(group) + means.look_hours / 2
+    return max(x, least) / _hidden_rate(group, price) + means.look_hours / 2
 
 
-def _signals(group: Group, means: Means) -> float:
+def _per_hour(groups: Sequence[Group], means: Means, kept_age: float, price: float) -> float:
+    """Fetches per hour, for whatever reason."""
+    ages = [min(kept_age, fetch_age(group, means, price)) for group in groups]
+    planned = sum(_planned(group, means, price, age) for group, age in zip(groups, ages, strict=True))
+    return planned + sum(group.sources * _signals(group, means, price) for group in groups)
+
+
+def _signals(group: Group, means: Means, price: float) -> float:
     """Fetches per hour that the listing causes for one source: at most one at each look."""
-    if not _is_listened_to(group):
+    if not _is_listened_to(group, price):
         return 0.0
-    rate = group.seen.shown * group.rate + group.seen.false_rate
+    rate = group.seen.shown * group.rate + group.seen.false_rate + group.other_shown_rate
     return rate / (1.0 + rate * means.look_hours)
 
 
-def _is_listened_to(group: Group) -> bool:
-    return is_believed(Source(group.rate, 0.0, 1.0), group.seen)
+def _is_listened_to(group: Group, price: float) -> bool:
+    signalled = Source(group.rate, 0.0, 1.0, group.other_shown_rate)
+    worth = value(unseen_changes(signalled, group.seen), group.rate, group.weight)
+    return worth >= price and is_believed(signalled, group.seen)
 
 
-def _hidden_rate(group: Group) -> float:
+def _hidden_rate(group: Group, price: float) -> float:
     """Changes per hour that no signal brings to light."""
-    return group.rate * (1.0 - group.seen.shown) if _is_listened_to(group) else group.rate
+    return group.rate * (1.0 - group.seen.shown) if _is_listened_to(group, price) else group.rate
 
 
-def _planned(groups: Sequence[Group], means: Means, kept_age: float, price: float) -> float:
-    """Fetches per hour by age or value."""
-    return sum(_planned_each(group, means, min(kept_age, fetch_age(group, means, price))) for group in groups)
-
-
-def _planned_each(group: Group, means: Means, age: float) -> float:
+def _planned(group: Group, means: Means, price: float, age: float) -> float:
     """Fetches per hour at that age, where signals may come first."""
-    signals = _signals(group, means)
+    signals = _signals(group, means, price)
     if signals * age < 1e-6:
         return group.sources / age
     left = math.exp(-min(signals * age, MOST_EXPECTED))
     return group.sources * signals * left / (1.0 - left)
 
 
-def _price(groups: Sequence[Group], means: Means, kept_age: float, left: float) -> float:
-    """The lowest price that the requests left can pay."""
-    return _lowest(lambda price: _planned(groups, means, kept_age, price) <= left, LOWEST_PRICE, HIGHEST_PRICE)
-
-
-def _kept_age(groups: Sequence[Group], means: Means, left: float) -> float:
+def _kept_age(groups: Sequence[Group], means: Means) -> float:
     """The age for which the share of the oldest is enough while the rest goes by value."""
 
-    def is_kept(age: float) -> bool:
-        def fits(price: float) -> bool:
-            by_value = [(group, fetch_age(group, means, price)) for group in groups]
-            return sum(_planned_each(g, means, own) for g, own in by_value if own < age) <= (1.0 - OLDEST_SHARE) * left
+    def halves(age: float, price: float) -> tuple[float, float]:
+        """Fetches per hour by value and by age, as shares of what signals leave."""
+        left = means.requests_per_hour - sum(group.sources * _signals(group, means, price) for group in groups)
+        by_age = by_value = 0.0
+        for group in groups:
+            own = fetch_age(group, means, price)
+            if own < age:
+                by_value += _planned(group, means, price, own)
+            else:
+                by_age += _planned(group, means, price, age)
+        return (by_value / left, by_age / left) if left > 0 else (math.inf, math.inf)
 
-        price = _lowest(fits, LOWEST_PRICE, HIGHEST_PRICE)
-        oldest = [group for group in groups if fetch_age(group, means, price) >= age]
-        return sum(_planned_each(group, means, age) for group in oldest) <= OLDEST_SHARE * left
+    def is_kept(age: float) -> bool:
+        price = _lowest(lambda price: halves(age, price)[0] <= 1.0 - OLDEST_SHARE, *PRICES)
+        return halves(age, price)[1] <= OLDEST_SHARE
 
     return _lowest(is_kept, means.max_age, 100.0 * 365 * 24)
 
@@ -458,7 +492,7 @@ def _kept_age(groups: Sequence[Group], means: Means, left: float) -> float:
 def _freshness(group: Group, means: Means, kept_age: float, price: float) -> float:
     """The share of time in which a source is as stored: no hidden change since its fetch, no shown one since a look."""
     age = min(kept_age, fetch_age(group, means, price))
-    signals, hidden = _signals(group, means), _hidden_rate(group)
+    signals, hidden = _signals(group, means, price), _hidden_rate(group, price)
     fresh = _mean_decay(signals + hidden, age) / _mean_decay(signals, age)
     return fresh / (1.0 + (group.rate - hidden) * means.look_hours / 2)
 
