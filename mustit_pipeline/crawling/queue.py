@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import uuid4
 
+from sqlalchemy import Connection
+
 from mustit_pipeline.crawling import recovery
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
@@ -50,7 +52,10 @@ class _PostgresQueue:
 
 
 class ExecutionQueue(_PostgresQueue):
-    """The tasks of one execution and of some types, until all of them have ended."""
+    """The tasks of one execution and of some types, until all of them have ended.
+
+    A light crawl's queue also ends once a crawl that is due is open: the rest is left for a later slice.
+    """
 
     def __init__(
         self, database: Database, settings: Settings, stored: StoredExecution, types: Sequence[TaskType]
@@ -68,6 +73,8 @@ class ExecutionQueue(_PostgresQueue):
         if not types:
             return []
         with self._database.transaction() as connection:
+            if self._gives_way(connection):
+                return []
             return leases.claim(
                 connection,
                 self._stored.home,
@@ -85,9 +92,13 @@ class ExecutionQueue(_PostgresQueue):
         with self._database.reading() as connection:
             current = executions.get(connection, execution_id)
             work = tasks.open_work(connection, self._stored.home, self._types)
-        if current.status is not ExecutionStatus.RUNNING or not work.open:
+            gives_way = self._gives_way(connection)
+        if current.status is not ExecutionStatus.RUNNING or not work.open or gives_way:
             return None
         return max(work.next_in, SOONEST_SECONDS)
+
+    def _gives_way(self, connection: Connection) -> bool:
+        return self._stored.is_light and executions.is_due_open(connection)
 
 
 class SharedQueue(_PostgresQueue):

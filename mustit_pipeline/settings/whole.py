@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,7 @@ from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey, made_once
+from mustit_pipeline.settings.recrawl import RecrawlSettings
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
 
@@ -54,7 +55,9 @@ def _same_database(one: str, other: str | None) -> bool:
     return other is not None and one.partition("://")[2] == other.partition("://")[2]
 
 
-class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings):
+class Settings(
+    DeliverySettings, AgentSettings, RecrawlSettings, UpkeepSettings, DeploymentSettings, AwsSettings, CheckSettings
+):
     """All settings, each with its default and a description."""
 
     model_config = SettingsConfigDict(
@@ -156,7 +159,6 @@ class Settings(DeliverySettings, AgentSettings, UpkeepSettings, DeploymentSettin
         description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch, kept "
         "for `mustit raw replay`, until the change is accepted",
     )
-    recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
     lake_uri: PathOrBucket | None = Field(
         None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it"
     )
