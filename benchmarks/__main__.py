@@ -5,7 +5,20 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import bloat, budget, crawl, growth, growth_plot, memory, profiling, relay, report, sequence
+from benchmarks import (
+    bloat,
+    budget,
+    crawl,
+    growth,
+    growth_plot,
+    memory,
+    profiling,
+    recrawl,
+    recrawl_plot,
+    relay,
+    report,
+    sequence,
+)
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
@@ -59,6 +72,12 @@ def _relay(options: argparse.Namespace) -> report.Part:
     return relay.run(_products(options), 1 if options.quick else options.rounds)
 
 
+def _recrawl(options: argparse.Namespace) -> report.Part:
+    compared = recrawl.run(recrawl.QUICK if options.quick else recrawl.Plan())
+    recrawl_plot.draw(compared, options.output.with_name("recrawl.svg"))
+    return compared
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -67,6 +86,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "sequence": _sequence,
     "bloat": _bloat,
     "relay": _relay,
+    "recrawl": _recrawl,
 }
 
 

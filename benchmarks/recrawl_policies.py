@@ -2,7 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import numpy as np
@@ -61,6 +62,8 @@ class Everything(Policy):
     def act(self) -> None:
         while len(self.waiting) < self.crawler.tokens and self.due.min() <= self.crawler.now:
             seller = int(self.due.argmin())
+            if self.crawler.tokens < self.world.pages[seller]:
+                break
             self.due[seller] = max(self.due[seller] + INTERVAL, self.crawler.now)
             self.crawler.sweep(seller)
             its = self.world.slices[seller]
@@ -120,30 +123,27 @@ class ListingOnly(Policy):
         self.signalled[first] = np.inf
 
 
-class Oracle(Policy):
-    """Knows every rate and what the listing shows; the index of the greatest freshness, whatever the age."""
-
-    share = 0.05
+class FreeOracle(Policy):
+    """Knows every rate and what the listing shows; fetches what brings most freshness, however old others get."""
 
     def __init__(self, crawler: Crawler, max_age: float) -> None:
         super().__init__(crawler, max_age)
         self.signals = np.zeros(self.world.sources)
         self.rate = self._true_rate()
         self.other = _other(self.rate * self.world.shown)
-        self.seen = Listing(_all(self.world.shown), max(self.world.nature.false_rate, 1e-6))
+        self.seen = Listing(_all(self.world.shown), max(self.world.nature.false_rate, recrawl.LOWEST_FALSE_RATE))
 
     def _true_rate(self) -> Floats:
-        """Sales included."""
-        changed = self.world.events.sources[self.world.events.changes]
-        base = self.world.rate
-        sales = np.bincount(self.world.seller_of[changed], minlength=self.world.nature.sellers) / self.world.hours
-        expected = np.bincount(self.world.seller_of, base, minlength=self.world.nature.sellers)
-        sizes = np.bincount(self.world.seller_of, minlength=self.world.nature.sellers)
-        extra = np.maximum(sales - expected, 0.0) / sizes * KINDS
-        return base + np.where(self.world.kind == 0, extra[self.world.seller_of], 0.0)
+        """Sales included, as a mean over a seller's products."""
+        sellers, of = self.world.nature.sellers, self.world.seller_of
+        happened = np.bincount(of[self.world.events.sources[self.world.events.changes]], minlength=sellers)
+        expected = np.bincount(of, self.world.rate, minlength=sellers) * self.world.hours
+        sizes = np.maximum(np.bincount(of, minlength=sellers), 1)
+        sales = np.maximum(happened - expected, 0.0) / self.world.hours / sizes * KINDS
+        return self.world.rate + np.where(self.world.kind == 0, sales[of], 0.0)
 
     def act(self) -> None:
-        for seller in _swept(self.crawler, self.share):
+        for seller in _swept(self.crawler, recrawl.LOOK_SHARE):
             its = self.world.slices[seller]
             self.signals[its] += self.crawler.sweep(seller)
         source = Source(_all(self.rate), _all(self.ages()), _all(self.signals), self.other)
@@ -156,22 +156,28 @@ class Oracle(Policy):
         return (1.0 - (1.0 + unseen) * np.exp(-unseen)) / self.rate
 
 
-class PromisingOracle(Oracle):
-    """The oracle under the same promise: those that grow too old come first."""
-
-    def act(self) -> None:
-        super().act()
+class Oracle(FreeOracle):
+    """The oracle under the same promise where the budget allows it: those that would grow too old come first."""
 
     def index(self, unseen: Floats) -> Floats:
-        """The freshness that a fetch brings, after those whose turn has come."""
-        ages = self.ages()
-        order = np.argsort(-ages, kind="stable")
-        finish = ages[order] + STEP + np.arange(1, len(order) + 1) / self.crawler.per_hour
-        late = np.flatnonzero(finish >= self.max_age)
+        """The freshness that a fetch brings, after those that have to be fetched now."""
         index = super().index(unseen)
-        if len(late):
-            index[order[: late[-1] + 1]] += 1e9 * (1.0 + ages[order[: late[-1] + 1]])
+        if self.world.sources / self.max_age <= self.crawler.per_hour:
+            ages = self.ages()
+            oldest = np.argsort(-ages, kind="stable")
+            finish = ages[oldest] + STEP + np.arange(1, len(oldest) + 1) / self.crawler.per_hour
+            count = int(np.flatnonzero(finish >= self.max_age).max(initial=-1)) + 1
+            index[oldest[:count]] += 1e9 * (1.0 + ages[oldest[:count]])
         return index
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an operator is told at a time: the age that is kept, and the share of products that are expected fresh."""
+
+    at: float
+    kept_age: float
+    freshness: float
 
 
 class Adaptive(Policy):
@@ -191,20 +197,26 @@ class Adaptive(Policy):
         self.planned = 0
         self.outlook = self._outlook()
         self.price = self.outlook.price
-        self.told: list[tuple[float, Outlook]] = []
+        self.kept_age = self.outlook.kept_age
+        self.told: list[Told] = []
 
     def act(self) -> None:
         crawler, self.planned = self.crawler, 0
         if crawler.now % 24.0 < STEP:
             self.outlook = self._outlook()
-            self.told.append((crawler.now, self.outlook))
+            self.kept_age = recrawl.moved_age(self.kept_age, self.outlook, 24.0)
+            self.told.append(Told(crawler.now, self.kept_age, self.outlook.freshness**KINDS))
+        allowed = ALLOWED_HOURS * crawler.per_hour
+        for seller in self._due():
+            if crawler.tokens >= self.world.pages[seller]:
+                self._look(seller, self.price, allowed)
         self._work()
-        for seller, is_due in self._sellers():
+        for seller in self._light(self.price):
             # A light crawl is never made at the cost of what is planned.
-            spare = is_due or self._backlog() <= crawler.per_hour * SPARE_BACKLOG_HOURS
+            spare = self._backlog() <= crawler.per_hour * SPARE_BACKLOG_HOURS
             if crawler.tokens < self.world.pages[seller] or not spare:
                 break
-            self._look(seller, self.price, ALLOWED_HOURS * crawler.per_hour)
+            self._look(seller, self.price, allowed)
             self._work()
         self._spend_spare()
         wanted = self.planned + self._backlog() * STEP / DRAIN_HOURS
@@ -214,8 +226,8 @@ class Adaptive(Policy):
         """Requests that would be lost go to the seller where most is expected, below the price."""
         if self._backlog():
             return
-        for _, seller in self._light(0.0):
-            if self.crawler.tokens < max(0.5 * self.crawler.per_hour, 10 * self.world.pages[seller]):
+        for seller in self._light(0.0):
+            if self.crawler.tokens < max(0.5 * self.crawler.per_hour, 3 * self.world.pages[seller]):
                 return
             before = self.planned
             self._look(seller, recrawl.LOWEST_PRICE, self.crawler.tokens - float(self.world.pages[seller]))
@@ -237,24 +249,22 @@ class Adaptive(Policy):
                 else:
                     queue.pop(0)
 
-    def _sellers(self) -> list[tuple[int, bool]]:
-        """Sellers that are not being crawled: due ones first, then light crawls by what they are worth."""
+    def _due(self) -> list[int]:
+        """Due sellers that are not being crawled, longest waiting first."""
         busy = self._busy()
         waits = [(self._hours_until_due(seller), seller) for seller in range(self.world.nature.sellers)]
-        due = [seller for wait, seller in sorted(waits) if wait <= 0.0 and seller not in busy]
-        light = [(seller, False) for _, seller in self._light(self.price) if seller not in due]
-        return [*((seller, True) for seller in due), *light]
+        return [seller for wait, seller in sorted(waits) if wait <= 0.0 and seller not in busy]
 
     def _hours_until_due(self, seller: int) -> float:
         now, its = self.crawler.now, self.world.slices[seller]
         since = float(now - self.crawler.last_look[seller])
         oldest = now - float(self.crawler.last[its].min())
-        return recrawl.hours_until_due(INTERVAL, since, self.outlook.kept_age, oldest)
+        return recrawl.hours_until_due(INTERVAL, since, self.kept_age, oldest)
 
     def _busy(self) -> set[int]:
         return {seller for queue in self.queues for seller, _ in queue}
 
-    def _light(self, price: float) -> list[tuple[float, int]]:
+    def _light(self, price: float) -> list[int]:
         """The light crawls that are worth so much, by what they are worth."""
         busy = self._busy()
         found: list[tuple[float, int]] = []
@@ -270,7 +280,7 @@ class Adaptive(Policy):
             )
             if recrawl.is_light_crawl_due(worth, price, hours):
                 found.append((-worth, seller))
-        return sorted(found)
+        return [seller for _, seller in sorted(found)]
 
     def _look(self, seller: int, price: float, allowance: float) -> None:
         """One crawl: the sweep, then what is chosen."""
@@ -289,10 +299,10 @@ class Adaptive(Policy):
         terms = Terms(
             allowance=max(1, int(allowance)),
             price=price,
-            kept_age=self.outlook.kept_age,
+            kept_age=self.kept_age,
             promise_broken=self.outlook.promise_broken,
             look_hours=float(self.look_hours[seller]) * 1.5,
-            promise_rate=recrawl.promise_rate(float(len(ages)), self.outlook.kept_age, self._share(seller)),
+            promise_rate=recrawl.promise_rate(float(len(ages)), self.kept_age, self._share(seller)),
             min_chance=MIN_CHANCE,
         )
         order, ends = chosen(
@@ -382,31 +392,42 @@ class Adaptive(Policy):
 def chosen(
     ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms
 ) -> tuple[Integers, list[int]]:
-    """`recrawl.chosen` for arrays, where every source was fetched before: a test compares the two."""
+    """`recrawl.chosen` for arrays, where every source was fetched before; a test compares the two.
+
+    Also where in this order the late ones end, and the other urgent ones.
+    """
     oldest = np.argsort(-ages, kind="stable")
     slack = np.maximum(0.0, recrawl.fetched_before(terms.kept_age) - terms.look_hours - ages[oldest])
     needed = (np.arange(1, len(ages) + 1) - terms.promise_rate * slack).max(initial=0.0)
     too_old = np.zeros(len(ages), bool)
     too_old[oldest[: math.ceil(needed)]] = True
     worth = (values >= terms.price) & (chances >= terms.min_chance)
-    signalled = worth & believed
-    aged = too_old & ~signalled
-    valued = worth & ~signalled & ~too_old
+    late = (ages >= recrawl.fetched_before(terms.kept_age)) & (not terms.promise_broken)
+    signalled = worth & believed & ~late
+    aged = too_old & ~signalled & ~late
+    valued = worth & ~signalled & ~too_old & ~late
     by_value = np.argsort(-values, kind="stable")
-    first, second, third = by_value[signalled[by_value]], oldest[aged[oldest]], by_value[valued[by_value]]
-    ends = [len(first), len(first) + len(second)]
+    parts = [
+        oldest[late[oldest]],
+        by_value[signalled[by_value]],
+        oldest[aged[oldest]],
+        by_value[valued[by_value]],
+    ]
+    ends = [len(parts[0]), len(parts[0]) + len(parts[1]) + len(parts[2])]
     if terms.promise_broken:
-        places = np.concatenate([2 * np.arange(len(second)), 2 * np.arange(len(third)) + 1])
-        second, third = np.concatenate([second, third])[np.argsort(places, kind="stable")], third[:0]
-        ends[1] = len(first) + len(second)
-    return np.concatenate([first, second, third])[: terms.allowance], ends
+        ends[1] -= len(parts[2])
+        places = np.concatenate([2 * np.arange(len(parts[2])), 2 * np.arange(len(parts[3])) + 1])
+        parts[2:] = [np.concatenate(parts[2:])[np.argsort(places, kind="stable")]]
+    return np.concatenate(parts)[: terms.allowance], ends
 
 
-def _swept(crawler: Crawler, share: float) -> list[int]:
+def _swept(crawler: Crawler, share: float) -> Iterator[int]:
     """Sellers whose listing is swept now: every hour, or less often where pages would take more than a share."""
     pages = crawler.world.pages
     spacing = max(1.0, float(pages.sum()) / (share * crawler.per_hour))
-    return [int(seller) for seller in np.flatnonzero(crawler.now - crawler.last_look >= spacing)]
+    for seller in np.flatnonzero(crawler.now - crawler.last_look >= spacing):
+        if crawler.tokens >= pages[seller]:
+            yield int(seller)
 
 
 def _evidence(changes: Floats, hours: Floats) -> Evidence:

@@ -221,6 +221,11 @@ class Crawler:
             look_hours=sum(hours * size for hours, size in self._looks) / max(1, looked),
         )
 
+    def oldest_on_day(self, begin: float) -> float:
+        """The oldest age in the 24 hours after a time."""
+        first = round(begin / STEP)
+        return max(self._oldest[first - 1 : first - 1 + round(24.0 / STEP)])
+
     def _delays(self) -> tuple[Floats, Booleans]:
         """Hours from each change to the fetch that found it, or to the end."""
         changes = self.world.events.changes

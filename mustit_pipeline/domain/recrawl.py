@@ -6,6 +6,7 @@ written for an `Arithmetic`, so that floats, arrays and SQL expressions go throu
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -30,6 +31,7 @@ MOST_EXPECTED = 50.0
 SOLD_OUT_WEIGHT = 0.5
 RECENTLY_CHANGED_WEIGHT = 1.5
 RECENT_HOURS = 24.0
+STALENESS_SHARE = 0.02
 
 BELIEVED_CHANCE = 0.1
 # However long the promise is, so much of the pool goes round by age: rates that are believed too low are found out.
@@ -39,6 +41,7 @@ OLDEST_SHARE = 0.5
 
 PROMISE_HEADROOM = 2.0
 PROMISE_MARGIN = 0.05
+AGE_FOLLOWS_HOURS = 72.0
 
 PRICES = LOWEST_PRICE, HIGHEST_PRICE = 1e-6, 1e4
 PRICE_GAIN = 0.1
@@ -234,14 +237,23 @@ def weight(in_stock: bool, hours_since_change: float, boost: float = 1.0, arithm
 
 
 def value(unseen: float, rate: float, weight: float, cost: float = 1.0, arithmetic: Arithmetic = FLOATS) -> float:
-    """What a fetch is worth per request: the hours for which the source is expected to have been stale, weighted."""
-    return weight / (cost * rate) * _staleness(unseen, arithmetic)
+    """What a fetch is worth per request: the hours of freshness that it is expected to bring, weighted."""
+    return weight / (cost * rate) * gain(unseen, arithmetic)
 
 
-def _staleness(unseen: float, arithmetic: Arithmetic) -> float:
-    """x - 1 + exp(-x), by its series where the difference would lose its digits."""
-    series = unseen * unseen * (0.5 - unseen / 6.0 + unseen * unseen / 24.0)
-    return arithmetic.where(unseen < 1e-3, series, unseen - 1.0 + arithmetic.exp(-unseen))
+def gain(unseen: float, arithmetic: Arithmetic = FLOATS) -> float:
+    """What a fetch brings, in mean times between two changes of the source, by the unseen changes x that it expects.
+
+    1 - (1 + x) exp(-x) is the index of greatest freshness. It hardly grows where x is large, so that sources which
+    change all the time would never be fetched; a little of x - 1 + exp(-x), the index of least time stale, orders them.
+    """
+    x, decay = unseen, arithmetic.exp(-unseen)
+    freshness = 1.0 - (1.0 + x) * decay
+    staleness = x - 1.0 + decay
+    # By their series where the differences would lose their digits.
+    freshness = arithmetic.where(x < 1e-3, x * x * (0.5 - x / 3.0 + x * x / 8.0), freshness)
+    staleness = arithmetic.where(x < 1e-3, x * x * (0.5 - x / 6.0 + x * x / 24.0), staleness)
+    return freshness + STALENESS_SHARE * staleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +287,11 @@ class Reason(IntEnum):
     """Why a source is fetched, in the order in which requests are spent."""
 
     NEW = 1
-    SIGNALLED = 2
-    AGE = 3
-    VALUE = 4
+    # About to break the promise, because signals took what was meant for the oldest.
+    LATE = 2
+    SIGNALLED = 3
+    AGE = 4
+    VALUE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +313,8 @@ def chosen(candidates: Sequence[Candidate], terms: Terms) -> list[Choice]:
     ordered: list[tuple[tuple[int, int], Choice]] = []
     for reason in Reason:
         of_reason = [one for its_reason, one in wanted if its_reason is reason]
-        of_reason.sort(key=lambda one: (-(one.age or 0.0) if reason is Reason.AGE else -one.value, one.key))
+        by_age = reason in (Reason.LATE, Reason.AGE)
+        of_reason.sort(key=lambda one: (-(one.age or 0.0) if by_age else -one.value, one.key))
         for rank, one in enumerate(of_reason):
             takes_turns = terms.promise_broken and reason in (Reason.AGE, Reason.VALUE)
             place = (Reason.AGE, 2 * rank + (reason is Reason.VALUE)) if takes_turns else (reason, rank)
@@ -311,6 +326,8 @@ def chosen(candidates: Sequence[Candidate], terms: Terms) -> list[Choice]:
 def _reason(one: Candidate, terms: Terms, *, too_old: bool) -> Reason | None:
     if one.age is None:
         return Reason.NEW
+    if one.age >= fetched_before(terms.kept_age) and not terms.promise_broken:
+        return Reason.LATE
     worth = one.value >= terms.price and one.chance >= terms.min_chance
     if worth and one.believed:
         return Reason.SIGNALLED
@@ -354,9 +371,9 @@ def moved_price(price: float, wanted: float, affordable: float, hours: float) ->
 
 
 def sweep_value(sources: float, rate: float, shown: float, hours: float, arithmetic: Arithmetic = FLOATS) -> float:
-    """What a sweep finds after so many hours: for how long sources of one kind were stale and the listing knew it."""
+    """What a sweep brings after so many hours for the sources of one kind, in the measure of `value`."""
     visible = shown * rate
-    return sources / visible * _staleness(arithmetic.minimum(visible * hours, MOST_EXPECTED), arithmetic)
+    return sources / visible * gain(arithmetic.minimum(visible * hours, MOST_EXPECTED), arithmetic)
 
 
 def light_crawl_value(swept: float, pages: float, hours: float, requests_per_hour: float, price: float) -> float:
@@ -422,14 +439,32 @@ def outlook(groups: Sequence[Group], means: Means) -> Outlook:
     )
 
 
+def moved_age(kept_age: float, told: Outlook, hours: float) -> float:
+    """The age that is kept so many hours later: it follows an outlook that breaks the promise only slowly."""
+    followed = 1.0 - math.exp(-min(hours / AGE_FOLLOWS_HOURS, MOST_EXPECTED))
+    return kept_age + followed * (told.kept_age - kept_age) if told.promise_broken else told.kept_age
+
+
 def fetch_age(group: Group, means: Means, price: float) -> float:
     """The age at which a source's value reaches the price, on average at the look after it."""
-    u = price * group.rate / group.weight
-    # The root of x - 1 + exp(-x) = u: an approximation that is right within 1 %, and one step of Newton's.
-    x = u + 1.0 - math.exp(-min(math.sqrt(2.0 * u) + u / 3.0, MOST_EXPECTED))
-    x -= (_staleness(x, FLOATS) - u) / max(1.0 - math.exp(-min(x, MOST_EXPECTED)), 1e-9)
-    least = -math.log(1.0 - min(means.min_chance, 0.99))
-    return max(x, least) / _hidden_rate(group, price) + means.look_hours / 2
+    unseen = max(_unseen_worth(price * group.rate / group.weight), -math.log(1.0 - min(means.min_chance, 0.99)))
+    return unseen / _hidden_rate(group, price) + means.look_hours / 2
+
+
+def _unseen_worth(wanted: float) -> float:
+    """The unseen changes whose gain is as wanted, interpolated; far more than any where there are none."""
+    above = bisect_left(_GAINS, wanted)
+    if above == 0:
+        return math.sqrt(2.0 * wanted / (1.0 + STALENESS_SHARE))
+    if above == len(_GAINS):
+        return 1e6
+    low, high = above - 1, above
+    part = math.log(wanted / _GAINS[low]) / math.log(_GAINS[high] / _GAINS[low])
+    return _UNSEEN[low] * (_UNSEEN[high] / _UNSEEN[low]) ** part
+
+
+_UNSEEN = [MOST_EXPECTED * 10.0 ** (-step / 50.0) for step in range(300, -1, -1)]
+_GAINS = [gain(unseen) for unseen in _UNSEEN]
 
 
 def _per_hour(groups: Sequence[Group], means: Means, kept_age: float, price: float) -> float:
@@ -507,7 +542,7 @@ def _lowest(is_enough: Callable[[float], bool], low: float, high: float) -> floa
     """The lowest number between two that is enough, by bisection of its logarithm."""
     if is_enough(low):
         return low
-    for _ in range(40):
+    for _ in range(25):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high

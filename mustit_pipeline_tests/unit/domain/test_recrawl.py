@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustit_pipeline.domain import recrawl
@@ -69,8 +69,33 @@ def test_the_chance_of_an_unseen_change_is_a_chance(source: Source, seen: Listin
 
 @given(st.floats(1e-9, 1e-2))
 def test_tiny_expectations_lose_no_digits(unseen: float) -> None:
-    exact = unseen**2 / 2 - unseen**3 / 6 + unseen**4 / 24 - unseen**5 / 120
-    assert recrawl.value(unseen, 1.0, 1.0) == pytest.approx(exact, rel=1e-8)
+    freshness = sum((-1) ** n * (n - 1) / math.factorial(n) * unseen**n for n in range(2, 8))
+    staleness = sum((-1) ** n / math.factorial(n) * unseen**n for n in range(2, 8))
+    assert recrawl.gain(unseen) == pytest.approx(freshness + recrawl.STALENESS_SHARE * staleness, rel=1e-8)
+
+
+@given(st.floats(0, 49), st.floats(0, 1))
+def test_a_fetch_brings_more_the_more_changes_it_expects(unseen: float, more: float) -> None:
+    assert recrawl.gain(unseen + more) >= recrawl.gain(unseen) * (1 - 1e-9)
+
+
+def test_of_two_sources_that_have_surely_changed_the_one_that_stays_fresh_for_longer_comes_first() -> None:
+    slow, fast = Source(rate=0.001, age=1, signals=1), Source(rate=1.0, age=1, signals=1)
+    assert worth(slow) > worth(fast)
+
+
+def test_a_signal_says_less_where_the_other_source_may_have_caused_it() -> None:
+    alone = Source(rate=0.01, age=1, signals=1)
+    assert worth(replace(alone, other_shown_rate=0.1)) < worth(alone) / 10
+    assert recrawl.is_believed(alone, TRUSTED)
+    assert not recrawl.is_believed(replace(alone, other_shown_rate=0.1), TRUSTED)
+
+
+def test_what_the_other_source_may_have_caused_is_hardly_counted_as_a_false_signal() -> None:
+    alone = Source(rate=0.01, age=1, signals=1)
+    shared = replace(alone, other_shown_rate=0.1)
+    assert recrawl.fetched_evidence(alone, TRUSTED, 0.0).false_signals == 1
+    assert recrawl.fetched_evidence(shared, TRUSTED, 0.0).false_signals < 0.001
 
 
 def test_a_source_just_fetched_is_worth_nothing() -> None:
@@ -177,7 +202,7 @@ TERMS = Terms(
 )
 NEW = Candidate(1, None, 0, 0, believed=False)
 SIGNALLED = Candidate(2, 3, 50, 0.9, believed=True)
-OLD = Candidate(3, 23.5, 0.1, 0.2, believed=False)
+OLD = Candidate(3, 22, 0.1, 0.2, believed=False)
 WORTHY = Candidate(4, 5, 2, 0.2, believed=False)
 WORTHIER = Candidate(5, 5, 3, 0.2, believed=False)
 CHEAP = Candidate(6, 5, 0.5, 0.2, believed=False)
@@ -202,8 +227,15 @@ def test_a_crawl_fetches_no_more_than_its_allowance() -> None:
 
 def test_an_unlikely_change_is_not_fetched_however_many_requests_there_are_unless_its_age_demands_it() -> None:
     assert 7 not in {one.key for one in chosen(ALL, replace(TERMS, price=0))}
-    aged = replace(UNLIKELY, age=23.5)
+    aged = replace(UNLIKELY, age=22)
     assert [one.reason for one in chosen([aged], TERMS)] == [Reason.AGE]
+
+
+def test_a_source_about_to_break_the_promise_comes_before_signals_unless_the_promise_is_broken_anyway() -> None:
+    late = replace(OLD, age=23)
+    assert [one.reason for one in chosen([SIGNALLED, late], TERMS)] == [Reason.LATE, Reason.SIGNALLED]
+    broken = replace(TERMS, promise_broken=True)
+    assert [one.reason for one in chosen([SIGNALLED, late], broken)] == [Reason.SIGNALLED, Reason.AGE]
 
 
 def test_where_the_promise_is_broken_the_oldest_and_the_most_valuable_take_turns() -> None:
@@ -217,7 +249,7 @@ def test_the_oldest_are_fetched_early_and_evenly_enough_for_the_last_of_them() -
     """100 sources of one age at ten an hour take ten hours, and have to be through at 95 % of 24 h, one look early."""
     alike = [Candidate(n, 11.7, 0.0, 0.0, believed=False) for n in range(100)]
     assert chosen(alike, TERMS) == []
-    assert len(chosen([replace(one, age=14.8) for one in alike], TERMS)) == 30
+    assert len(chosen([replace(one, age=14.75) for one in alike], TERMS)) == 30
     assert len(chosen([replace(one, age=23) for one in alike], TERMS)) == 100
 
 
@@ -294,6 +326,19 @@ def test_more_requests_make_products_no_older_and_no_staler(requests: float, fac
     assert more.freshness >= less.freshness - 0.001
 
 
+def test_the_kept_age_follows_a_broken_promise_slowly_and_a_kept_one_at_once() -> None:
+    broken = outlook(WORLD, replace(PLENTY, requests_per_hour=100))
+    assert 24 < recrawl.moved_age(24, broken, 24) < broken.kept_age
+    assert recrawl.moved_age(24, broken, 1e6) == pytest.approx(broken.kept_age)
+    assert recrawl.moved_age(500, outlook(WORLD, PLENTY), 1) == 24
+
+
+def test_however_long_the_promise_is_a_tenth_of_the_requests_goes_round_by_age() -> None:
+    sources = sum(group.sources for group in WORLD)
+    assert outlook(WORLD, replace(PLENTY, max_age=1e6)).kept_age == pytest.approx(sources / 60)
+
+
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.builds(Group, st.floats(1, 1e6), rates, weights, listings), max_size=5), st.floats(0.01, 1e5))
 def test_an_outlook_is_finite_whatever_is_stored(groups: list[Group], requests: float) -> None:
     told = outlook(groups, replace(PLENTY, requests_per_hour=requests))
@@ -302,7 +347,7 @@ def test_an_outlook_is_finite_whatever_is_stored(groups: list[Group], requests: 
     assert math.isfinite(told.needed)
 
 
-@given(st.floats(1e-4, 1e4), rates, weights)
+@given(st.floats(1e-3, 1e2), rates, weights)
 def test_a_source_is_worth_the_price_at_its_fetch_age(price: float, rate: float, weight: float) -> None:
     group = Group(1, rate, weight, Listing(0.0, recrawl.HIGHEST_FALSE_RATE))
     age = recrawl.fetch_age(group, Means(requests_per_hour=1, look_hours=0, max_age=1, min_chance=0), price)
