@@ -222,12 +222,13 @@ def _nothing_opened(seller_id: SellerId, error: Conflict) -> dict[str, Any]:
     }
 
 
-REASONS = {
-    Reason.NEW: ("new", "new"),
-    Reason.SIGNALLED: ("changedInListing", "changed in the listing"),
-    Reason.AGE: ("tooOld", "too old"),
-    Reason.VALUE: ("valuable", "valuable"),
-}
+# In the document, in words, and the policy's own.
+REASONS = (
+    ("new", "new", (Reason.NEW,)),
+    ("changedInListing", "changed in the listing", (Reason.SIGNALLED,)),
+    ("tooOld", "too old", (Reason.LATE, Reason.AGE)),
+    ("valuable", "valuable", (Reason.VALUE,)),
+)
 
 
 def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_json: bool) -> None:
@@ -254,7 +255,8 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
         what = f"joins the open execution {cost.joins}, which keeps its own --limit and --full: {what} left"
     out.print(f"{seller_id}: {what}, {time} with {cost.agents} agents", markup=False, highlight=False, soft_wrap=True)
     if cost.sources is not None:
-        chosen = [f"{cost.sources.chosen.get(reason, 0):,} {words}" for reason, (_, words) in REASONS.items()]
+        counted = _reasons(cost.sources)
+        chosen = [f"{counted[name]:,} {words}" for name, words, _ in REASONS]
         out.print(
             f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} not "
             "worth a request; and what the listing then shows to have changed",
@@ -265,7 +267,8 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
 
 def _reasons(sources: Reasons) -> dict[str, int]:
     """Details and option sets by why they would be fetched, and those that would not."""
-    return {name: sources.chosen.get(reason, 0) for reason, (name, _) in REASONS.items()} | {"notWorthIt": sources.left}
+    chosen = {name: sum(sources.chosen.get(reason, 0) for reason in reasons) for name, _, reasons in REASONS}
+    return chosen | {"notWorthIt": sources.left}
 
 
 def _tell(summary: CrawlSummary) -> None:

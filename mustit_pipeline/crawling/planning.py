@@ -14,6 +14,7 @@ from mustit_pipeline.marketplace.endpoints import Endpoints
 PAGE_PRIORITY = 0
 PROBE_PRIORITY = 5
 NEW_PRODUCT_PRIORITY = 10
+LATE_PRODUCT_PRIORITY = 12
 CHANGED_PRODUCT_PRIORITY = 15
 KNOWN_PRODUCT_PRIORITY = 20
 PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
@@ -77,7 +78,11 @@ def plan_products(
     return planned
 
 
-_PRIORITIES = {Reason.NEW: NEW_PRODUCT_PRIORITY, Reason.SIGNALLED: CHANGED_PRODUCT_PRIORITY}
+_PRIORITIES = {
+    Reason.NEW: NEW_PRODUCT_PRIORITY,
+    Reason.LATE: LATE_PRODUCT_PRIORITY,
+    Reason.SIGNALLED: CHANGED_PRODUCT_PRIORITY,
+}
 
 
 def plan_chosen(endpoints: Endpoints, chosen: Iterable[ChosenSource]) -> list[PlannedTask]:

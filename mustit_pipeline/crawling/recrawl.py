@@ -12,7 +12,17 @@ from mustit_pipeline.crawling.sql import recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.recrawl_terms import PoolTerms
-from mustit_pipeline.domain.recrawl import LOOK_SHARE, LOWEST_PRICE, Means, Terms, moved_price, outlook, promise_rate
+from mustit_pipeline.domain.recrawl import (
+    LOOK_SHARE,
+    LOWEST_PRICE,
+    Means,
+    Outlook,
+    Terms,
+    moved_age,
+    moved_price,
+    outlook,
+    promise_rate,
+)
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -76,8 +86,7 @@ def _judged(connection: Connection, settings: Settings, known: PoolTerms | None,
     )
     return PoolTerms(
         price=found.price if known is None else _moved(connection, known, means, now),
-        # A pool with requests to spare goes round no faster than the promise: it is somebody else's server.
-        kept_age=found.kept_age if found.promise_broken else settings.max_age_hours,
+        kept_age=_kept_age(settings, known, found, now),
         promise_broken=found.promise_broken,
         freshness=found.freshness,
         requests_per_hour=means.for_products,
@@ -85,6 +94,18 @@ def _judged(connection: Connection, settings: Settings, known: PoolTerms | None,
         sources=sum(group.sources for group in crowd.groups),
         judged_at=now,
     )
+
+
+def _kept_age(settings: Settings, known: PoolTerms | None, found: Outlook, now: datetime) -> float:
+    """The promise; where it is broken, the age that is kept, which follows the outlook slowly.
+
+    A pool with requests to spare goes round no faster than the promise: it is another's server.
+    """
+    if not found.promise_broken:
+        return settings.max_age_hours
+    if known is None:
+        return found.kept_age
+    return moved_age(known.kept_age, found, (now - known.judged_at).total_seconds() / 3600)
 
 
 def _moved(connection: Connection, known: PoolTerms, means: PoolMeans, now: datetime) -> float:

@@ -30,6 +30,8 @@ from mustit_pipeline.domain.recrawl import (
 from mustit_pipeline.domain.states import TaskType
 
 SOURCES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
+# Why a product whose listing entry has changed is fetched while the sweep goes on.
+AT_ONCE = (Reason.NEW, Reason.LATE, Reason.SIGNALLED)
 # Rows that are read and planned at a time.
 CHUNK = 1000
 
@@ -147,13 +149,16 @@ def _chosen(products: str) -> str:
     ), reasoned AS MATERIALIZED (
         SELECT item_no, kind, age, value,
                CASE WHEN age IS NULL THEN {int(Reason.NEW)}
+                    WHEN age >= :late_age AND NOT :promise_broken THEN {int(Reason.LATE)}
                     WHEN value >= :price AND chance >= :min_chance AND believed THEN {int(Reason.SIGNALLED)}
                     WHEN oldest <= late THEN {int(Reason.AGE)}
                     WHEN value >= :price AND chance >= :min_chance THEN {int(Reason.VALUE)} END AS reason
         FROM valued CROSS JOIN aged
     ), ranked AS MATERIALIZED (
         SELECT *, row_number() OVER (
-            PARTITION BY reason ORDER BY CASE WHEN reason = {int(Reason.AGE)} THEN -age ELSE -value END, item_no, kind
+            PARTITION BY reason
+            ORDER BY CASE WHEN reason IN ({int(Reason.LATE)}, {int(Reason.AGE)}) THEN -age ELSE -value END,
+                     item_no, kind
         ) - 1 AS place
         FROM reasoned WHERE reason IS NOT NULL
     ), chosen AS (
@@ -177,7 +182,7 @@ _THESE_PRODUCTS = """
 
 _CHOSEN = text(f"{_chosen(_SEEN_PRODUCTS)} SELECT item_no, kind, reason FROM chosen")
 _AT_ONCE = text(f"""{_chosen(_THESE_PRODUCTS)}
-    SELECT item_no, kind, reason FROM chosen WHERE reason IN ({int(Reason.NEW)}, {int(Reason.SIGNALLED)})
+    SELECT item_no, kind, reason FROM chosen WHERE reason IN ({", ".join(str(int(reason)) for reason in AT_ONCE)})
 """)
 _REASONS = text(f"""{_chosen(_SEEN_PRODUCTS)}, counted AS (
         SELECT reason, count(*) AS number FROM chosen GROUP BY reason)
@@ -197,6 +202,7 @@ class Chooser:
             "now": now,
             "allowance": max(0, terms.allowance),
             "price": terms.price,
+            "late_age": fetched_before(terms.kept_age),
             "latest": fetched_before(terms.kept_age) - terms.look_hours,
             "promise_rate": terms.promise_rate,
             "promise_broken": terms.promise_broken,

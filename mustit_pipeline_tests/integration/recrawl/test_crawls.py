@@ -79,7 +79,7 @@ def test_new_products_and_those_that_came_back_are_fetched_whatever_the_price(op
 
 def test_what_is_new_or_signalled_is_planned_while_the_sweep_goes_on(open_shop: OpenShop) -> None:
     shop = open_shop(max_concurrent_requests=1)
-    shop.age(30)
+    shop.age(30, *shop.items[1:])
     shop.market.change(SELLER, shop.items[0], "PRICE")
     new = shop.market.add_products(SELLER, 1)
     planned: list[list[tuple[int, int]]] = []
@@ -122,8 +122,9 @@ def test_where_the_promise_cannot_be_kept_half_goes_to_the_oldest_and_half_by_va
     old, lively = shop.items[:6], shop.items[6:]
     shop.age(1000, *old)
     shop.age(500, *lively)
+    shop.change("UPDATE recrawl_products SET detail_hours = 1e6, option_hours = 1e6")
     shop.change(
-        "UPDATE recrawl_products SET detail_changes = 50, detail_hours = 100 WHERE item_no = ANY(:items)",
+        "UPDATE recrawl_products SET detail_changes = 50, detail_hours = 500 WHERE item_no = ANY(:items)",
         items=list(lively),
     )
     # Two hours of the whole pool are four requests.
