@@ -38,6 +38,7 @@ COMMANDS = {
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
     "triggers": ("triggers", "app", "Messages that asked for crawls and are parked: look at them, dismiss them."),
     "agents": ("agents", "app", "The pool of user agents."),
+    "budget": ("budget", "budget", "What the pool's requests buy, and what would keep the promised age."),
     "user": ("users", "app", "People who may log in, and what they may do."),
     "token": ("tokens", "app", "Access tokens of the REST API, without a user."),
     "apikey": ("api_keys", "app", "API keys for machines: trigger crawls, read metrics."),

@@ -65,6 +65,16 @@ def pool_means(connection: Connection, settings: Settings, number: int | None = 
     return PoolMeans(number, max(number, 1) * settings.requests_per_hour * 3600 / settings.window_seconds)
 
 
+def means_of(settings: Settings, pool: PoolMeans, look_hours: float, *, max_age: float) -> Means:
+    """What the policy's outlook is made from."""
+    return Means(
+        requests_per_hour=pool.for_products,
+        look_hours=look_hours,
+        max_age=max_age,
+        min_chance=settings.min_change_chance,
+    )
+
+
 def judge_pool(database: Database, settings: Settings, now: datetime) -> None:
     """Judge anew on which terms crawls spend requests, where that was judged long ago."""
     with database.transaction() as connection:
@@ -75,15 +85,7 @@ def judge_pool(database: Database, settings: Settings, now: datetime) -> None:
 
 def _judged(connection: Connection, settings: Settings, known: PoolTerms | None, now: datetime) -> PoolTerms:
     crowd, means = recrawl_terms.crowd(connection), pool_means(connection, settings)
-    found = outlook(
-        crowd.groups,
-        Means(
-            requests_per_hour=means.for_products,
-            look_hours=crowd.look_hours,
-            max_age=settings.max_age_hours,
-            min_chance=settings.min_change_chance,
-        ),
-    )
+    found = outlook(crowd.groups, means_of(settings, means, crowd.look_hours, max_age=settings.max_age_hours))
     return PoolTerms(
         price=found.price if known is None else _moved(connection, known, means, now),
         kept_age=_kept_age(settings, known, found, now),

@@ -61,7 +61,7 @@ class Arithmetic(Protocol):
     def where(self, condition: bool, then: float, otherwise: float, /) -> float: ...
 
 
-class Floats:
+class FloatArithmetic:
     """The arithmetic of single numbers."""
 
     def exp(self, x: float, /) -> float:
@@ -85,7 +85,7 @@ class Floats:
         return then if condition else otherwise
 
 
-FLOATS = Floats()
+FLOATS = FloatArithmetic()
 
 
 @dataclass(frozen=True, slots=True)

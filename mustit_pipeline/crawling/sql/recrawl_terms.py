@@ -93,7 +93,7 @@ def _rates(kind: int) -> str:
 _SWEPT = text(f"""
     WITH {BELIEVED}, rated AS MATERIALIZED ({rated(LIVE_PRODUCTS)}
     ), counted AS MATERIALIZED (
-        SELECT k.kind, least(floor(log(2, CAST(k.rate / {LOWEST_RATE} AS numeric))), {RATE_STEPS - 1}) AS step,
+        SELECT k.kind, least(floor(ln(k.rate / {LOWEST_RATE}) / ln(CAST(2 AS float8))), {RATE_STEPS - 1}) AS step,
                count(*) AS number
         FROM rated CROSS JOIN LATERAL (
             VALUES {", ".join(f"({number}, {kind}_rate)" for number, kind in enumerate(LEARNT_KINDS))}
@@ -218,6 +218,16 @@ _LIGHT = text(f"""
     ORDER BY coalesce(r.oldest_at <= :aged_before, false) DESC, worth DESC, r.seller_id LIMIT :limit
 """)
 
+_BOOST_SELLER = text("""
+    INSERT INTO recrawl_sellers (seller_id, boost) VALUES (:seller_id, :boost)
+    ON CONFLICT (seller_id) DO UPDATE SET boost = excluded.boost
+""")
+
+_BOOST_PRODUCT = text("""
+    INSERT INTO recrawl_products (seller_id, item_no, boost) VALUES (:seller_id, :item_no, :boost)
+    ON CONFLICT (seller_id, item_no) DO UPDATE SET boost = excluded.boost
+""")
+
 # At worst: everything of every seller that becomes due by then.
 _DUE_REQUESTS = text(f"""
     SELECT coalesce(sum(1 + ceil(s.total_product_count / CAST(:page_size AS float8)) + 2 * s.total_product_count), 0)
@@ -295,3 +305,13 @@ def light_candidates(
 def due_requests(connection: Connection, *, by: datetime, page_size: int) -> int:
     """The most requests that sellers need that become due by then."""
     return int(connection.execute(_DUE_REQUESTS, {"by": by, "page_size": page_size}).scalar_one())
+
+
+def boost_seller(connection: Connection, seller_id: str, boost: float) -> None:
+    """Let each product of a seller count so many times as much, as an operator wants it."""
+    connection.execute(_BOOST_SELLER, {"seller_id": seller_id, "boost": boost})
+
+
+def boost_product(connection: Connection, seller_id: str, item_no: int, boost: float) -> None:
+    """Let a product count so many times as much."""
+    connection.execute(_BOOST_PRODUCT, {"seller_id": seller_id, "item_no": item_no, "boost": boost})

@@ -24,7 +24,7 @@ from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, leases, recrawl_terms, slices, task_months, tasks
+from mustit_pipeline.crawling.sql import budget, executions, leases, recrawl_terms, slices, task_months, tasks
 from mustit_pipeline.crawling.sql.choosing import Chooser
 from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.crawling.sql.leases import LeasedTask
@@ -423,6 +423,8 @@ STATEMENTS: dict[str, Statement] = {
     "all sources": Statement(lambda c, s: recrawl_terms.crowd(c), 20 * OF_EACH),
     "requests that wait": Statement(lambda c, s: recrawl_terms.backlog(c), OF_EACH),
     "light crawls": Statement(_light, 8 * OF_EACH),
+    "oldest sellers": Statement(lambda c, s: budget.oldest(c, s.now, 10), 4 * OF_EACH),
+    "requests and changes": Statement(lambda c, s: budget.spent(c, s.now - DAY), 4 * SELLER),
     "crawl that light ones give way to": Statement(lambda c, s: executions.is_due_open(c), OF_EACH),
     "light crawl that is due": Statement(lambda c, s: executions.make_due(c, ExecutionId(s.home.execution_id)), 5),
     # Executions.
