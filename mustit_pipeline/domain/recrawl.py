@@ -34,7 +34,8 @@ RECENT_HOURS = 24.0
 STALENESS_SHARE = 0.02
 
 BELIEVED_CHANCE = 0.1
-# However long the promise is, so much of the pool goes round by age: rates that are believed too low are found out.
+# However long the promise is, so much of the pool goes round by age, once in a half-life at most: a rate that is
+# believed too low is found out.
 EXPLORED_SHARE = 0.1
 # The oldest get so much of what new and signalled products leave, where the promise cannot be kept.
 OLDEST_SHARE = 0.5
@@ -427,7 +428,8 @@ def outlook(groups: Sequence[Group], means: Means) -> Outlook:
     sources = sum(group.sources for group in groups)
     if not sources:
         return Outlook(means.max_age, promise_broken=False, price=LOWEST_PRICE, freshness=1.0, per_hour=0.0, needed=0.0)
-    promised = min(means.max_age, sources / (EXPLORED_SHARE * means.requests_per_hour))
+    explored = max(HALF_LIFE_HOURS, sources / (EXPLORED_SHARE * means.requests_per_hour))
+    promised = min(means.max_age, explored)
     needed = sources / promised
     broken = needed > means.requests_per_hour
     kept_age = _kept_age(groups, means) if broken else promised

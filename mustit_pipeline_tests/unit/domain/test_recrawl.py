@@ -333,9 +333,13 @@ def test_the_kept_age_follows_a_broken_promise_slowly_and_a_kept_one_at_once() -
     assert recrawl.moved_age(500, outlook(WORLD, PLENTY), 1) == 24
 
 
-def test_however_long_the_promise_is_a_tenth_of_the_requests_goes_round_by_age() -> None:
+def test_however_long_the_promise_is_a_tenth_of_the_requests_goes_round_by_age_but_no_faster_than_is_forgotten() -> (
+    None
+):
     sources = sum(group.sources for group in WORLD)
-    assert outlook(WORLD, replace(PLENTY, max_age=1e6)).kept_age == pytest.approx(sources / 60)
+    long = replace(PLENTY, max_age=1e6)
+    assert outlook(WORLD, replace(long, requests_per_hour=30)).kept_age == pytest.approx(sources / 3)
+    assert outlook(WORLD, long).kept_age == recrawl.HALF_LIFE_HOURS
 
 
 @settings(deadline=None, max_examples=20)
