@@ -313,13 +313,11 @@ def chosen(candidates: Sequence[Candidate], terms: Terms) -> list[Choice]:
     wanted = [(reason, one) for reason, one in reasons if reason is not None]
     ordered: list[tuple[tuple[int, int], Choice]] = []
     for reason in Reason:
-        of_reason = [one for its_reason, one in wanted if its_reason is reason]
         by_age = reason in (Reason.LATE, Reason.AGE)
+        of_reason = [one for its_reason, one in wanted if its_reason is reason]
         of_reason.sort(key=lambda one: (-(one.age or 0.0) if by_age else -one.value, one.key))
-        for rank, one in enumerate(of_reason):
-            takes_turns = terms.promise_broken and reason in (Reason.AGE, Reason.VALUE)
-            place = (Reason.AGE, 2 * rank + (reason is Reason.VALUE)) if takes_turns else (reason, rank)
-            ordered.append((place, Choice(one.key, reason)))
+        turn = Reason.AGE if terms.promise_broken and reason is Reason.VALUE else reason
+        ordered += [((turn, rank), Choice(one.key, reason)) for rank, one in enumerate(of_reason)]
     ordered.sort(key=lambda placed: placed[0])
     return [choice for _, choice in ordered[: max(0, terms.allowance)]]
 
