@@ -113,10 +113,8 @@ class Recrawl:
             if budget.can_keep:
                 oldest = max(each.oldest_age for each in worlds[OURS])
                 yield Target(f"{budget.name}: oldest age, of the promise", oldest / budget.max_age, at_most=1.0)
-            elif any(self.told_wrong(budget)):
-                yield Target(
-                    f"{budget.name}: told age, wrong by", max(self.told_wrong(budget)), at_most=MOST_TOLD_WRONG
-                )
+            elif wrong := self.told_wrong(budget):
+                yield Target(f"{budget.name}: told age, wrong by", max(wrong), at_most=MOST_TOLD_WRONG)
 
     def told_wrong(self, budget: Budget) -> list[float]:
         """For each world, how far the oldest age was from the one that was told on that day, on average."""

@@ -22,7 +22,7 @@ def draw(recrawl: Recrawl, output: Path) -> None:
         fresh.bar(places, [mean.freshness for mean in means], width, align="edge", color=colour, label=name)
         delay.bar(places, [mean.delay_p50 for mean in means], width, align="edge", color=colour)
     fresh.set_ylabel("share of products that are fresh")
-    fresh.set_ylim(0.4, 1.0)
+    fresh.set_ylim(0.0, 1.0)
     delay.set_ylabel("median hours until a change is found")
     delay.set_yscale("log")
     delay.set_xticks(range(len(budgets)), [budget.name for budget in budgets])

@@ -19,6 +19,8 @@ MIN_CHANCE = 0.01
 ALLOWED_HOURS = 2.0
 SPARE_BACKLOG_HOURS = 1.0
 DRAIN_HOURS = 4.0
+# A crawl does not stay open for the few sources of value that it has left.
+LONGEST_WAIT_HOURS = 2.0
 
 
 class Policy(ABC):
@@ -238,7 +240,11 @@ class Adaptive(Policy):
         return sum(len(sources) for queue in self.queues for _, sources in queue)
 
     def _work(self) -> None:
-        """Fetch what is planned, as far as requests reach: what the listing signalled comes first."""
+        """Fetch what is planned, as far as requests reach: what is urgent, or has waited, comes first."""
+        _, urgent, rest = self.queues
+        waited = [one for one in rest if self.crawler.now - self.crawler.last_look[one[0]] >= LONGEST_WAIT_HOURS]
+        urgent += waited
+        rest[:] = rest[len(waited) :]
         for queue in self.queues:
             while queue and self.crawler.tokens >= 1.0:
                 seller, sources = queue[0]

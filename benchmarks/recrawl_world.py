@@ -160,7 +160,7 @@ class Crawler:
         self._oldest: list[float] = []
 
     def advance(self) -> None:
-        """To the next step: events happen; requests that nobody used for an hour are lost."""
+        """To the next step: events happen; requests unused for an hour are lost."""
         self.now += STEP
         self.tokens = min(self.tokens + self.per_hour * STEP, max(self.per_hour, 1.0) * 1.0)
         events, first = self.world.events, self._next_event

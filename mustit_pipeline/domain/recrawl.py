@@ -34,7 +34,8 @@ RECENT_HOURS = 24.0
 STALENESS_SHARE = 0.02
 
 BELIEVED_CHANCE = 0.1
-# However long the promise is, so much of the pool goes round by age: rates that are believed too low are found out.
+# However long the promise is, so much of the pool goes round by age, once in a half-life at most: a rate that is
+# believed too low is found out.
 EXPLORED_SHARE = 0.1
 # The oldest get so much of what new and signalled products leave, where the promise cannot be kept.
 OLDEST_SHARE = 0.5
@@ -312,13 +313,11 @@ def chosen(candidates: Sequence[Candidate], terms: Terms) -> list[Choice]:
     wanted = [(reason, one) for reason, one in reasons if reason is not None]
     ordered: list[tuple[tuple[int, int], Choice]] = []
     for reason in Reason:
-        of_reason = [one for its_reason, one in wanted if its_reason is reason]
         by_age = reason in (Reason.LATE, Reason.AGE)
+        of_reason = [one for its_reason, one in wanted if its_reason is reason]
         of_reason.sort(key=lambda one: (-(one.age or 0.0) if by_age else -one.value, one.key))
-        for rank, one in enumerate(of_reason):
-            takes_turns = terms.promise_broken and reason in (Reason.AGE, Reason.VALUE)
-            place = (Reason.AGE, 2 * rank + (reason is Reason.VALUE)) if takes_turns else (reason, rank)
-            ordered.append((place, Choice(one.key, reason)))
+        turn = Reason.AGE if terms.promise_broken and reason is Reason.VALUE else reason
+        ordered += [((turn, rank), Choice(one.key, reason)) for rank, one in enumerate(of_reason)]
     ordered.sort(key=lambda placed: placed[0])
     return [choice for _, choice in ordered[: max(0, terms.allowance)]]
 
@@ -427,7 +426,8 @@ def outlook(groups: Sequence[Group], means: Means) -> Outlook:
     sources = sum(group.sources for group in groups)
     if not sources:
         return Outlook(means.max_age, promise_broken=False, price=LOWEST_PRICE, freshness=1.0, per_hour=0.0, needed=0.0)
-    promised = min(means.max_age, sources / (EXPLORED_SHARE * means.requests_per_hour))
+    explored = max(HALF_LIFE_HOURS, sources / (EXPLORED_SHARE * means.requests_per_hour))
+    promised = min(means.max_age, explored)
     needed = sources / promised
     broken = needed > means.requests_per_hour
     kept_age = _kept_age(groups, means) if broken else promised
