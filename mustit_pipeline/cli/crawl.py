@@ -222,13 +222,14 @@ def _nothing_opened(seller_id: SellerId, error: Conflict) -> dict[str, Any]:
     }
 
 
-# In the document, in words, and the policy's own.
-REASONS = (
-    ("new", "new", (Reason.NEW,)),
-    ("changedInListing", "changed in the listing", (Reason.SIGNALLED,)),
-    ("tooOld", "too old", (Reason.LATE, Reason.AGE)),
-    ("valuable", "valuable", (Reason.VALUE,)),
-)
+# In the document, and in words.
+REASONS = {
+    "new": "new",
+    "changedInListing": "changed in the listing",
+    "tooOld": "too old",
+    "valuable": "valuable",
+    "exploration": "by exploration",
+}
 
 
 def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_json: bool) -> None:
@@ -244,7 +245,7 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
                 "requests": cost.requests,
                 "availableAgents": cost.agents,
                 "seconds": seconds,
-                "reasons": None if cost.sources is None else _reasons(cost.sources),
+                "reasons": None if cost.sources is None else _reasons(cost.sources, explores=cost.explores),
             }
         )
         return
@@ -255,8 +256,8 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
         what = f"joins the open execution {cost.joins}, which keeps its own --limit and --full: {what} left"
     out.print(f"{seller_id}: {what}, {time} with {cost.agents} agents", markup=False, highlight=False, soft_wrap=True)
     if cost.sources is not None:
-        counted = _reasons(cost.sources)
-        chosen = [f"{counted[name]:,} {words}" for name, words, _ in REASONS]
+        counted = _reasons(cost.sources, explores=cost.explores)
+        chosen = [f"{counted[name]:,} {words}" for name, words in REASONS.items()]
         out.print(
             f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} not "
             "worth a request; and what the listing then shows to have changed",
@@ -265,10 +266,18 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
         )
 
 
-def _reasons(sources: Reasons) -> dict[str, int]:
+def _reasons(sources: Reasons, *, explores: bool) -> dict[str, int]:
     """Details and option sets by why they would be fetched, and those that would not."""
-    chosen = {name: sum(sources.chosen.get(reason, 0) for reason in reasons) for name, _, reasons in REASONS}
-    return chosen | {"notWorthIt": sources.left}
+    chosen = sources.chosen
+    aged = chosen.get(Reason.LATE, 0) + chosen.get(Reason.AGE, 0)
+    return {
+        "new": chosen.get(Reason.NEW, 0),
+        "changedInListing": chosen.get(Reason.SIGNALLED, 0),
+        "tooOld": 0 if explores else aged,
+        "valuable": chosen.get(Reason.VALUE, 0),
+        "exploration": aged if explores else 0,
+        "notWorthIt": sources.left,
+    }
 
 
 def _tell(summary: CrawlSummary) -> None:

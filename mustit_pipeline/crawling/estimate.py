@@ -35,6 +35,8 @@ class Estimate:
     seconds: float | None
     # By the recrawl policy, for a crawl that it decides about: why sources are fetched, and how many are not.
     sources: Reasons | None = None
+    # Whether the oldest are fetched before the maximum age, only to find out whether they change.
+    explores: bool = False
 
 
 def estimate(
@@ -43,7 +45,7 @@ def estimate(
     """Estimate a crawl that starts now; raises the errors that the crawl would raise."""
     with database.reading() as connection:
         joined = would_join(connection, seller_id)
-    sources = None
+    sources, explores = None, False
     if joined is not None and joined.is_planned:
         products, requests = _left_of(joined, settings)
     else:
@@ -54,24 +56,26 @@ def estimate(
         if settings.recrawl == "everything" or full or limit is not None:
             requests = 1 + tasks_for(products, settings.page_size)
         else:
-            sources = _chosen(database, settings, seller_id, count)
+            sources, explores = _chosen(database, settings, seller_id, count)
             requests = 1 + math.ceil(count / settings.page_size) + sum(sources.chosen.values())
     now = utc_now()
     with database.reading() as connection:
         pool = roster.pool_status(connection, settings, now)
         seconds = at_best(connection, settings, pool, requests, now)
-    return Estimate(None if joined is None else joined.id, products, requests, pool.available, seconds, sources)
+    joins = None if joined is None else joined.id
+    return Estimate(joins, products, requests, pool.available, seconds, sources, explores)
 
 
-def _chosen(database: Database, settings: Settings, seller_id: SellerId, count: int) -> Reasons:
-    """What the recrawl policy would choose now; listed products that are not known are new."""
+def _chosen(database: Database, settings: Settings, seller_id: SellerId, count: int) -> tuple[Reasons, bool]:
+    """What the recrawl policy would choose now, and whether it explores; listed products that are not known are new."""
     now = utc_now()
     with database.reading() as connection:
         terms = terms_of(connection, settings, seller_id.value, now)
         found = Chooser(connection, seller_id.value, terms, now).reasons()
     unknown = max(0, len(SOURCES) * count - found.sources)
     new = found.chosen.get(Reason.NEW, 0) + unknown
-    return Reasons({**found.chosen, **({Reason.NEW: new} if new else {})}, found.sources + unknown)
+    chosen = Reasons({**found.chosen, **({Reason.NEW: new} if new else {})}, found.sources + unknown)
+    return chosen, terms.kept_age < settings.max_age_hours
 
 
 def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:

@@ -16,7 +16,6 @@ from mustit_pipeline.domain.recrawl import (
     LOOK_SHARE,
     LOWEST_PRICE,
     Means,
-    Outlook,
     Terms,
     moved_age,
     moved_price,
@@ -88,7 +87,7 @@ def _judged(connection: Connection, settings: Settings, known: PoolTerms | None,
     found = outlook(crowd.groups, means_of(settings, means, crowd.look_hours, max_age=settings.max_age_hours))
     return PoolTerms(
         price=found.price if known is None else _moved(connection, known, means, now),
-        kept_age=_kept_age(settings, known, found, now),
+        kept_age=found.kept_age if known is None else moved_age(known.kept_age, found, _hours_since(known, now)),
         promise_broken=found.promise_broken,
         freshness=found.freshness,
         requests_per_hour=means.for_products,
@@ -98,21 +97,13 @@ def _judged(connection: Connection, settings: Settings, known: PoolTerms | None,
     )
 
 
-def _kept_age(settings: Settings, known: PoolTerms | None, found: Outlook, now: datetime) -> float:
-    """The promise; where it is broken, the age that is kept, which follows the outlook slowly.
-
-    A pool with requests to spare goes round no faster than the promise: it is another's server.
-    """
-    if not found.promise_broken:
-        return settings.max_age_hours
-    if known is None:
-        return found.kept_age
-    return moved_age(known.kept_age, found, (now - known.judged_at).total_seconds() / 3600)
+def _hours_since(known: PoolTerms, now: datetime) -> float:
+    return (now - known.judged_at).total_seconds() / 3600
 
 
 def _moved(connection: Connection, known: PoolTerms, means: PoolMeans, now: datetime) -> float:
     """The price after what crawls have planned since, and a share of what waits."""
-    hours = (now - known.judged_at).total_seconds() / 3600
+    hours = _hours_since(known, now)
     wanted = known.planned + recrawl_terms.backlog(connection) * hours / DRAIN_HOURS
     return moved_price(known.price, wanted, means.requests_per_hour * hours, hours)
 

@@ -164,8 +164,7 @@ def _chosen(products: str) -> str:
     ), chosen AS (
         SELECT item_no, kind, reason FROM ranked
         ORDER BY CASE WHEN :promise_broken AND reason = {int(Reason.VALUE)} THEN {int(Reason.AGE)} ELSE reason END,
-                 CASE WHEN :promise_broken AND reason = {int(Reason.AGE)} THEN 2 * place
-                      WHEN :promise_broken AND reason = {int(Reason.VALUE)} THEN 2 * place + 1 ELSE place END
+                 place, reason
         LIMIT :allowance
     )"""
 
