@@ -5,7 +5,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import api, bloat, budget, crawl, growth, growth_plot, lake, memory, profiling, relay, report, sequence
+from benchmarks import (
+    api,
+    bloat,
+    budget,
+    crawl,
+    growth,
+    growth_plot,
+    lake,
+    memory,
+    profiling,
+    recrawl,
+    recrawl_plot,
+    relay,
+    report,
+    sequence,
+)
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
@@ -78,6 +93,12 @@ def _transport(options: argparse.Namespace) -> report.Part:
     return transport.run(min(_products(options), TRANSPORT_PRODUCTS), 1 if options.quick else options.rounds)
 
 
+def _recrawl(options: argparse.Namespace) -> report.Part:
+    compared = recrawl.run(recrawl.QUICK if options.quick else recrawl.Plan())
+    recrawl_plot.draw(compared, options.output.with_name("recrawl.svg"))
+    return compared
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -89,6 +110,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "relay": _relay,
     "api": _api,
     "transport": _transport,
+    "recrawl": _recrawl,
 }
 
 

@@ -169,6 +169,8 @@ def make_settings(database_url: str, tmp_path: Path) -> MakeSettings:
             "base_url": "http://127.0.0.1:9",
             "requests_per_hour": 100_000,
             "min_request_gap_seconds": 0,
+            # Most tests are about what becomes of each body that a crawl fetches.
+            "recrawl": "everything",
             "retry_base_seconds": 0.02,
             "outbox_retry_base_seconds": 0.02,
         }

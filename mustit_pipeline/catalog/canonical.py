@@ -18,6 +18,9 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
 )
 
+# Raised whenever the same body gets another canonical form: hashes of different readings cannot be compared.
+READING = 1
+
 # If a source no longer sends one of these, its earlier value is kept.
 _LISTED_PRICES = ("price", "originalPrice", "normalPrice")
 _DETAIL_PRICES = ("normalPrice", "sellingPrice", "discountPrice")
@@ -129,6 +132,9 @@ class Content:
 
     text: str | None
     hash: str
+    whole: bool = True
+    # Of a detail that says it.
+    sold_out: bool | None = None
 
 
 def content_of(source: ProductDetail | Iterable[ProductOption], known_hash: str | None = None) -> Content:
@@ -136,12 +142,14 @@ def content_of(source: ProductDetail | Iterable[ProductOption], known_hash: str 
 
     Content with the known hash has no text either: the catalog has it already.
     """
+    sold_out: bool | None = None
     if isinstance(source, ProductDetail):
         encoded, whole = canonical_json(detail_document(source, None)), source.is_whole
+        sold_out = source.is_sold_out
     else:
         encoded, whole = canonical_json(options_document(source)), True
     found = content_hash(encoded)
-    return Content(encoded.decode() if whole and found != known_hash else None, found)
+    return Content(encoded.decode() if whole and found != known_hash else None, found, whole, sold_out)
 
 
 def listing_content(entries: Iterable[ListingEntry]) -> str | None:

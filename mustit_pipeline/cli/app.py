@@ -39,6 +39,7 @@ COMMANDS = {
     "dlq": ("dead_letters", "app", "Messages of tasks that SQS has parked: look at them, send them again, drop them."),
     "aws": ("aws", "app", "Queues and rules in AWS: made, compared and mended."),
     "agents": ("agents", "app", "The pool of user agents."),
+    "budget": ("budget", "budget", "What the pool's requests buy, and what would keep the promised age."),
     "user": ("users", "app", "People who may log in, and what they may do."),
     "token": ("tokens", "app", "Access tokens of the REST API, without a user."),
     "apikey": ("api_keys", "app", "API keys for machines: trigger crawls, read metrics."),

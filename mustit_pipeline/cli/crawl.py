@@ -23,8 +23,10 @@ from mustit_pipeline.crawling import outlook
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.executions import find, look_open, open_or_join
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.sql.choosing import Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.recrawl import Reason
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -72,12 +74,16 @@ class CrawlSummary:
 
 def crawl(
     seller_id: Annotated[str, typer.Argument(metavar="ID", help="A registered seller.")],
-    full: Annotated[bool, typer.Option("--full", help="Refetch every product.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Refetch every product, whatever the recrawl policy says.")
+    ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, max=LARGEST_NUMBER, help="Fetch at most so many products.")
+        int | None,
+        typer.Option("--limit", min=1, max=LARGEST_NUMBER, help="Fetch only so many products, all of them."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what it would do: how many requests, and how long at best.")
+        bool,
+        typer.Option("--dry-run", help="Only show what it would do: how many requests and why, and how long at best."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +96,7 @@ def crawl(
     """
     key = SellerId(seller_id)
     if dry_run:
-        _tell_estimate(key, limit, as_json=as_json)
+        _tell_estimate(key, full=full, limit=limit, as_json=as_json)
         return
     # Checked before anything is opened.
     _ = load_settings().marketplace_url
@@ -222,9 +228,19 @@ def _nothing_opened(seller_id: SellerId, error: Conflict) -> dict[str, Any]:
     }
 
 
-def _tell_estimate(seller_id: SellerId, limit: int | None, *, as_json: bool) -> None:
+# In the document, and in words.
+REASONS = {
+    "new": "new",
+    "changedInListing": "changed in the listing",
+    "tooOld": "too old",
+    "valuable": "valuable",
+    "exploration": "by exploration",
+}
+
+
+def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_json: bool) -> None:
     with runtime() as ground:
-        cost = estimate(ground.database, ground.settings, seller_id, limit=limit)
+        cost = estimate(ground.database, ground.settings, seller_id, full=full, limit=limit)
     if as_json:
         seconds = None if cost.seconds is None else round(cost.seconds, 1)
         print_json(
@@ -235,6 +251,7 @@ def _tell_estimate(seller_id: SellerId, limit: int | None, *, as_json: bool) -> 
                 "requests": cost.requests,
                 "availableAgents": cost.agents,
                 "seconds": seconds,
+                "reasons": None if cost.sources is None else _reasons(cost.sources, explores=cost.explores),
             }
         )
         return
@@ -244,6 +261,29 @@ def _tell_estimate(seller_id: SellerId, limit: int | None, *, as_json: bool) -> 
     if cost.joins is not None:
         what = f"joins the open execution {cost.joins}, which keeps its own --limit and --full: {what} left"
     out.print(f"{seller_id}: {what}, {time} with {cost.agents} agents", markup=False, highlight=False, soft_wrap=True)
+    if cost.sources is not None:
+        counted = _reasons(cost.sources, explores=cost.explores)
+        chosen = [f"{counted[name]:,} {words}" for name, words in REASONS.items()]
+        out.print(
+            f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} not "
+            "worth a request; and what the listing then shows to have changed",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _reasons(sources: Reasons, *, explores: bool) -> dict[str, int]:
+    """Details and option sets by why they would be fetched, and those that would not."""
+    chosen = sources.chosen
+    aged = chosen.get(Reason.LATE, 0) + chosen.get(Reason.AGE, 0)
+    return {
+        "new": chosen.get(Reason.NEW, 0),
+        "changedInListing": chosen.get(Reason.SIGNALLED, 0),
+        "tooOld": 0 if explores else aged,
+        "valuable": chosen.get(Reason.VALUE, 0),
+        "exploration": aged if explores else 0,
+        "notWorthIt": sources.left,
+    }
 
 
 def _tell(summary: CrawlSummary) -> None:

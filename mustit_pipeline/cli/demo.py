@@ -88,10 +88,10 @@ class _Demo:
             self._say(f"3/5  changing the marketplace: {CHANGES} changes, {ADDED} new, {REMOVED} gone for each seller")
             for seller_id in self._sellers:
                 self._change(seller_id)
-            self._say("4/5  second crawl and relay: changes and new products")
+            self._say("4/5  second crawl and relay: new products, and changes that the listing shows")
             self._crawl_and_relay()
-            self._say("5/5  third crawl and relay: a second sweep proves what is gone")
-            self._crawl_and_relay()
+            self._say("5/5  third crawl and relay: everything is fetched, and a second sweep proves what is gone")
+            self._crawl_and_relay(full=True)
         rows = [self._compare(seller_id) for seller_id in self._sellers]
         return {
             "sellers": rows,
@@ -110,9 +110,9 @@ class _Demo:
         except Conflict:
             self._say(f"     {seller_id} is registered already: going on with it")
 
-    def _crawl_and_relay(self) -> None:
+    def _crawl_and_relay(self, *, full: bool = False) -> None:
         for seller_id in self._sellers:
-            summary = run_crawl(self._ground, self._instance, SellerId(seller_id), quiet=self._quiet)
+            summary = run_crawl(self._ground, self._instance, SellerId(seller_id), full=full, quiet=self._quiet)
             if summary.stopped is not None:
                 raise summary.stopped
             if summary.problem is not None:

@@ -53,15 +53,21 @@ def show_all(seller: Seller = None, limit: Limit = 20, as_json: Json = False) ->
 def _table(found: list[StoredExecution]) -> Table:
     # On a narrow screen, columns that `show ID` has too are left out.
     wide = ["tasks", "requests", "ended"] if out.width >= WIDE_SCREEN else []
-    columns = ["id", "status", "sweep", "failed", "done", "started", *wide]
+    columns = ["id", "kind", "status", "sweep", "failed", "done", "started", *wide]
     rows = [(*map(_cells(stored).__getitem__, columns), cut(stored.seller_id.value)) for stored in found]
     return make_table(columns, ["seller"], rows)
+
+
+def kind_of(stored: StoredExecution) -> str:
+    """What a crawl fetches, in a word."""
+    return "full" if stored.full_refetch else stored.kind.value.lower()
 
 
 def _cells(stored: StoredExecution) -> dict[str, object]:
     execution = stored.execution
     return {
         "id": short(execution.id),
+        "kind": kind_of(stored),
         "status": status(execution.status),
         "sweep": status("" if stored.listed_count is None else stored.sweep_status),
         "failed": f"{execution.failed_tasks:,}",
@@ -119,6 +125,7 @@ def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str,
             "sweep": _sweep(stored, ahead),
             "started": local(execution.started_at) or None,
             "ended": local(execution.ended_at) or None,
+            "kind": kind_of(stored),
             "triggered by": stored.triggered_by,
             "execution": str(execution.id),
         },
@@ -212,6 +219,8 @@ def _document(stored: StoredExecution) -> dict[str, Any]:
     return {
         "executionId": str(execution.id),
         "sellerId": execution.seller_id.value,
+        "kind": stored.kind.value,
+        "fullRefetch": stored.full_refetch,
         "status": execution.status.value,
         "triggeredBy": stored.triggered_by,
         "totalTasks": execution.total_tasks,

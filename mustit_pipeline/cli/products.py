@@ -8,6 +8,7 @@ from rich.table import Table
 from mustit_pipeline.catalog.history import compare, find_product, find_version, state
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.catalog.sql.history import Delivery, KnownProduct, Version
+from mustit_pipeline.cli.budget import Boost
 from mustit_pipeline.cli.changes import change_set_document, types_text
 from mustit_pipeline.cli.comparison import print_comparison
 from mustit_pipeline.cli.list_options import LARGEST_NUMBER, Limit, iso, make_table, minute, show_page
@@ -15,6 +16,7 @@ from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.product_page import print_product
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_cell
+from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
 
@@ -89,6 +91,18 @@ def show_diff(
             "changes": [change.as_json() for change in comparison.changes],
         }
     )
+
+
+@app.command("boost", epilog="Example: `mustit product boost 118005032 10`")
+def boost(item_no: Item, factor: Boost, seller: Whose = None, as_json: Json = False) -> None:
+    """Let the recrawl policy count a product so many times as much; 1 is usual."""
+    with runtime() as ground, ground.database.transaction() as connection:
+        product = find_product(connection, ItemNo(item_no), _seller(seller))
+        recrawl_terms.boost_product(connection, product.seller_id, product.item_no, factor)
+    if as_json:
+        print_json({"sellerId": product.seller_id, "itemNo": product.item_no, "boost": factor})
+    else:
+        out.print(f"{product.item_no} of {product.seller_id} counts {factor:g} times as much.", highlight=False)
 
 
 def _seller(given: str | None) -> SellerId | None:

@@ -7,10 +7,12 @@ import typer
 
 from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.cli.actor import audited
+from mustit_pipeline.cli.budget import Boost
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
 from mustit_pipeline.cli.runtime import Runtime, announce_partitions, runtime
 from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -133,6 +135,19 @@ def set_interval(
         database = _audited(ground, "seller.interval", seller_key)
         seller = registry.change_interval(database, seller_key, every, utc_now())
     _say(seller, f"{seller.seller_id} is crawled every {seller.interval} now.", as_json)
+
+
+@app.command("boost", epilog="Example: `mustit seller boost dmont 3`")
+def boost(seller_id: Id, factor: Boost, as_json: Json = False) -> None:
+    """Let the recrawl policy count a seller's products so many times as much; 1 is usual."""
+    key = SellerId(seller_id)
+    with runtime() as ground, ground.database.transaction() as connection:
+        seller, _ = sellers.get(connection, key)
+        recrawl_terms.boost_seller(connection, key.value, factor)
+    if as_json:
+        print_json({"sellerId": seller.seller_id.value, "boost": factor})
+    else:
+        out.print(f"Products of {seller.seller_id} count {factor:g} times as much.", highlight=False)
 
 
 @app.command("activate", epilog="Example: `mustit seller activate dmont`")

@@ -21,9 +21,10 @@ from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
+from mustit_pipeline.crawling.recrawl import fetches_everything, judge_pool, plan_rest
 from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.results import ResultStore
-from mustit_pipeline.crawling.sql import executions, tasks
+from mustit_pipeline.crawling.sql import executions, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.transports import execution_queue
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
@@ -56,6 +57,8 @@ class Crawl:
 
     def sweep(self, seconds: float, progress: Progress | None = None) -> WorkReport:
         """Count the products, fetch the listing pages, and judge the products that were not seen."""
+        if not fetches_everything(self.settings, self.stored):
+            judge_pool(self.database, self.settings, utc_now())
         with self._named_in_logs():
             report = event_loop.run(self._sweep(seconds, progress))
             self._close_sweep()
@@ -247,6 +250,8 @@ class Crawl:
             whole = stored.product_limit is None and not missed and seen >= stored.listed_count
             status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
             executions.set_sweep(connection, stored.home.execution_id, status, seen)
+            judgement = self._judge(connection, stored) if whole else None
+            self._plan_rest(connection, stored)
             if not whole:
                 log.warning(
                     "listing seen in part: absent products are not judged",
@@ -257,16 +262,28 @@ class Crawl:
                     failed_pages=pages.failed,
                     skipped_items=stored.skipped_items,
                 )
-                return None
-            judgement = judge_sweep(
-                connection,
-                stored.execution,
-                listed=stored.listed_count,
-                hold_share=self.settings.deletion_hold_share,
-                sweeps=self.settings.deletion_sweeps,
-            )
-            probes = plan_probes(Endpoints.from_settings(self.settings), judgement.candidates)
-            tasks.add(connection, stored.home, probes, planned_status(self.settings))
+        return judgement
+
+    def _plan_rest(self, connection: Connection, stored: StoredExecution) -> None:
+        """Plan by the recrawl policy what the pages have not planned, and record the look at the seller."""
+        if stored.product_limit is not None:
+            return
+        now, planned = utc_now(), stored.planned_tasks
+        if not fetches_everything(self.settings, stored):
+            planned = plan_rest(connection, self.settings, stored, now)
+        recrawl_terms.swept(connection, stored.home.seller_id, now)
+        recrawl_terms.count_planned(connection, planned)
+
+    def _judge(self, connection: Connection, stored: StoredExecution) -> SweepJudgement:
+        judgement = judge_sweep(
+            connection,
+            stored.execution,
+            listed=stored.listed_count or 0,
+            hold_share=self.settings.deletion_hold_share,
+            sweeps=self.settings.deletion_sweeps,
+        )
+        probes = plan_probes(Endpoints.from_settings(self.settings), judgement.candidates)
+        tasks.add(connection, stored.home, probes, planned_status(self.settings))
         return judgement
 
 

@@ -10,8 +10,11 @@ from mustit_pipeline.crawling.executions import would_join
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.pace import at_best
 from mustit_pipeline.crawling.planning import expected_tasks, tasks_for, wanted_products
+from mustit_pipeline.crawling.recrawl import fetches_everything, terms_of
+from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser, Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.domain.recrawl import Reason
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation import event_loop
 from mustit_pipeline.foundation.clock import utc_now
@@ -32,12 +35,19 @@ class Estimate:
     requests: int
     agents: int
     seconds: float | None
+    # By the recrawl policy, for a crawl that it decides about: why sources are fetched, and how many are not.
+    sources: Reasons | None = None
+    # Whether the oldest are fetched before the maximum age, only to find out whether they change.
+    explores: bool = False
 
 
-def estimate(database: Database, settings: Settings, seller_id: SellerId, *, limit: int | None = None) -> Estimate:
+def estimate(
+    database: Database, settings: Settings, seller_id: SellerId, *, full: bool = False, limit: int | None = None
+) -> Estimate:
     """Estimate a crawl that starts now; raises the errors that the crawl would raise."""
     with database.reading() as connection:
         joined = would_join(connection, seller_id)
+    sources, explores = None, False
     if joined is not None and joined.is_planned:
         products, requests = _left_of(joined, settings)
     else:
@@ -47,19 +57,42 @@ def estimate(database: Database, settings: Settings, seller_id: SellerId, *, lim
         finally:
             with database.transaction() as connection:
                 tallies.add(connection, Subject.FETCH, calls.durations)
-        products = wanted_products(count, limit if joined is None else joined.product_limit)
-        requests = 1 + tasks_for(products, settings.page_size)
+        if joined is not None:
+            full, limit = joined.full_refetch, joined.product_limit
+        products = wanted_products(count, limit)
+        if settings.recrawl == "everything" or full or limit is not None:
+            requests = 1 + tasks_for(products, settings.page_size)
+        else:
+            sources, explores = _chosen(database, settings, seller_id, count)
+            requests = 1 + math.ceil(count / settings.page_size) + sum(sources.chosen.values())
     now = utc_now()
     with database.reading() as connection:
         pool = roster.pool_status(connection, settings, now)
         seconds = at_best(connection, settings, pool, requests, now)
-    return Estimate(None if joined is None else joined.id, products, requests, pool.available, seconds)
+    joins = None if joined is None else joined.id
+    return Estimate(joins, products, requests, pool.available, seconds, sources, explores)
+
+
+def _chosen(database: Database, settings: Settings, seller_id: SellerId, count: int) -> tuple[Reasons, bool]:
+    """What the recrawl policy would choose now, and whether it explores; listed products that are not known are new."""
+    now = utc_now()
+    with database.reading() as connection:
+        terms = terms_of(connection, settings, seller_id.value, now)
+        found = Chooser(connection, seller_id.value, terms, now).reasons()
+    unknown = max(0, len(SOURCES) * count - found.sources)
+    new = found.chosen.get(Reason.NEW, 0) + unknown
+    chosen = Reasons({**found.chosen, **({Reason.NEW: new} if new else {})}, found.sources + unknown)
+    return chosen, terms.kept_age < settings.max_age_hours
 
 
 def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:
     """The products of a planned execution (None without a listing), and its remaining requests."""
     execution = stored.execution
-    left = expected_tasks(stored, settings.page_size) - execution.completed_tasks - execution.failed_tasks
+    left = (
+        expected_tasks(stored, settings.page_size, everything=fetches_everything(settings, stored))
+        - execution.completed_tasks
+        - execution.failed_tasks
+    )
     count = stored.listed_count
     return None if count is None else wanted_products(count, stored.product_limit), left
 

@@ -9,13 +9,13 @@ from sqlalchemy import Connection
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, task_months, tasks
+from mustit_pipeline.crawling.sql import executions, recrawl_terms, task_months, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
-from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.failures import FetchError
@@ -43,7 +43,8 @@ def open_or_join(
 ) -> Opened:
     """Open an execution for an active seller and restart its interval, or join the one that is open.
 
-    An execution without a sweep (`sweeps=False`) does not restart the interval, so it delays no sweep.
+    An execution without a sweep (`sweeps=False`) does not restart the interval, so it delays no sweep. A light crawl
+    that is joined is a light one no longer: it gives way to no other crawl.
     """
     with database.transaction() as connection:
         return open_or_join_within(
@@ -66,14 +67,22 @@ def open_or_join_within(
     full_refetch: bool = False,
     product_limit: int | None = None,
     sweeps: bool = True,
+    kind: ExecutionKind = ExecutionKind.DUE,
 ) -> Opened:
     """The same inside the caller's transaction; a refusal writes nothing."""
     seller, schedule = sellers.get(connection, seller_id, lock=True)
     present = executions.find_open(connection, seller_id)
+    restarts = sweeps and kind is ExecutionKind.DUE
+    if present is not None and present.is_light and kind is ExecutionKind.DUE:
+        # None where it has ended meanwhile.
+        present = executions.make_due(connection, present.id)
+        if present is not None and restarts:
+            schedule.triggered(now)
+            sellers.save(connection, seller, schedule)
     if present is not None:
         return Opened(present, joined=True)
     _refuse_inactive(seller)
-    if sweeps:
+    if restarts:
         schedule.triggered(now)
         sellers.save(connection, seller, schedule)
     task_months.ensure_month(connection, now.date().replace(day=1))
@@ -85,6 +94,7 @@ def open_or_join_within(
         triggered_by=triggered_by,
         full_refetch=full_refetch,
         product_limit=product_limit,
+        kind=kind,
     )
     return Opened(stored, joined=False)
 
@@ -99,6 +109,15 @@ def trigger(
         )
         _refuse_paused(opened.stored)
     return opened
+
+
+def open_light(database: Database, seller_id: SellerId, now: datetime) -> StoredExecution | None:
+    """Open a light crawl, which does not restart the seller's interval; None where a crawl of the seller is open."""
+    with database.transaction() as connection:
+        opened = open_or_join_within(
+            connection, seller_id, triggered_by="spare requests", now=now, kind=ExecutionKind.LIGHT
+        )
+    return None if opened.joined else opened.stored
 
 
 def would_join(connection: Connection, seller_id: SellerId) -> StoredExecution | None:
@@ -218,6 +237,7 @@ def complete_if_done(database: Database, execution_id: ExecutionId, now: datetim
         if stored.has_ended_work and not raw.any_pending(connection, stored.home.seller_id):
             stored.execution.complete(now)
             executions.save(connection, stored.execution)
+            recrawl_terms.ended(connection, stored.home.seller_id)
     return stored
 
 

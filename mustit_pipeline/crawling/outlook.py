@@ -12,6 +12,7 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.crawling.pace import at_best, held_for
 from mustit_pipeline.crawling.planning import expected_tasks
+from mustit_pipeline.crawling.recrawl import fetches_everything
 from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.tasks import TypeStanding
@@ -130,7 +131,9 @@ def look(connection: Connection, settings: Settings, stored: StoredExecution, no
         connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
     )
     execution = stored.execution
-    expected = expected_tasks(stored, settings.page_size) if execution.is_open else execution.total_tasks
+    everything = fetches_everything(settings, stored)
+    ahead = expected_tasks(stored, settings.page_size, everything=everything)
+    expected = ahead if execution.is_open else execution.total_tasks
     view = _View(settings, stored, roster.pool_status(connection, settings, now), standings, expected, now)
     doing = _doing(connection, view)
     done_at = _done_at(connection, view) if execution.status is ExecutionStatus.RUNNING else None

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Container, Iterable, Sequence
 
+from mustit_pipeline.crawling.sql.choosing import ChosenSource
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.tasks import PlannedTask
+from mustit_pipeline.domain.recrawl import Reason
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -13,6 +15,7 @@ from mustit_pipeline.settings import Settings
 PAGE_PRIORITY = 0
 PROBE_PRIORITY = 5
 NEW_PRODUCT_PRIORITY = 10
+LATE_PRODUCT_PRIORITY = 12
 CHANGED_PRODUCT_PRIORITY = 15
 KNOWN_PRODUCT_PRIORITY = 20
 PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
@@ -33,10 +36,13 @@ def wanted_products(count: int, limit: int | None) -> int:
     return count if limit is None else min(count, limit)
 
 
-def expected_tasks(stored: StoredExecution, page_size: int) -> int:
-    """All tasks that an execution comes to: while its pages are being read, their products are not planned yet."""
+def expected_tasks(stored: StoredExecution, page_size: int, *, everything: bool) -> int:
+    """All tasks that an execution comes to: while its pages are being read, their products are not planned yet.
+
+    A crawl that does not fetch everything is planned when all pages are read: until then only that much is known.
+    """
     planned = stored.planned_tasks
-    if stored.is_swept or stored.listed_count is None:
+    if stored.is_swept or stored.listed_count is None or not everything:
         return planned
     return max(planned, tasks_for(wanted_products(stored.listed_count, stored.product_limit), page_size))
 
@@ -76,6 +82,26 @@ def plan_products(
         if TaskType.PRODUCT_OPTION in kinds:
             planned.append(PlannedTask(endpoints.options(item), priority, item_no=item_no))
     return planned
+
+
+_PRIORITIES = {
+    Reason.NEW: NEW_PRODUCT_PRIORITY,
+    Reason.LATE: LATE_PRODUCT_PRIORITY,
+    Reason.SIGNALLED: CHANGED_PRODUCT_PRIORITY,
+}
+
+
+def plan_chosen(endpoints: Endpoints, chosen: Iterable[ChosenSource]) -> list[PlannedTask]:
+    """The calls for sources that the recrawl policy has chosen, in its order."""
+    calls = {TaskType.PRODUCT_DETAIL: endpoints.detail, TaskType.PRODUCT_OPTION: endpoints.options}
+    return [
+        PlannedTask(
+            calls[one.source](ItemNo(one.item_no)),
+            _PRIORITIES.get(one.reason, KNOWN_PRODUCT_PRIORITY),
+            item_no=one.item_no,
+        )
+        for one in chosen
+    ]
 
 
 def plan_probes(endpoints: Endpoints, items: Iterable[int]) -> list[PlannedTask]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import uuid4
 
+from sqlalchemy import Connection
+
 from mustit_pipeline.crawling import recovery
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
@@ -57,7 +59,10 @@ class _PostgresQueue:
 
 
 class ExecutionQueue(_PostgresQueue):
-    """The tasks of one execution and of some types, until all of them have ended."""
+    """The tasks of one execution and of some types, until all of them have ended.
+
+    A light crawl's queue also ends once a crawl that is due is open: the rest is left for a later slice.
+    """
 
     def __init__(
         self, database: Database, settings: Settings, stored: StoredExecution, types: Sequence[TaskType]
@@ -75,6 +80,8 @@ class ExecutionQueue(_PostgresQueue):
         if not types:
             return []
         with self._database.transaction() as connection:
+            if self._gives_way(connection):
+                return []
             return leases.claim(
                 connection,
                 self._stored.home,
@@ -88,8 +95,14 @@ class ExecutionQueue(_PostgresQueue):
 
     def rest(self) -> float | None:
         recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
+        with self._database.reading() as connection:
+            if self._gives_way(connection):
+                return None
         left = rest_of(self._database, self._stored, self._types)
         return None if left is None else max(left, SOONEST_SECONDS)
+
+    def _gives_way(self, connection: Connection) -> bool:
+        return self._stored.is_light and executions.is_due_open(connection)
 
 
 class SharedQueue(_PostgresQueue):

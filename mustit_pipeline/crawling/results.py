@@ -1,7 +1,7 @@
 """What became of leased tasks, stored with everything that follows from it in one transaction."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -17,9 +17,12 @@ from mustit_pipeline.catalog.sql.products import Sighted
 from mustit_pipeline.catalog.sql.raw import NewRaw
 from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.fetching import RequestCounter, durations_of
-from mustit_pipeline.crawling.planning import plan_pages, plan_products, planned_status, within_limit
+from mustit_pipeline.crawling.planning import plan_chosen, plan_pages, plan_products, planned_status, within_limit
+from mustit_pipeline.crawling.recrawl import fetches_everything, terms_of
 from mustit_pipeline.crawling.sql import executions, leases, tasks
+from mustit_pipeline.crawling.sql.choosing import Chooser
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.domain.drift import Deviation
@@ -79,6 +82,14 @@ class Receipt:
     outcome: StoredOutcome | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Of the products on pages: those whose entry has changed, and those of other sellers that are not asked for."""
+
+    signalled: Sequence[int] = ()
+    left_out: Set[int] = frozenset()
+
+
 class ResultStore:
     """Stores batches of results, of one execution or of many."""
 
@@ -123,8 +134,19 @@ class ResultStore:
             # Their products in the order in which the relay locks them too.
             by_seller = sorted(locked.stored, key=lambda one: one.home.seller_id)
             _lock_products(connection, by_seller, kept)
+            signalled = {
+                current.home: self._follow_up(
+                    connection, current, [result for result in kept if result.leased.home == current.home]
+                )
+                for current in by_seller
+            }
+            learn(
+                connection,
+                [fetched for result in kept if (fetched := self._fetched(result)) is not None],
+                [(home.seller_id, item_no) for home, items in signalled.items() for item_no in items],
+            )
             for current in by_seller:
-                self._follow_up(connection, current, [result for result in kept if result.leased.home == current.home])
+                self._plan_signalled(connection, current, signalled[current.home])
             record_drift(connection, [seen for result in kept for seen in _sightings(result)])
             tallies.add(connection, Subject.FETCH, durations_of(result.calls for result in results))
             receipt.transaction = locked.transaction
@@ -152,8 +174,30 @@ class ResultStore:
             if result.body is not None and result.leased.status is status
         ]
 
-    def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> None:
-        """Remember what pages show and whose it is, and plan the calls for it. What is gone is deleted."""
+    def _fetched(self, result: TaskResult) -> Fetched | None:
+        """What a result teaches the recrawl policy; only a whole body can be compared with the last one."""
+        leased, content = result.leased, result.content
+        if content is None or leased.item_no is None:
+            return None
+        known = leased.known_hash if content.whole else None
+        changed = None if known is None else content.hash != known
+        at = self._fetched_at(result)
+        return Fetched(leased.home.seller_id, leased.item_no, leased.task_type, at, changed, content.sold_out)
+
+    def _plan_signalled(self, connection: Connection, current: StoredExecution, item_nos: Sequence[int]) -> None:
+        """Plan the products whose listing entry says that they have changed, where the recrawl policy believes it."""
+        if not item_nos or fetches_everything(self._settings, current):
+            return
+        now = self._now()
+        terms = terms_of(connection, self._settings, current.home.seller_id, now)
+        chosen = Chooser(connection, current.home.seller_id, terms, now).choose_at_once(item_nos)
+        self._add(connection, current.home, plan_chosen(self._endpoints, chosen))
+
+    def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> Sequence[int]:
+        """Remember what pages show and whose it is, and plan the calls for it. What is gone is deleted.
+
+        Returns the products whose listing entry has changed.
+        """
         home = current.home
         deletion.delete_confirmed(
             connection,
@@ -173,9 +217,10 @@ class ResultStore:
         foreign = [result.leased.item_no for result in kept if result.foreign and result.leased.item_no]
         if foreign:
             products.set_foreign(connection, home.seller_id, foreign, self._now())
-        left_out = self._plan_shown(connection, current, in_order, seen_at)
-        if foreign or left_out:
+        shown = self._plan_shown(connection, current, in_order, seen_at)
+        if foreign or shown.left_out:
             executions.count_foreign(connection, home)
+        return shown.signalled
 
     def _plan_shown(
         self,
@@ -183,15 +228,15 @@ class ResultStore:
         current: StoredExecution,
         in_order: Sequence[TaskResult],
         seen_at: Mapping[int, datetime],
-    ) -> set[int]:
-        """Plan what pages lead to; returns those items that are known to be another seller's, for which nothing is."""
+    ) -> _Shown:
+        """Plan what pages lead to."""
         pages = [
             (result.leased.page_no, result.page)
             for result in in_order
             if result.page is not None and result.leased.page_no is not None
         ]
         if not pages:
-            return set()
+            return _Shown()
         home, limit = current.home, current.product_limit
         executions.count_skipped(connection, home.execution_id, sum(page.skipped for _, page in pages))
         count = max(page.count for _, page in pages)
@@ -208,12 +253,19 @@ class ResultStore:
         if asked:
             # Before it is known what comes of it: where nothing does, the next crawl asks again.
             products.set_foreign(connection, home.seller_id, sorted(asked), None)
+        everything = fetches_everything(self._settings, current)
         for page_no, page in pages:
             shown = list(dict.fromkeys(entry.item_no for entry in page.entries))
             wanted = within_limit(self._endpoints, page_no, shown, limit)
-            versions = {item: sighted[item].version for item in wanted if item not in foreign or item in asked}
+            versions = {
+                item: sighted[item].version
+                for item in wanted
+                if item in asked or (item not in foreign and (everything or sighted[item].is_new))
+            }
             self._add(connection, home, plan_products(self._endpoints, versions, changed=changed))
-        return foreign - asked
+        # An entry that says only a part is compared with what completed it: it may differ for ever.
+        signalled = sorted(item for item in changed - foreign if entries[item].is_whole)
+        return _Shown(signalled, foreign - asked)
 
     def _add(self, connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> None:
         tasks.add(connection, home, planned, planned_status(self._settings))

@@ -25,6 +25,15 @@ class ExecutionStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+class ExecutionKind(StrEnum):
+    """Why a crawl was opened."""
+
+    # Its seller is due, or it was asked for.
+    DUE = "DUE"
+    # Requests were to spare: it gives way to every other crawl.
+    LIGHT = "LIGHT"
+
+
 class TaskStatus(StrEnum):
     WAITING = "WAITING"
     PUBLISHED = "PUBLISHED"

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.sql import drift
+from mustit_pipeline.crawling import budget
+from mustit_pipeline.domain.sampling import wilson_interval
 from mustit_pipeline.domain.states import TruthVerdict
 from mustit_pipeline.monitoring.fetch_times import fetch_times
 from mustit_pipeline.monitoring.sql import criteria as numbers
@@ -177,6 +179,30 @@ def sellers_on_time(connection: Connection, settings: Settings, now: datetime) -
     )
 
 
+def products_fresh(connection: Connection, settings: Settings, now: datetime) -> Judgement:
+    if settings.recrawl == "everything":
+        return Judgement(passed=True, summary="every crawl fetches everything: no age is promised")
+    found = budget.view(connection, settings, now)
+    oldest = found.oldest_age or 0.0
+    needed = "" if found.affords_promise else f"; the pool keeps {found.kept_age:.0f} h, {found.agents_needed} agents "
+    return Judgement(
+        found.promise_kept,
+        f"the oldest detail or option set is {oldest:.1f} h old, {found.max_age:g} h are promised"
+        + (f"{needed}would keep that" if needed else ""),
+        {
+            "oldest_hours": round(oldest, 3),
+            "wanted_hours": found.max_age,
+            "kept_hours": round(found.kept_age, 3),
+            "expected_freshness_percent": round(100 * found.expected_freshness, 2),
+            "capacity_per_day": found.capacity_per_day,
+            "used_today": found.used_today,
+            "agents": found.agents,
+            "agents_needed": found.agents_needed,
+            "sellers": _names([f"{one.seller_id} ({one.oldest_hours:.1f} h)" for one in found.sellers]),
+        },
+    )
+
+
 def price_jumps(connection: Connection, settings: Settings, now: datetime) -> Judgement:
     found = numbers.jumps(connection, _window(settings, now), settings.price_jump_factor)
     many = [
@@ -220,10 +246,20 @@ def sampled_truth(connection: Connection, settings: Settings, now: datetime) -> 
     wrong = found.get(TruthVerdict.WRONG, 0)
     right = found.get(TruthVerdict.EQUAL, 0) + found.get(TruthVerdict.EXPLAINED, 0)
     reached = _percent(right, right + wrong)
+    # What was different when it was sampled was stale then, whatever became of it.
+    sampled = sum(found.values())
+    stale = sampled - found.get(TruthVerdict.EQUAL, 0)
+    low, high = (100 * end for end in wilson_interval(stale, sampled))
+    stale_percent = _percent(stale, sampled) if sampled else 0.0
     return Judgement(
         reached >= settings.correct_percent,
-        f"{reached:g} % of {right + wrong} sampled products equal the marketplace's",
+        f"{reached:g} % of {right + wrong} sampled products equal the marketplace's; "
+        f"{stale_percent:g} % ({low:.2f} to {high:.2f}) were stale when sampled",
         {
+            "sampled": sampled,
+            "stale_percent": stale_percent,
+            "stale_percent_at_least": round(low, 3),
+            "stale_percent_at_most": round(high, 3),
             "correct_percent": reached,
             "wanted_percent": settings.correct_percent,
             "right": right,
@@ -299,6 +335,13 @@ CRITERIA = (
         "Every active seller has had a whole crawl within the allowed number of its intervals.",
         "See `mustit execution list --seller ID`; is the daemon running?",
         sellers_on_time,
+    ),
+    Criterion(
+        "products_fresh",
+        "mustit_marketplace",
+        "No detail and no option set is older than the promised MAX_AGE_HOURS.",
+        "See `mustit budget` for what would keep the promise: more agents, fewer products or a longer age.",
+        products_fresh,
     ),
     Criterion(
         "no_failed_events",

@@ -6,7 +6,8 @@ the marketplace's data, and judged later:
 - a whole crawl has fetched the product since, and the marketplace still has the data from before that crawl: the
   crawl should have stored it, so the catalog is wrong;
 - the marketplace has other data again: the product waits for the next crawl once more;
-- no crawl has fetched it within two of its intervals plus the time allowed for a delivery: wrong, because stale;
+- no crawl has fetched it within two of its intervals (or its maximum age) plus the time allowed for a delivery: wrong,
+  because stale;
 - the product is gone there, and was not deleted here within the sweeps that prove it and one more: wrong;
 - its seller is no longer active: no crawl will notice, so the difference is dropped.
 """
@@ -132,8 +133,11 @@ def _judge(settings: Settings, suspect: Suspect, look: _Look, now: datetime) -> 
 
 def deadline(settings: Settings, suspect: Suspect, *, gone: bool) -> datetime:
     """Until when a crawl should have noticed the difference."""
-    intervals = settings.deletion_sweeps + 1 if gone else 2
-    return suspect.sampled_at + intervals * suspect.interval + timedelta(hours=settings.delivery_hours)
+    looks = (settings.deletion_sweeps + 1 if gone else 2) * suspect.interval
+    # Only its age makes an adaptive crawl fetch a product whose change the listing does not show.
+    if settings.recrawl == "adaptive" and not gone:
+        looks = max(looks, suspect.interval + timedelta(hours=settings.max_age_hours))
+    return suspect.sampled_at + looks + timedelta(hours=settings.delivery_hours)
 
 
 def differences(known: Known, said: Said) -> list[str]:

@@ -10,6 +10,7 @@ from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.checks import CheckSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
+from mustit_pipeline.settings.recrawl import RecrawlSettings
 from mustit_pipeline.settings.upkeep import UpkeepSettings
 from mustit_pipeline.settings.whole import PREFIX, Settings
 
@@ -27,11 +28,13 @@ FIRST = {
     "home": "To keep the data outside of the working folder",
     "requests_per_hour": "The marketplace allows less, or more",
     "max_concurrent_requests": "A worker's host can do more, or has to do less",
+    "max_age_hours": "A promise of fresher data, or fewer requests",
     "crawls_at_once": "To crawl more sellers side by side; raise RUNS_AT_ONCE by as many",
 }
 SUBJECTS: dict[str, type[BaseSettings] | None] = {
     "Servers, marketplace and crawls": None,
     "Agents": AgentSettings,
+    "Recrawl policy": RecrawlSettings,
     "Delivery": DeliverySettings,
     "Checks and alerts": CheckSettings,
     "Upkeep": UpkeepSettings,

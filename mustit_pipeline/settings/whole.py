@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,7 @@ from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.logs import LogSettings
 from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey, made_once
+from mustit_pipeline.settings.recrawl import RecrawlSettings
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
 
@@ -59,6 +60,7 @@ def _same_database(one: str, other: str | None) -> bool:
 class Settings(
     DeliverySettings,
     AgentSettings,
+    RecrawlSettings,
     UpkeepSettings,
     DeploymentSettings,
     ApiSettings,
@@ -166,7 +168,6 @@ class Settings(
         description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch, kept "
         "for `mustit raw replay`, until the change is accepted",
     )
-    recrawl: Literal["everything"] = Field("everything", description="Which known products a crawl refetches")
     lake_uri: PathOrBucket | None = Field(
         None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it"
     )

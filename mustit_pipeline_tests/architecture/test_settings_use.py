@@ -11,7 +11,7 @@ OWN = PACKAGE / "settings"
 # Read through the settings' own methods.
 SECRETS = {"token_key", "jwt_secret", "alert_urls"}
 # Names that others rely on, of parts that are off: they have one value each, or nobody to read them.
-OFF = {"api_port", "recrawl", "task_transport"}
+OFF = {"api_port", "task_transport"}
 
 
 def read_names() -> set[str]:

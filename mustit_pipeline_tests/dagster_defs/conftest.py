@@ -89,6 +89,7 @@ def set_environment(database_url: str, tmp_path: Path, monkeypatch: pytest.Monke
         jwt_secret=JWT_SECRET,
         requests_per_hour=100_000,
         min_request_gap_seconds=0,
+        recrawl="everything",
         retry_base_seconds=0.02,
         outbox_retry_base_seconds=0.02,
     )

@@ -103,6 +103,28 @@ def test_a_seller_that_is_not_due_waits_for_its_interval(database: Database, tic
     assert not tick(due_crawls).run_requests
 
 
+def test_where_no_seller_is_due_requests_to_spare_go_to_a_light_crawl(
+    database: Database, tick: Tick, set_environment: SetEnvironment
+) -> None:
+    set_environment(recrawl="adaptive")
+    register(database, "dmont")
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '20 hours'"))
+        connection.execute(
+            text("""
+                INSERT INTO recrawl_sellers (seller_id, swept_at, products, detail_changes, detail_hours)
+                VALUES ('dmont', now() - interval '2 hours', 1000, 100, 1000)
+            """)
+        )
+
+    [request] = tick(due_crawls).run_requests
+
+    assert request.partition_key == "dmont"
+    with database.reading() as connection:
+        opened = connection.execute(text("SELECT execution_id, kind FROM crawling_schedule_executions")).one()
+    assert (str(opened.execution_id), opened.kind) == (request.tags["mustit/execution"], "LIGHT")
+
+
 def test_an_open_execution_goes_on_with_a_run_key_that_was_never_used(database: Database, tick: Tick) -> None:
     register(database, "dmont")
 

@@ -65,6 +65,7 @@ def settings_of(world: World, **changed: str) -> Settings:
         "requests_per_hour": 100_000,
         "min_request_gap_seconds": 0,
         "retry_base_seconds": 0.05,
+        "recrawl": "everything",
         "outbox_retry_base_seconds": 0.05,
     }
     values.update(changed)

@@ -28,6 +28,8 @@ WIDE_OPEN = {
     "MUSTIT_REQUESTS_PER_HOUR": "100000",
     "MUSTIT_MIN_REQUEST_GAP_SECONDS": "0",
     "MUSTIT_RETRY_BASE_SECONDS": "0.05",
+    # Most tests change a field and expect the next crawl to find it.
+    "MUSTIT_RECRAWL": "everything",
 }
 PATIENCE_SECONDS = 120.0
 # Nobody listens on the discard port of a test machine.

@@ -110,7 +110,7 @@ def test_executions_are_listed_with_what_their_sweeps_are_worth(world: World, se
     listed = ask(world, "execution", "list", "--seller", "seen in part").out
     [execution] = ask(world, "execution", "list", "--seller", "seen in part", "--json").document
 
-    assert re.search(rf"{execution['executionId'][:8]} +COMPLETED +INCOMPLETE +1 ", listed)
+    assert re.search(rf"{execution['executionId'][:8]} +due +COMPLETED +INCOMPLETE +1 ", listed)
     assert (execution["sweep"], execution["failedTasks"]) == ("INCOMPLETE", 1)
     assert "1 of its pages failed" in ask(world, "execution", "show", execution["executionId"][:8]).out
 

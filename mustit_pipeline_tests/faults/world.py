@@ -111,6 +111,7 @@ def fresh_world() -> Generator[World]:
                 requests_per_hour=1_000_000,
                 min_request_gap_seconds=0,
                 retry_base_seconds=0.05,
+                recrawl="everything",
                 outbox_retry_base_seconds=0.05,
                 lease_seconds=2,
                 total_timeout_seconds=5,

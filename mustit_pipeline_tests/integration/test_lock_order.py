@@ -66,6 +66,9 @@ SEEN = {
     ("products", "product_outbox"),
     ("PRODUCT_OUTBOX_CLAIM", "product_outbox"),
     ("product_outbox", "circuit_breakers"),
+    ("products", "recrawl_products"),
+    ("recrawl_products", "recrawl_sellers"),
+    ("recrawl_sellers", "recrawl_pool"),
     ("REQUEST_COUNTER", "agent_limits"),
     ("agent_limits", "user_agents"),
 }
@@ -113,6 +116,7 @@ def crawl_and_deliver(
     crawl(database, settings, SELLER)
     relay(database, settings)
     market.random_changes(SELLER, 18)
+    crawl(database, settings.model_copy(update={"recrawl": "adaptive"}), SELLER)
     market.remove(SELLER, count=2)
     receiver.fault("status", "events", status=500, count=3)
     for _ in range(3):

@@ -55,6 +55,12 @@ class Sighted(Struct, frozen=True):
     version: int
     listing_hash: str | None
     foreign: bool
+    deleted: bool
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never published, or has come back."""
+        return self.version == 0 or self.deleted
 
 
 _SIGHT = text("""
@@ -66,7 +72,8 @@ _SIGHT = text("""
             -- Of a sweep's pages the one seen last, whichever is stored last.
             last_seen_at = CASE WHEN p.last_seen_execution_id = excluded.last_seen_execution_id
                                 THEN greatest(p.last_seen_at, excluded.last_seen_at) ELSE excluded.last_seen_at END
-    RETURNING item_no, version, minishop_data_hash, foreign_at IS NOT NULL AS is_foreign
+    RETURNING item_no, version, minishop_data_hash, foreign_at IS NOT NULL AS is_foreign,
+              deleted_at IS NOT NULL AS is_deleted
 """)
 
 _FIND = text("""
@@ -128,7 +135,7 @@ def sight(
         "moments": list(seen_at.values()),
     }
     rows = connection.execute(_SIGHT, values)
-    return {row.item_no: Sighted(row.version, row.minishop_data_hash, row.is_foreign) for row in rows}
+    return {row.item_no: Sighted(row.version, row.minishop_data_hash, row.is_foreign, row.is_deleted) for row in rows}
 
 
 def set_foreign(connection: Connection, seller_id: str, item_nos: Sequence[int], at: datetime | None) -> None:

@@ -22,13 +22,13 @@ from sqlalchemy import (
 )
 
 from mustit_pipeline.catalog.sql.drift import Sighting
-from mustit_pipeline.crawling.sql.tables import BROKEN_OFF, BY_CREATION, OPEN_EXECUTION
+from mustit_pipeline.crawling.sql.tables import BROKEN_OFF, BY_CREATION, DUE_OPEN, OPEN_EXECUTION
 from mustit_pipeline.crawling.sql.tables import crawling_schedule_executions as executions
 from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.execution import OPEN_STATES, CrawlingScheduleExecution
 from mustit_pipeline.domain.filters import IdPrefix
-from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
+from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import ExecutionId, ScheduleId, SellerId
 from mustit_pipeline.foundation.id_prefixes import find_one
 from mustit_pipeline.foundation.paging import Page, page
@@ -40,6 +40,7 @@ class StoredExecution:
 
     execution: CrawlingScheduleExecution
     task_month: date
+    kind: ExecutionKind
     triggered_by: str
     full_refetch: bool
     product_limit: int | None
@@ -67,6 +68,11 @@ class StoredExecution:
     @property
     def status(self) -> ExecutionStatus:
         return self.execution.status
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it gives way to every crawl that is due."""
+        return self.kind is ExecutionKind.LIGHT
 
     @property
     def is_open(self) -> bool:
@@ -111,6 +117,7 @@ def add(
     triggered_by: str,
     full_refetch: bool,
     product_limit: int | None,
+    kind: ExecutionKind = ExecutionKind.DUE,
 ) -> StoredExecution:
     """Store a new execution; the caller has locked the seller's row, so that no other one is open."""
     month = execution.created_at.date().replace(day=1)
@@ -120,6 +127,7 @@ def add(
             execution_id=execution.id.value,
             seller_id=execution.seller_id.value,
             schedule_id=schedule_id.value,
+            kind=kind.value,
             status=execution.status.value,
             triggered_by=triggered_by,
             task_month=month,
@@ -188,6 +196,25 @@ def find_open(connection: Connection, seller_id: SellerId, *, lock: bool = False
         executions.c.seller_id == seller_id.value, executions.c.status.in_([state.value for state in OPEN_STATES])
     )
     row = connection.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
+    return None if row is None else _stored(row)
+
+
+_DUE_OPEN = text(f"SELECT {DUE_OPEN}")
+_MAKE_DUE = text(f"""
+    UPDATE crawling_schedule_executions SET kind = '{ExecutionKind.DUE.value}'
+    WHERE execution_id = :execution_id AND {OPEN_EXECUTION}
+    RETURNING *
+""")
+
+
+def is_due_open(connection: Connection) -> bool:
+    """Whether a crawl is open that light crawls give way to."""
+    return connection.execute(_DUE_OPEN).scalar_one()
+
+
+def make_due(connection: Connection, execution_id: ExecutionId) -> StoredExecution | None:
+    """Make an open light crawl one that gives way to no other; None where it has ended."""
+    row = connection.execute(_MAKE_DUE, {"execution_id": execution_id.value}).one_or_none()
     return None if row is None else _stored(row)
 
 
@@ -403,6 +430,7 @@ def _stored(row: Row[tuple[object, ...]]) -> StoredExecution:
     return StoredExecution(
         execution,
         row.task_month,
+        ExecutionKind(row.kind),
         row.triggered_by,
         row.full_refetch,
         row.product_limit,

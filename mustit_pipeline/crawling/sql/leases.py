@@ -9,9 +9,10 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import Connection, Row, text
 
+from mustit_pipeline.crawling.sql.tables import DUE_OPEN
 from mustit_pipeline.crawling.sql.tasks import CLAIMABLE, HAS_LEASE, IN_MONTHS, TaskHome
 from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
-from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
+from mustit_pipeline.domain.states import TASK, ExecutionKind, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
 
@@ -76,11 +77,12 @@ _CLAIM = text(f"""
 """)
 
 # The same number from every running execution, however large its seller is; if there are more executions than wanted
-# tasks, chance decides. Pages are taken from the executions in turn too, at most `pages`; the others stay.
+# tasks, chance decides. Pages are taken from the executions in turn too, at most `pages`; the others stay. Light crawls
+# give way to those that are due.
 _CLAIM_ANY = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
-        WHERE e.status = 'RUNNING' AND (
+        WHERE e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN}) AND (
             SELECT t.task_id FROM crawler_tasks t
             WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
               AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP')

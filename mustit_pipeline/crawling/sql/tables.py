@@ -1,4 +1,6 @@
-"""Executions, their slices and their tasks."""
+"""Executions, their slices and their tasks; what the recrawl policy has learnt."""
+
+from dataclasses import fields
 
 from sqlalchemy import (
     BigInteger,
@@ -6,6 +8,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Date,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -20,12 +23,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from mustit_pipeline.domain.states import ExecutionStatus, SliceOutcome, SweepStatus, TaskStatus, TaskType
+from mustit_pipeline.domain.recrawl import SellerEvidence
+from mustit_pipeline.domain.states import (
+    ExecutionKind,
+    ExecutionStatus,
+    SliceOutcome,
+    SweepStatus,
+    TaskStatus,
+    TaskType,
+)
 from mustit_pipeline.foundation.tables import metadata, one_of, timestamp
 
 OPEN_EXECUTION = "status IN ('PENDING', 'RUNNING', 'PAUSED')"
 
 WAITING_TASK = "status = 'WAITING'"
+# A crawl that light crawls give way to; a PAUSED one asks for nothing. By the index of open executions, which are few.
+DUE_OPEN = f"""EXISTS (SELECT FROM crawling_schedule_executions due
+                       WHERE due.status IN ('PENDING', 'RUNNING') AND due.kind = '{ExecutionKind.DUE.value}')"""
 
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
@@ -41,6 +55,7 @@ crawling_schedule_executions = Table(
     Column("execution_id", Uuid, primary_key=True),
     Column("seller_id", Text, ForeignKey("sellers.seller_id"), nullable=False),
     Column("schedule_id", Uuid, ForeignKey("crawling_schedules.schedule_id"), nullable=False),
+    Column("kind", Text, nullable=False, server_default=ExecutionKind.DUE.value),
     Column("status", Text, nullable=False),
     Column("triggered_by", Text, nullable=False),
     # Set once per execution; every task row has it, because the partition key is part of each unique key.
@@ -66,6 +81,7 @@ crawling_schedule_executions = Table(
     timestamp("started_at", nullable=True),
     timestamp("ended_at", nullable=True),
     timestamp("updated_at", default=True),
+    one_of("kind", ExecutionKind),
     one_of("status", ExecutionStatus),
     one_of("sweep_status", SweepStatus),
     CheckConstraint("completed_tasks + failed_tasks <= total_tasks", name="outcomes_within_total"),
@@ -134,4 +150,81 @@ crawler_tasks = Table(
     Index("ix_crawler_tasks_open_items", "execution_id", "item_no", postgresql_where=text(OPEN_TASK)),
     Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("lease_expires_at IS NOT NULL")),
     postgresql_partition_by="RANGE (task_month)",
+)
+
+# Details and options are learnt apart.
+LEARNT_KINDS = ("detail", "option")
+
+
+def _number(name: str, default: str = "0") -> Column[float]:
+    return Column(name, Double, nullable=False, server_default=default)
+
+
+# What the policy knows of each product. Every fetch writes its row, so the row is narrow, and only its key is indexed:
+# each write is a HOT update. A product without a row was never fetched.
+recrawl_products = Table(
+    "recrawl_products",
+    metadata,
+    Column("item_no", BigInteger, nullable=False),
+    *(
+        column
+        for kind in LEARNT_KINDS
+        for column in (
+            # The last fetch, the changes found in so many hours, and the listing's signals since the last fetch.
+            timestamp(f"{kind}_fetched_at", nullable=True),
+            _number(f"{kind}_changes"),
+            _number(f"{kind}_hours"),
+            _number(f"{kind}_signals"),
+        )
+    ),
+    timestamp("changed_at", nullable=True),
+    _number("boost", "1"),
+    # Under which rules the last fetch was read: under other rules an unlike hash is no change.
+    *(Column(f"{kind}_reading", SmallInteger, nullable=False, server_default="0") for kind in LEARNT_KINDS),
+    Column("sold_out", Boolean, nullable=False, server_default=text("false")),
+    Column("seller_id", Text, nullable=False),
+    PrimaryKeyConstraint("seller_id", "item_no"),
+    CheckConstraint("boost > 0", name="boost_positive"),
+    postgresql_with={"fillfactor": "80"},
+)
+
+# What all fetches of a seller's products say together: its change rates, and how far its listing can be trusted. And
+# what its last sweep came to: choosing among all sellers then needs no product.
+recrawl_sellers = Table(
+    "recrawl_sellers",
+    metadata,
+    Column("seller_id", Text, ForeignKey("sellers.seller_id"), primary_key=True),
+    *(_number(f"{kind}_{evidence.name}") for kind in LEARNT_KINDS for evidence in fields(SellerEvidence)),
+    timestamp("learnt_at", nullable=True),
+    _number("boost", "1"),
+    timestamp("swept_at", nullable=True),
+    # Hours from one sweep to the next, lately.
+    _number("look_hours", "1"),
+    Column("products", Integer, nullable=False, server_default="0"),
+    # Products by the change rate of each of their sources.
+    *(Column(f"{kind}_rates", ARRAY(Integer), nullable=False, server_default=text("'{}'")) for kind in LEARNT_KINDS),
+    # When the source was fetched that is oldest since the last crawl.
+    timestamp("oldest_at", nullable=True),
+    CheckConstraint("boost > 0", name="boost_positive"),
+    postgresql_with={"fillfactor": "50"},
+)
+
+# One row: the terms on which all crawls spend the pool's requests.
+recrawl_pool = Table(
+    "recrawl_pool",
+    metadata,
+    Column("single", Boolean, primary_key=True, server_default=text("true")),
+    _number("price"),
+    # The age that is kept; the promise, or more where it is broken.
+    _number("kept_age"),
+    Column("promise_broken", Boolean, nullable=False),
+    _number("freshness"),
+    # Requests of the pool, those that would keep the promise, and the sources that share them.
+    _number("requests_per_hour"),
+    _number("needed_per_hour"),
+    _number("sources"),
+    timestamp("judged_at"),
+    # Requests that crawls have planned since then.
+    _number("planned"),
+    CheckConstraint("single", name="single_row"),
 )

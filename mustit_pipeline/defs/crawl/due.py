@@ -20,6 +20,7 @@ from mustit_pipeline.scheduling.crashes import (
     resting_crawls,
 )
 from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.scheduling.light import next_light_slices
 from mustit_pipeline.scheduling.refresh import next_refreshes
 from mustit_pipeline.scheduling.sql.next_sellers import count_next_sellers
 
@@ -52,7 +53,8 @@ def _seller(resting: RestingCrawl) -> str:
     # Small crawls end in a second: slots should not stand empty for long.
     minimum_interval_seconds=5,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Starts crawls that are due and continues those whose slice has ended, as slots are free.",
+    description="Starts crawls that are due and continues those whose slice has ended, as slots are free; where there "
+    "is none, light crawls, as requests are to spare.",
 )
 def due_crawls(
     context: dg.SensorEvaluationContext, settings: SettingsResource, database: BusinessDatabase
@@ -80,6 +82,10 @@ def due_crawls(
         slice_seconds=settings.read().crawl_slice_seconds,
         by_interval=by_interval,
     )
+    light = [] if slices else next_light_slices(database.open(), settings.read(), busy=passed_over, free=free, now=now)
+    if light:
+        context.log.info(f"{len(light)} light crawls: {', '.join(sorted(entry.seller_id for entry in light)[:10])}")
+        return dg.SensorResult(run_requests=slice_requests(context.instance, light))
     if not slices:
         due = "no seller is due" if by_interval else "EventBridge says who is due"
         return dg.SkipReason(f"{due} and no crawl waits to be continued; {len(busy)} running{rests(resting)}")

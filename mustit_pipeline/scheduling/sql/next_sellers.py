@@ -7,7 +7,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.crawling.sql.tables import DUE_OPEN
 from mustit_pipeline.domain.execution import OPEN_STATES
+from mustit_pipeline.domain.states import ExecutionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +19,14 @@ class NextSeller:
     seller_id: str
     execution_id: UUID | None
     since: datetime
+    light: bool
 
 
-_OPEN = """
+# Light crawls wait while one that is due has a run, or waits for one.
+_OPEN = f"""
     FROM crawling_schedule_executions e
     WHERE e.status IN ('PENDING', 'RUNNING') AND e.seller_id <> ALL(CAST(:busy AS text[]))
+      AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN})
 """
 _DUE = f"""
     FROM crawling_schedules c JOIN sellers s USING (seller_id)
@@ -35,11 +40,12 @@ _DUE = f"""
 
 # Each slice that a crawl has had is subtracted from its waiting time.
 _NEXT = text(f"""
-    (SELECT e.seller_id, e.execution_id, e.created_at + make_interval(secs => e.slice_no * :slice_seconds) AS since
+    (SELECT e.seller_id, e.execution_id, e.created_at + make_interval(secs => e.slice_no * :slice_seconds) AS since,
+            e.kind = '{ExecutionKind.LIGHT.value}' AS light
      {_OPEN})
     UNION ALL
-    (SELECT c.seller_id, NULL, c.next_due_at {_DUE} ORDER BY c.next_due_at LIMIT :limit)
-    ORDER BY since, seller_id LIMIT :limit
+    (SELECT c.seller_id, NULL, c.next_due_at, false {_DUE} ORDER BY c.next_due_at LIMIT :limit)
+    ORDER BY light, since, seller_id LIMIT :limit
 """)
 
 _COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
@@ -48,12 +54,15 @@ _COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
 def next_sellers(
     connection: Connection, limit: int, *, busy: Collection[str], slice_seconds: float, by_interval: bool = True
 ) -> list[NextSeller]:
-    """The sellers that have waited longest, without the busy ones.
+    """The sellers that have waited longest, without the busy ones; light crawls only where no other is waiting.
 
     Without `by_interval`, where EventBridge decides what is due: only open crawls, first crawls and failed plans.
     """
     values = {"limit": limit, "busy": sorted(busy), "slice_seconds": slice_seconds, "by_interval": by_interval}
-    return [NextSeller(row.seller_id, row.execution_id, row.since) for row in connection.execute(_NEXT, values)]
+    found = [NextSeller(*row) for row in connection.execute(_NEXT, values)]
+    due = [one for one in found if not one.light]
+    # One slot stays free for the next seller that is due.
+    return due or found[: limit - 1]
 
 
 def count_next_sellers(connection: Connection, *, busy: Collection[str], by_interval: bool = True) -> int:

@@ -21,6 +21,8 @@ BIG = (
     "product_change_sets",
     "product_outbox",
     "product_raw_data",
+    "recrawl_products",
+    "recrawl_sellers",
     "agent_bookings",
     "crawling_slices",
     "truth_samples",

@@ -39,6 +39,10 @@ _HISTORY = (
                               data_hash, published_hash, version, delivered_version, created_at)
         SELECT 'seller ' || s, s * 100000 + n, 'a', 'b', 'c', '{{}}', 'x', 'x', 1, 1, now() - interval '100 days'
         FROM generate_series(1, {SELLERS}) s, generate_series(1, {PRODUCTS}) n""",
+    """INSERT INTO recrawl_products (seller_id, item_no, detail_fetched_at, option_fetched_at, detail_hours)
+       SELECT seller_id, item_no, now() - interval '50 days', now() - interval '50 days', 1000 FROM products""",
+    """INSERT INTO recrawl_sellers (seller_id, swept_at, products, detail_rates, option_rates)
+       SELECT seller_id, now() - interval '2 hours', 1000, ARRAY[1000], ARRAY[0, 1000] FROM sellers""",
     """INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
                                         execution_id, detected_at)
        SELECT seller_id, item_no, 1, 'CREATED', '{}', '[]', '{}', md5(seller_id)::uuid, now() - interval '50 days'
@@ -116,6 +120,9 @@ _NEWCOMERS = (
                CASE WHEN s.seller_id = '{READY}' THEN 'old' ELSE 'x' END, 1, md5(s.seller_id)::uuid, now()
         FROM unnest(CAST(:busy AS text[])) WITH ORDINALITY AS s(seller_id, position),
              generate_series(1, {NEW_PRODUCTS}) n""",
+    """INSERT INTO recrawl_products (seller_id, item_no, detail_fetched_at, option_fetched_at)
+       SELECT seller_id, item_no, now() - interval '1 hour', now() - interval '30 hours' FROM products
+       WHERE seller_id = ANY(CAST(:busy AS text[]))""",
     """INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes, product_data,
                                         execution_id)
        SELECT seller_id, item_no, 1, 'CREATED', '{}', '[]', '{}', md5('before')::uuid FROM products

@@ -36,9 +36,21 @@ from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, leases, messages, slices, task_months, tasks
+from mustit_pipeline.crawling.sql import (
+    budget,
+    executions,
+    leases,
+    messages,
+    recrawl_terms,
+    slices,
+    task_months,
+    tasks,
+)
+from mustit_pipeline.crawling.sql.choosing import Chooser
+from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.sql.messages import WaitingTask
+from mustit_pipeline.crawling.sql.recrawl_terms import PoolTerms
 from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.delivery.reconcile import resend
@@ -50,6 +62,7 @@ from mustit_pipeline.domain.change_hold import Suspicion
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
 from mustit_pipeline.domain.outbox import ProductOutbox
+from mustit_pipeline.domain.recrawl import Terms
 from mustit_pipeline.domain.states import (
     ExecutionStatus,
     LifeCycle,
@@ -278,6 +291,40 @@ def _record_booking(c: Connection, s: Scene) -> None:
     agent_bookings.record(c, [booked], LIMITS)
 
 
+TERMS = Terms(
+    allowance=BATCH,
+    price=1e-6,
+    kept_age=24.0,
+    promise_broken=True,
+    look_hours=1.0,
+    promise_rate=100.0,
+    min_chance=0.01,
+)
+POOL = PoolTerms(
+    price=1e-6,
+    kept_age=24.0,
+    promise_broken=False,
+    freshness=1.0,
+    requests_per_hour=4000.0,
+    needed_per_hour=2000.0,
+    sources=64_000.0,
+    judged_at=utc_now(),
+)
+
+
+def _learn(c: Connection, s: Scene) -> None:
+    fetched = [Fetched(READY, item, kind, s.now, changed=True) for item in s.items for kind in TYPES]
+    learn(c, fetched, [(WAITING, item) for item in s.items])
+
+
+def _choose(c: Connection, s: Scene) -> None:
+    list(Chooser(c, READY, TERMS, s.now).choose(s.nearly_done.execution_id))
+
+
+def _light(c: Connection, s: Scene) -> None:
+    recrawl_terms.light_candidates(c, POOL, page_size=500, busy=["x"], now=s.now, limit=4)
+
+
 def _drift(c: Connection, s: Scene) -> None:
     seen = Deviation("field 7", DriftKind.NEW, "nothing", "text", "x")
     record_drift(c, [Sighting(WAITING, 1, s.home.execution_id, seen)])
@@ -472,6 +519,23 @@ STATEMENTS: dict[str, Statement] = {
     "open crawls of a month": Statement(lambda c, s: task_months.open_executions(c, MONTH), BATCH),
     # Dropping a month goes through all executions, once a month.
     "month dropped": Statement(lambda c, s: task_months.drop_month(c, OLD_MONTH), SELLERS * DAYS),
+    # The recrawl policy: of a batch, of a seller, and of all sellers together.
+    "lessons": Statement(_learn, 4 * BATCH),
+    "what a crawl fetches": Statement(_choose, 4 * SELLER),
+    "what a crawl fetches at once": Statement(
+        lambda c, s: Chooser(c, READY, TERMS, s.now).choose_at_once(s.items), 4 * BATCH
+    ),
+    "why a crawl would fetch": Statement(lambda c, s: Chooser(c, READY, TERMS, s.now).reasons(), 4 * SELLER),
+    "sweep remembered": Statement(lambda c, s: recrawl_terms.swept(c, READY, s.now), 3 * SELLER),
+    "oldest source": Statement(lambda c, s: recrawl_terms.ended(c, READY), 2 * SELLER),
+    "last look": Statement(lambda c, s: recrawl_terms.look_of(c, READY), 5),
+    "all sources": Statement(lambda c, s: recrawl_terms.crowd(c), 20 * OF_EACH),
+    "requests that wait": Statement(lambda c, s: recrawl_terms.backlog(c), OF_EACH),
+    "light crawls": Statement(_light, 8 * OF_EACH),
+    "oldest sellers": Statement(lambda c, s: budget.oldest(c, s.now, 10), 4 * OF_EACH),
+    "requests and changes": Statement(lambda c, s: budget.spent(c, s.now - DAY), 4 * SELLER),
+    "crawl that light ones give way to": Statement(lambda c, s: executions.is_due_open(c), OF_EACH),
+    "light crawl that is due": Statement(lambda c, s: executions.make_due(c, ExecutionId(s.home.execution_id)), 5),
     # Executions.
     "execution": Statement(lambda c, s: executions.get(c, s.stored.execution.id, lock=True), 5),
     "execution by its first digits": Statement(lambda c, s: executions.find(c, IdPrefix(str(s.home.execution_id))), 5),

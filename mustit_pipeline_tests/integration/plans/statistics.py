@@ -24,7 +24,7 @@ _EMPTY_COLUMNS = (
     ("product_outbox", "superseded_by"),
     ("alerts", "ended_at"),
 )
-_OF_SELLERS = ("products", "product_change_sets", "product_outbox", "product_raw_data", _TASKS)
+_OF_SELLERS = ("products", "recrawl_products", "product_change_sets", "product_outbox", "product_raw_data", _TASKS)
 _OF_EXECUTIONS = ("product_change_sets", "product_raw_data", "crawling_slices", _TASKS)
 
 

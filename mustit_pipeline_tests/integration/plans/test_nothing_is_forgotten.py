@@ -2,6 +2,7 @@
 
 import pkgutil
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib import import_module
 from typing import cast
 
@@ -13,6 +14,7 @@ import mustit_pipeline
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.cli.doctor import examine
 from mustit_pipeline.crawling import executions
+from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
@@ -23,6 +25,7 @@ from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.spot_checks import spot_check
 from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.scheduling.light import next_light_slices
 from mustit_pipeline.scheduling.refresh import next_refreshes
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -82,6 +85,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = make_settings(base_url=marketplace.url, product_server_url=product_server.url, page_size=20)
+    adaptive = settings.model_copy(update={"recrawl": "adaptive"})
     monkeypatch.setenv("MUSTIT_HOME", str(settings.home))
     monkeypatch.setenv("MUSTIT_DATABASE_URL", settings.database_url or "")
     monkeypatch.setenv("MUSTIT_DAGSTER_DATABASE_URL", settings.dagster_database_url or "")
@@ -99,6 +103,10 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
         for _ in range(3):
             crawl(database, settings, SELLER)
         relay(database, settings)
+        market.random_changes(SELLER, 18)
+        crawl(database, adaptive, SELLER)
+        next_light_slices(database, adaptive, busy=[], free=4, now=utc_now() + timedelta(hours=2))
+        estimate(database, adaptive, seller_id)
         reconcile(database, settings, seller_id=None, resend=True, now=utc_now)
         cancelled = executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now()).stored
         executions.cancel(database, cancelled.execution.id, utc_now())

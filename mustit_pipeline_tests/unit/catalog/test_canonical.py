@@ -184,3 +184,14 @@ def test_a_page_with_an_entry_that_lacks_a_price_is_read_again() -> None:
     """What that entry says depends on what was known before."""
     items = [bodies.listing_item(itemNo=1), bodies.listing_item(itemNo=2, price=None)]
     assert canonical.listing_content(parse_listing(bodies.encoded(bodies.listing(*items))).entries) is None
+
+
+def test_another_canonical_form_of_the_same_body_is_another_reading() -> None:
+    """Where these hashes change, raise `canonical.READING`: else the recrawl policy takes a release for changes."""
+    documents = listed(bodies.listing_item()), detailed(bodies.detail()), options_of(bodies.option())
+    assert canonical.READING == 1
+    assert [canonical.content_hash(canonical.canonical_json(document)) for document in documents] == [
+        "530dfd73b75f44e92dce13cbea7327fe",
+        "7a18250b64ecfe2a46b467c7ad4c7403",
+        "7609f02854e3f840b1709c4f1def3465",
+    ]

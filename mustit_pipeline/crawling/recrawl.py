@@ -1,0 +1,171 @@
+"""The recrawl policy at work: on which terms a crawl spends requests, and what it fetches when its sweep has ended."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from mustit_pipeline.agents.sql import agent_bookings, agents
+from mustit_pipeline.crawling.planning import plan_chosen, planned_status
+from mustit_pipeline.crawling.sql import recrawl_terms, tasks
+from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.recrawl_terms import PoolTerms
+from mustit_pipeline.domain.recrawl import (
+    LOOK_SHARE,
+    LOWEST_PRICE,
+    Means,
+    Terms,
+    moved_age,
+    moved_price,
+    outlook,
+    promise_rate,
+)
+from mustit_pipeline.domain.states import AgentStatus
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.settings import Settings
+
+# How long the pool's terms hold: they move slowly, and judging reads a row of every seller.
+JUDGED_FOR = timedelta(minutes=10)
+# The least that one crawl may plan at once, in hours of the whole pool; and how soon what waits should be gone.
+ALLOWED_HOURS = 2.0
+DRAIN_HOURS = 4.0
+# The next look may come later than the usual one.
+LOOK_MARGIN = 1.5
+# The share of a window's requests that is too much to lose.
+PLENTY = 0.5
+
+
+def fetches_everything(settings: Settings, stored: StoredExecution) -> bool:
+    """Whether a crawl fetches every product that it sees; one with a limit fetches those within it."""
+    return settings.recrawl == "everything" or stored.full_refetch or stored.product_limit is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMeans:
+    """The agents of the pool, and what they can send in an hour."""
+
+    agents: int
+    requests_per_hour: float
+
+    @property
+    def for_products(self) -> float:
+        """Requests in an hour without those that listing pages take."""
+        return self.requests_per_hour * (1 - LOOK_SHARE)
+
+
+def pool_means(connection: Connection, settings: Settings, number: int | None = None) -> PoolMeans:
+    """Of the present pool, or of one with so many agents; a suspended agent comes back, a blocked one does not."""
+    if number is None:
+        number = sum(row.status is not AgentStatus.BLOCKED for row in agents.read_agents(connection))
+    # Without any agent there is nothing to choose; but nothing is divided by zero either.
+    return PoolMeans(number, max(number, 1) * settings.requests_per_hour * 3600 / settings.window_seconds)
+
+
+def means_of(settings: Settings, pool: PoolMeans, look_hours: float, *, max_age: float) -> Means:
+    """What the policy's outlook is made from."""
+    return Means(
+        requests_per_hour=pool.for_products,
+        look_hours=look_hours,
+        max_age=max_age,
+        min_chance=settings.min_change_chance,
+    )
+
+
+def judge_pool(database: Database, settings: Settings, now: datetime) -> None:
+    """Judge anew on which terms crawls spend requests, where that was judged long ago."""
+    with database.transaction() as connection:
+        known = recrawl_terms.read_pool(connection)
+        if known is None or now - known.judged_at >= JUDGED_FOR:
+            recrawl_terms.store_pool(connection, _judged(connection, settings, known, now))
+
+
+def _judged(connection: Connection, settings: Settings, known: PoolTerms | None, now: datetime) -> PoolTerms:
+    crowd, means = recrawl_terms.crowd(connection), pool_means(connection, settings)
+    found = outlook(crowd.groups, means_of(settings, means, crowd.look_hours, max_age=settings.max_age_hours))
+    return PoolTerms(
+        price=found.price if known is None else _moved(connection, known, means, now),
+        kept_age=found.kept_age if known is None else moved_age(known.kept_age, found, _hours_since(known, now)),
+        promise_broken=found.promise_broken,
+        freshness=found.freshness,
+        requests_per_hour=means.for_products,
+        needed_per_hour=found.needed,
+        sources=sum(group.sources for group in crowd.groups),
+        judged_at=now,
+    )
+
+
+def _hours_since(known: PoolTerms, now: datetime) -> float:
+    return (now - known.judged_at).total_seconds() / 3600
+
+
+def _moved(connection: Connection, known: PoolTerms, means: PoolMeans, now: datetime) -> float:
+    """The price after what crawls have planned since, and a share of what waits."""
+    hours = _hours_since(known, now)
+    wanted = known.planned + recrawl_terms.backlog(connection) * hours / DRAIN_HOURS
+    return moved_price(known.price, wanted, means.requests_per_hour * hours, hours)
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Requests of this window that are neither sent nor needed, of all that the pool can send in it."""
+
+    requests: int
+    window: int
+
+    @property
+    def is_plenty(self) -> bool:
+        """Whether they would be lost if only what is worth the price were fetched."""
+        return self.requests >= PLENTY * self.window
+
+
+def terms_of(
+    connection: Connection, settings: Settings, seller_id: str, now: datetime, *, spare: Spare | None = None
+) -> Terms:
+    """The terms of a crawl of this seller that is planned now; of a light one, with the requests that are to spare.
+
+    A seller earns its share of the pool's requests from one look to the next, and no crawl has less than some hours of
+    the whole pool. Where much is to spare, that is spent below the price.
+    """
+    pool = recrawl_terms.read_pool(connection) or _judged(connection, settings, None, now)
+    look = recrawl_terms.look_of(connection, seller_id)
+    sources = float(len(SOURCES) * look.products)
+    share = pool.requests_per_hour * min(1.0, sources / max(pool.sources, 1.0))
+    since = look.interval_hours if look.swept_at is None else (now - look.swept_at).total_seconds() / 3600
+    earned = max(share * since, pool.requests_per_hour * ALLOWED_HOURS)
+    return Terms(
+        allowance=math.ceil(earned) if spare is None else min(math.ceil(earned), spare.requests),
+        price=LOWEST_PRICE if spare is not None and spare.is_plenty else pool.price,
+        kept_age=pool.kept_age,
+        promise_broken=pool.promise_broken,
+        look_hours=LOOK_MARGIN * look.look_hours,
+        promise_rate=promise_rate(sources, pool.kept_age, share),
+        min_chance=settings.min_change_chance,
+    )
+
+
+def plan_rest(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> int:
+    """Plan what else a crawl fetches, now that its sweep has ended; returns how many tasks it has then.
+
+    What is planned already stays planned once.
+    """
+    home = stored.home
+    spare = spare_requests(connection, settings, now) if stored.is_light else None
+    terms = terms_of(connection, settings, home.seller_id, now, spare=spare)
+    endpoints = Endpoints.from_settings(settings)
+    added = 0
+    for chosen in Chooser(connection, home.seller_id, terms, now).choose(home.execution_id):
+        added += tasks.add(connection, home, plan_chosen(endpoints, chosen), planned_status(settings))
+    return stored.planned_tasks + added
+
+
+def spare_requests(connection: Connection, settings: Settings, now: datetime) -> Spare:
+    """The requests that no seller needs that is due or becomes due within the window."""
+    window = timedelta(seconds=settings.window_seconds)
+    available = sum(row.status is AgentStatus.AVAILABLE for row in agents.read_agents(connection))
+    used, _ = agent_bookings.in_window(connection, settings.window_seconds)
+    needed = recrawl_terms.due_requests(connection, by=now + window, page_size=settings.page_size)
+    whole = available * settings.requests_per_hour
+    return Spare(max(0, whole - used - needed), whole)

@@ -1,0 +1,221 @@
+"""Light crawls: sellers are looked at before their interval ends, and never at the cost of one that is due."""
+
+import pytest
+from sqlalchemy import text
+
+from mustit_pipeline.catalog.processing import process
+from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_light, open_or_join
+from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue
+from mustit_pipeline.crawling.recrawl import judge_pool
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
+from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.scheduling.light import next_light_slices
+from mustit_pipeline.settings import Settings
+from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.recrawl.conftest import PRODUCTS, SELLER, OpenShop, Shop
+
+
+def swept(database: Database, hours: float, *sellers: str, products: int = 1000, changes: float = 100.0) -> None:
+    """Sellers whose last sweep is so many hours ago, and what is known of their details."""
+    register(database, *sellers)
+    with database.transaction() as connection:
+        for seller in sellers:
+            connection.execute(
+                text("""
+                    INSERT INTO recrawl_sellers (seller_id, swept_at, products, detail_changes, detail_hours,
+                                                 detail_rates, option_rates)
+                    VALUES (:seller, now() - make_interval(secs => 3600 * :hours), :products, :changes, 1000,
+                            ARRAY[0, CAST(:products AS int)], ARRAY[0, CAST(:products AS int)])
+                """),
+                {"seller": seller, "hours": hours, "products": products, "changes": changes},
+            )
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '20 hours'"))
+
+
+def light(database: Database, settings: Settings, *, free: int = 4) -> list[str]:
+    started = next_light_slices(database, settings, busy=["busy"], free=free, now=utc_now())
+    return [entry.seller_id for entry in started]
+
+
+def due(database: Database, seller: str) -> StoredExecution:
+    return open_or_join(database, SellerId(seller), triggered_by="test", now=utc_now()).stored
+
+
+def test_the_seller_where_most_is_expected_comes_first_and_one_slot_stays_free(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    swept(database, 2, "lively", changes=1000)
+    swept(database, 2, "quiet", "busy", changes=1)
+    swept(database, 0.5, "fresh", changes=1000)
+    settings = make_settings(recrawl="adaptive")
+    assert light(database, settings, free=1) == []
+    assert light(database, settings, free=2) == ["lively"]
+    assert light(database, settings) == ["quiet"]
+    assert light(database, settings) == []
+
+
+def test_the_seller_with_a_source_that_grows_too_old_is_looked_at_whatever_the_price(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    swept(database, 2, "lively", "aged", changes=0)
+    settings = make_settings(recrawl="adaptive", requests_per_hour=10, page_size=10)
+    judge_pool(database, settings, utc_now())
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE recrawl_pool SET price = 1e4"))
+        connection.execute(text("UPDATE sellers SET total_product_count = 0"))
+        # Most of the window is used: what is left is not to be thrown away.
+        connection.execute(
+            text("""
+                INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at, answered_at)
+                SELECT gen_random_uuid(), agent_id, now(), now(), now() FROM user_agents, generate_series(1, 6)
+            """)
+        )
+    assert light(database, settings) == []
+    with database.transaction() as connection:
+        connection.execute(
+            text("UPDATE recrawl_sellers SET oldest_at = now() - interval '23 hours' WHERE seller_id = 'aged'")
+        )
+    assert light(database, settings) == ["aged"]
+
+
+@pytest.mark.parametrize("stands_in_the_way", ["everything", "due crawl", "due soon", "no request left"])
+def test_there_is_no_light_crawl_while_something_stands_in_the_way(
+    database: Database, make_settings: MakeSettings, stands_in_the_way: str
+) -> None:
+    swept(database, 2, "lively", changes=1000)
+    register(database, "other")
+    settings = make_settings(recrawl="adaptive")
+    if stands_in_the_way == "everything":
+        settings = make_settings(recrawl="everything")
+    elif stands_in_the_way == "due crawl":
+        due(database, "other")
+    elif stands_in_the_way == "due soon":
+        with database.transaction() as connection:
+            connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '30 minutes'"))
+    else:
+        with database.transaction() as connection:
+            connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() WHERE seller_id = 'other'"))
+            connection.execute(text("UPDATE sellers SET total_product_count = 1e8 WHERE seller_id = 'other'"))
+    assert light(database, settings) == []
+
+
+def test_a_light_crawl_finds_what_the_listing_shows_and_leaves_the_interval_alone(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    due_at = shop.scalar("SELECT next_due_at FROM crawling_schedules")
+    shop.market.change(SELLER, shop.items[0], "PRICE")
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    assert (stored.kind, open_light(shop.database, SellerId(SELLER), utc_now())) == (ExecutionKind.LIGHT, None)
+    # Joining it with `crawl` would make it one that is due.
+    outcome = finish(shop, stored)
+    assert (outcome.kind, outcome.status) == (ExecutionKind.LIGHT, ExecutionStatus.COMPLETED)
+    assert shop.scalar("SELECT count(*) FROM product_change_sets WHERE version = 2") == 1
+    assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at
+
+
+def finish(shop: Shop, stored: StoredExecution) -> StoredExecution:
+    work = Crawl(shop.database, shop.settings, stored)
+    work.sweep(60)
+    work.fetch_products(PRODUCT_TYPES, 60)
+    process(shop.database, SellerId(SELLER), now=utc_now)
+    return work.end()
+
+
+def test_two_light_crawls_prove_that_a_product_is_gone(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.market.remove(SELLER, [shop.items[0]])
+    for number in range(2):
+        assert shop.scalar("SELECT count(*) FROM products WHERE deleted_at IS NOT NULL") == 0, number
+        stored = open_light(shop.database, SellerId(SELLER), utc_now())
+        assert stored is not None
+        finish(shop, stored)
+    assert shop.scalar("SELECT count(*) FROM products WHERE deleted_at IS NOT NULL") == 1
+
+
+def test_a_light_crawl_is_bounded_by_the_requests_that_are_to_spare(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.age(30)
+    register(shop.database, "other")
+    window = 50 * shop.settings.requests_per_hour
+    # All but a few requests are needed by a seller that is due.
+    shop.change("UPDATE sellers SET total_product_count = :n WHERE seller_id = 'other'", n=(window - 200) // 2)
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    work = Crawl(shop.database, shop.settings, stored)
+    work.sweep(60)
+    few = work.reload().planned_tasks
+    assert few < 2 * PRODUCTS
+    crawls.cancel(shop.database, stored.id, utc_now())
+    assert len(shop.fetched(shop.crawl().stored.id)) == 2 * PRODUCTS
+
+
+def test_a_light_crawl_that_is_joined_is_due_and_restarts_the_interval(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    before = shop.scalar("SELECT next_due_at FROM crawling_schedules")
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    joined = open_or_join(shop.database, SellerId(SELLER), triggered_by="api", now=utc_now())
+    assert (joined.joined, joined.stored.id, joined.stored.kind) == (True, stored.id, ExecutionKind.DUE)
+    assert shop.scalar("SELECT next_due_at FROM crawling_schedules") > before
+
+
+def test_a_light_crawl_gives_way_to_one_that_is_due_and_goes_on_afterwards(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.age(30)
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    work = Crawl(shop.database, shop.settings, stored)
+    work.sweep(60)
+    queues = (
+        ExecutionQueue(shop.database, shop.settings, stored, PRODUCT_TYPES),
+        SharedQueue(shop.database, shop.settings),
+    )
+    register(shop.database, "other")
+    other = due(shop.database, "other")
+    assert [queue.claim(5) for queue in queues] == [[], []]
+    assert queues[0].rest() is None
+    report = work.fetch_products(PRODUCT_TYPES, 60)
+    assert (report.requests, report.remaining) == (0, 2 * PRODUCTS)
+    assert slices(shop.database) == ["other"]
+
+    crawls.cancel(shop.database, other.id, utc_now())
+    assert slices(shop.database) == [SELLER]
+    assert [len(queue.claim(2)) for queue in queues] == [2, 2]
+
+
+def slices(database: Database, free: int = 4) -> list[str]:
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '1 day'"))
+    found = next_slices(database, busy=(), free=free, now=utc_now(), slice_seconds=600)
+    return [entry.seller_id for entry in found]
+
+
+def test_light_crawls_wait_while_a_seller_is_due_and_leave_a_slot_free(database: Database) -> None:
+    register(database, "a", "b", "c")
+    for seller in ("a", "b"):
+        open_light(database, SellerId(seller), utc_now())
+    assert slices(database, free=2) == ["a"]
+    assert slices(database, free=1) == []
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() WHERE seller_id = 'c'"))
+    found = next_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600)
+    assert [entry.seller_id for entry in found] == ["c"]
+    assert slices(database) == ["c"]
+
+
+def test_a_crawl_records_the_look_and_its_oldest_source(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    oldest = shop.scalar("SELECT min(least(detail_fetched_at, option_fetched_at)) FROM recrawl_products")
+    known = "SELECT oldest_at, products, (SELECT sum(n) FROM unnest(detail_rates) n), swept_at FROM recrawl_sellers"
+    assert shop.row(known)[:3] == (oldest, PRODUCTS, PRODUCTS)
+    before = shop.row(known)[3]
+    crawl(shop.database, shop.settings, SELLER)
+    assert shop.row(known)[3] > before
