@@ -17,6 +17,7 @@ from mustit_pipeline.aws.setup import make_destination, make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
 from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.schedule import rule_name
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -25,12 +26,12 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.triggers import take_triggers
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import SettingsError
-from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.aws.asking import asking
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
-from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.integration.crawls import crawl, differences, register
 from mustit_pipeline_tests.strict_aws import StrictAws
 
 TARGET = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
@@ -124,11 +125,18 @@ def test_a_change_of_before_whose_input_was_an_object_is_sent_as_a_text(
     assert different_rules(database, make()) == []
 
 
-def test_from_a_registration_to_a_crawl_over_sqs_and_to_a_rule_that_is_gone(
-    database: Database, make: MakeSettings, strict: StrictAws, marketplace: RunningSimulator, market: MarketplaceControl
+def test_from_a_registration_over_a_rule_and_sqs_to_the_product_server_and_to_a_rule_that_is_gone(
+    database: Database,
+    make: MakeSettings,
+    strict: StrictAws,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+    product_server: RunningSimulator,
+    receiver: ProductServerControl,
 ) -> None:
     market.add_seller("s", 20)
-    settings = make(task_transport="sqs", base_url=marketplace.url, page_size=10, lease_seconds=5)
+    servers = {"base_url": marketplace.url, "product_server_url": product_server.url}
+    settings = make(task_transport="sqs", page_size=10, lease_seconds=5, **servers)
     make_queues(settings)
     register(database, "s")
     relay_rules(database, settings, utc_now)
@@ -144,7 +152,9 @@ def test_from_a_registration_to_a_crawl_over_sqs_and_to_a_rule_that_is_gone(
     assert outcome.stored.triggered_by == "sqs"
     check_outcomes(database, outcome.stored.id)
     assert number(database, "SELECT count(*) FROM crawling_schedule_executions") == 1
-    assert number(database, "SELECT count(*) FROM product_outbox") == 20
+    relay(database, settings)
+    assert len(receiver.products("s")) == 20
+    assert differences(market, receiver, "s") == {}
 
     registry.change_interval(database, SellerId("s"), CrawlingInterval.hours(6), utc_now())
     relay_rules(database, settings, utc_now)
