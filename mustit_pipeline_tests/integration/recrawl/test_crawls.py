@@ -16,7 +16,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
-from mustit_pipeline_tests.integration.crawls import crawl
+from mustit_pipeline_tests.integration.crawls import crawl, once_before
 from mustit_pipeline_tests.integration.recrawl.conftest import PRODUCTS, SELLER, OpenShop, Shop
 from mustit_pipeline_tests.unit.marketplace import bodies
 
@@ -232,3 +232,23 @@ def test_a_plan_is_made_once_however_often_its_sweep_is_closed(open_shop: OpenSh
     shop.age(30)
     work.sweep(60)
     assert work.reload().planned_tasks == planned
+
+
+def test_a_sweep_is_closed_and_its_rest_is_planned_together_or_not_at_all(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.age(30)
+    work = open_crawl(shop)
+
+    def power_fails() -> None:
+        raise PowerFailure
+
+    with pytest.raises(PowerFailure), once_before(shop.database, "INSERT INTO recrawl_sellers", power_fails):
+        work.sweep(60)
+    stored = work.reload()
+    assert (stored.sweep_status, stored.planned_tasks) == (SweepStatus.PENDING, PAGES)
+    work.sweep(60)
+    assert work.reload().planned_tasks == PAGES + 2 * PRODUCTS
+
+
+class PowerFailure(Exception):
+    """The process ends in the middle of a transaction."""
