@@ -14,6 +14,9 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import DueSlice
 from mustit_pipeline.settings import Settings
 
+# How many more sellers are considered than slots are free: a large one may cost more requests than are to spare.
+CONSIDERED = 20
+
 
 def next_light_slices(
     database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
@@ -50,7 +53,7 @@ def _worthwhile(
         if pool is None or executions.is_due_open(connection):
             return []
         candidates = recrawl_terms.light_candidates(
-            connection, pool, page_size=settings.page_size, busy=busy, now=now, limit=most
+            connection, pool, page_size=settings.page_size, busy=busy, now=now, limit=most + CONSIDERED
         )
         spare = spare_requests(connection, settings, now) if candidates else None
     if spare is None:
@@ -58,8 +61,8 @@ def _worthwhile(
     price, left = LOWEST_PRICE if spare.is_plenty else pool.price, spare.requests
     found: list[SellerId] = []
     for one in candidates:
-        left -= one.pages
         aged = hours_until_due(one.interval_hours, one.hours, pool.kept_age, one.oldest_hours) <= 0
-        if left >= 0 and (aged or is_light_crawl_due(one.worth, price, one.hours)):
+        if one.pages <= left and (aged or is_light_crawl_due(one.worth, price, one.hours)):
             found.append(SellerId(one.seller_id))
-    return found
+            left -= one.pages
+    return found[:most]

@@ -32,6 +32,11 @@ class Shop:
     def crawl(self) -> CrawlOutcome:
         return crawl(self.database, self.settings, SELLER)
 
+    def change_listed(self, item: int) -> None:
+        """Change a field of a product that its listing entry shows too."""
+        name = self.market.product(SELLER, item)["name"]
+        self.market.set_fields(SELLER, item, name=f"{name} [한정]")
+
     def change(self, statement: str, **values: object) -> None:
         with self.database.transaction() as connection:
             connection.execute(text(statement), values)

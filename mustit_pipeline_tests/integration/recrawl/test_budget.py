@@ -105,7 +105,7 @@ def test_requests_per_change_are_those_of_the_last_days(open_shop: OpenShop) -> 
     shop = open_shop()
     with shop.database.reading() as connection:
         assert view(connection, shop.settings, datetime.now(UTC)).requests_per_change is None
-    shop.market.change(SELLER, shop.items[0], "PRICE")
+    shop.change_listed(shop.items[0])
     shop.crawl()
     spent = shop.scalar("SELECT sum(requests) FROM crawling_schedule_executions")
     with shop.database.reading() as connection:

@@ -10,13 +10,14 @@ from mustit_pipeline.crawling.planning import CHANGED_PRODUCT_PRIORITY, NEW_PROD
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import leases
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.domain.states import LifeCycle, SweepStatus, TaskType
+from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
-from mustit_pipeline_tests.integration.crawls import crawl
+from mustit_pipeline_tests.integration.crawling.child import crawling, wait_until
+from mustit_pipeline_tests.integration.crawls import crawl, once_before
 from mustit_pipeline_tests.integration.recrawl.conftest import PRODUCTS, SELLER, OpenShop, Shop
 from mustit_pipeline_tests.unit.marketplace import bodies
 
@@ -44,7 +45,7 @@ def test_what_the_listing_shows_is_found_by_the_next_crawl_and_the_hidden_once_i
 ) -> None:
     shop = open_shop()
     shown, hidden = shop.items[:2]
-    shop.market.change(SELLER, shown, "PRICE")
+    shop.change_listed(shown)
     shop.market.change(SELLER, hidden, "DESCRIPTION")
     second = shop.crawl()
     assert shop.fetched(second.stored.id) == both(shown)
@@ -80,7 +81,7 @@ def test_new_products_and_those_that_came_back_are_fetched_whatever_the_price(op
 def test_what_is_new_or_signalled_is_planned_while_the_sweep_goes_on(open_shop: OpenShop) -> None:
     shop = open_shop(max_concurrent_requests=1)
     shop.age(30, *shop.items[1:])
-    shop.market.change(SELLER, shop.items[0], "PRICE")
+    shop.change_listed(shop.items[0])
     new = shop.market.add_products(SELLER, 1)
     planned: list[list[tuple[int, int]]] = []
     query = """SELECT array_agg(DISTINCT (item_no, priority)) FROM crawler_tasks t
@@ -156,7 +157,7 @@ def test_a_failed_fetch_teaches_nothing_and_the_next_crawl_tries_again(open_shop
     shop = open_shop()
     changed = shop.items[0]
     before = shop.scalar("SELECT detail_fetched_at FROM recrawl_products WHERE item_no = :item", item=changed)
-    shop.market.change(SELLER, changed, "PRICE")
+    shop.change_listed(changed)
     shop.market.fault("status", "detail", status=500, itemNo=changed)
     failed = shop.crawl()
     assert failed.stored.failed_tasks == 1
@@ -172,7 +173,7 @@ def test_a_failed_fetch_teaches_nothing_and_the_next_crawl_tries_again(open_shop
 def test_each_fetch_teaches_whether_its_source_had_changed(open_shop: OpenShop) -> None:
     shop = open_shop()
     changed, same = shop.items[:2]
-    shop.market.change(SELLER, changed, "PRICE")
+    shop.change_listed(changed)
     shop.age(30, changed, same)
     shop.crawl()
     known = """SELECT detail_changes > 0.9, option_changes > 0, CAST(round(detail_hours) AS int) FROM recrawl_products
@@ -232,3 +233,46 @@ def test_a_plan_is_made_once_however_often_its_sweep_is_closed(open_shop: OpenSh
     shop.age(30)
     work.sweep(60)
     assert work.reload().planned_tasks == planned
+
+
+def test_a_sweep_is_closed_and_its_rest_is_planned_together_or_not_at_all(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.age(30)
+    work = open_crawl(shop)
+
+    def power_fails() -> None:
+        raise PowerFailure
+
+    with pytest.raises(PowerFailure), once_before(shop.database, "INSERT INTO recrawl_sellers", power_fails):
+        work.sweep(60)
+    stored = work.reload()
+    assert (stored.sweep_status, stored.planned_tasks) == (SweepStatus.PENDING, PAGES)
+    work.sweep(60)
+    assert work.reload().planned_tasks == PAGES + 2 * PRODUCTS
+
+
+def test_a_crawl_that_is_killed_goes_on_with_its_plan_and_learns_from_each_fetch_once(open_shop: OpenShop) -> None:
+    shop = open_shop(60, page_size=20, lease_seconds=1, max_concurrent_requests=5, total_timeout_seconds=5)
+    shop.market.settings(latencyMs=20)
+    shown, old = shop.items[:3], shop.items[3:30]
+    shop.age(30, *old)
+    for item in shown:
+        shop.change_listed(item)
+    ended = "SELECT completed_tasks FROM crawling_schedule_executions ORDER BY created_at DESC LIMIT 1"
+    opened = "SELECT count(*) FROM crawling_schedule_executions"
+    for moment in (1, 20):
+        with crawling(shop.settings, SELLER) as process:
+            wait_until(lambda least=moment: shop.scalar(opened) == 2 and shop.scalar(ended) >= least)
+            process.kill()
+            process.wait()
+    again = shop.crawl().stored
+    assert (shop.scalar(opened), again.execution.status) == (2, ExecutionStatus.COMPLETED)
+    assert shop.fetched(again.id) == both(*shown, *old)
+    check_outcomes(shop.database, again.id)
+    learnt = """SELECT min(round(detail_hours)), max(round(detail_hours)), min(round(option_hours)), count(*)
+                FROM recrawl_products WHERE item_no = ANY(CAST(:items AS bigint[]))"""
+    assert shop.row(learnt, items=list(old)) == (30, 30, 30, len(old))
+
+
+class PowerFailure(Exception):
+    """The process ends in the middle of a transaction."""

@@ -62,6 +62,14 @@ def test_the_seller_where_most_is_expected_comes_first_and_one_slot_stays_free(
     assert light(database, settings) == []
 
 
+def test_a_seller_that_costs_more_than_is_to_spare_keeps_no_other_from_a_light_crawl(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    swept(database, 2, "huge", products=1_000_000, changes=1000)
+    swept(database, 2, "small", products=10)
+    assert light(database, make_settings(recrawl="adaptive", page_size=10, requests_per_hour=80), free=2) == ["small"]
+
+
 def test_the_seller_with_a_source_that_grows_too_old_is_looked_at_whatever_the_price(
     database: Database, make_settings: MakeSettings
 ) -> None:
@@ -110,7 +118,7 @@ def test_there_is_no_light_crawl_while_something_stands_in_the_way(
 def test_a_light_crawl_finds_what_the_listing_shows_and_leaves_the_interval_alone(open_shop: OpenShop) -> None:
     shop = open_shop()
     due_at = shop.scalar("SELECT next_due_at FROM crawling_schedules")
-    shop.market.change(SELLER, shop.items[0], "PRICE")
+    shop.change_listed(shop.items[0])
     stored = open_light(shop.database, SellerId(SELLER), utc_now())
     assert stored is not None
     assert (stored.kind, open_light(shop.database, SellerId(SELLER), utc_now())) == (ExecutionKind.LIGHT, None)
