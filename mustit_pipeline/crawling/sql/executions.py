@@ -89,6 +89,11 @@ class StoredExecution:
         return self.execution.failed_tasks
 
     @property
+    def ended_tasks(self) -> int:
+        """Tasks that have ended, failed ones included."""
+        return self.execution.completed_tasks + self.execution.failed_tasks
+
+    @property
     def has_ended_work(self) -> bool:
         """Whether it is RUNNING although its sweep and all of its tasks have ended."""
         return self.status is ExecutionStatus.RUNNING and self.is_swept and not self.execution.remaining

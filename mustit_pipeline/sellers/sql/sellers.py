@@ -43,6 +43,10 @@ class ScheduledSeller:
     next_due_at: datetime
     last_triggered_at: datetime | None
 
+    @property
+    def seller_id(self) -> SellerId:
+        return self.seller.seller_id
+
 
 # The interval of a row of `sellers s`.
 INTERVAL = """CASE s.interval_unit WHEN 'DAYS' THEN make_interval(days => s.interval_amount)
