@@ -82,12 +82,12 @@ def console_world(*, rounds: int = ROUNDS, idle_sellers: int = IDLE_SELLERS) -> 
                 ) as market,
                 start_product_server(state=home / "server") as receiver,
             ):
-                settings = Settings(
+                settings = Settings(  # pyright: ignore[reportCallIssue]
                     home=home,
                     database_url=servers.database_url,
                     dagster_database_url=str(make_url(servers.database_url).set(drivername="postgresql")),
-                    token_key=TOKEN_KEY,  # pyright: ignore[reportArgumentType]
-                    jwt_secret=JWT_SECRET,  # pyright: ignore[reportArgumentType]
+                    token_key=TOKEN_KEY,
+                    jwt_secret=JWT_SECRET,
                     redis_url="off",
                     base_url=market.url,
                     product_server_url=receiver.url,

@@ -64,7 +64,8 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, Selle
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql import alerts, criteria, exposition, health, metrics, spot_checks
+from mustit_pipeline.monitoring.sql import activity, alerts, criteria, exposition, health, metrics, spot_checks
+from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.monitoring.sql.alerts import AlertKey, Condition, Outcome
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
 from mustit_pipeline.outbox.sql import outbox, outbox_list
@@ -621,6 +622,13 @@ STATEMENTS: dict[str, Statement] = {
     "tokens of streams": Statement(
         lambda c, s: tokens.ended(c, [HeldToken(uuid4(), "kim", number) for number in range(BATCH)]), 3 * BATCH
     ),
+    # Pages of the console.
+    "bodies of a product": Statement(lambda c, s: raw.of_item(c, READY, s.items[0], 12), BATCH),
+    "body shown": Statement(lambda c, s: raw.show_body(c, s.raw_ids[0], 1000), 5),
+    "sellers by what is due": Statement(lambda c, s: activity.schedules(c), 4 * OF_EACH),
+    "changes by hour": Statement(lambda c, s: activity.changes_by_hour(c, s.now - HOUR), 4 * SELLER),
+    "marks of what moves": Statement(lambda c, s: activity.marks(c, list(Moving)), 4 * OF_EACH + 1100),
+    "marks of sellers": Statement(lambda c, s: activity.marks_of_sellers(c, [WAITING, READY]), 10),
     # Agents.
     "booking": Statement(_book, BATCH),
     "booking recorded": Statement(_record_booking, BATCH),
