@@ -54,7 +54,8 @@ class Progress:
 
     @property
     def ended(self) -> int:
-        return self.stored.execution.completed_tasks + self.stored.execution.failed_tasks
+        execution = self.stored.execution
+        return execution.completed_tasks + execution.failed_tasks
 
     @property
     def share(self) -> float:
@@ -64,7 +65,7 @@ class Progress:
     @property
     def is_estimate(self) -> bool:
         """Whether more tasks are expected than are planned so far."""
-        return self.ahead.expected_tasks != self.stored.execution.total_tasks
+        return self.ahead.expected_tasks != self.stored.planned_tasks
 
 
 def progress_of(connection: Connection, visit: Visit, stored: StoredExecution) -> Progress:

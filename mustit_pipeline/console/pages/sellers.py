@@ -145,7 +145,7 @@ def _targets(visit: Visit, sent: Sent) -> tuple[list[SellerId], int]:
     words, status = sent.text("q") or None, chosen(SellerStatus, sent.text("status"))
     with visit.database.reading() as connection:
         found, total = sellers.find_page(connection, status=status, words=words, first=0, size=MOST_AT_ONCE)
-    return [entry.seller.seller_id for entry in found], total
+    return [seller.seller_id for seller in (entry.seller for entry in found)], total
 
 
 def _change(action: Action, sent: Sent) -> Callable[[Visit, SellerId], object]:
