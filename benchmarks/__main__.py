@@ -5,10 +5,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import api, bloat, budget, crawl, growth, growth_plot, memory, profiling, relay, report, sequence
+from benchmarks import api, bloat, budget, crawl, growth, growth_plot, lake, memory, profiling, relay, report, sequence
 from benchmarks.world import AGENTS, ROOT, opened
 
 QUICK_PRODUCTS = 500
+# moto takes a tenth of a second for a batch of ten messages.
+TRANSPORT_PRODUCTS = 500
 
 
 def main() -> int:
@@ -55,6 +57,11 @@ def _bloat(options: argparse.Namespace) -> report.Part:
     return bloat.run(bloat.QUICK if options.quick else bloat.Plan())
 
 
+def _lake(options: argparse.Namespace) -> report.Part:
+    sizes = tuple(size for size in lake.Plan().sizes if size <= options.stored)
+    return lake.run(lake.QUICK if options.quick else lake.Plan(sizes))
+
+
 def _relay(options: argparse.Namespace) -> report.Part:
     return relay.run(_products(options), 1 if options.quick else options.rounds)
 
@@ -64,6 +71,13 @@ def _api(options: argparse.Namespace) -> report.Part:
     return api.run(api.QUICK if options.quick else api.Plan(sizes))
 
 
+def _transport(options: argparse.Namespace) -> report.Part:
+    # Only here: moto takes seconds to import.
+    from benchmarks import transport
+
+    return transport.run(min(_products(options), TRANSPORT_PRODUCTS), 1 if options.quick else options.rounds)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "crawl": _crawl,
     "budget": _budget,
@@ -71,8 +85,10 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "growth": _growth,
     "sequence": _sequence,
     "bloat": _bloat,
+    "lake": _lake,
     "relay": _relay,
     "api": _api,
+    "transport": _transport,
 }
 
 

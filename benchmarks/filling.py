@@ -6,7 +6,7 @@ are copied as they are stored, compressed, and go on naming the product that the
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -181,11 +181,15 @@ def register_sellers(database: Database, number: int, waiting_from: int, now: da
 class Filler:
     """Multiplies what is stored of one seller."""
 
-    def __init__(self, database: Database, seller_id: str, products: int, bodies_every: int) -> None:
+    def __init__(
+        self, database: Database, seller_id: str, products: int, bodies_every: int, only: Collection[Table] = ()
+    ) -> None:
         self._database = database
         self._products = products
         self._bodies_every = bodies_every
         self._copies = 0
+        # The tables that are filled: all, unless some are named.
+        self._filled = [copied for copied in _TABLES if not only or copied.table in only]
         with database.transaction() as connection:
             connection.exec_driver_sql("CREATE SCHEMA pattern")
             for copied in _TABLES:
@@ -205,7 +209,7 @@ class Filler:
             with self._database.transaction() as connection:
                 # No commit waits for the disk between two batches of rows that can be made again.
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-                for copied in _TABLES:
+                for copied in self._filled:
                     values = {"first": self._copies, "last": last}
                     if ":bodies_every" in copied.only:
                         values["bodies_every"] = self._bodies_every

@@ -29,12 +29,14 @@ from mustit_pipeline_tests.databases import TestDatabases
 
 if TYPE_CHECKING:
     from mustit_pipeline_tests.simulated_aws import SimulatedAws
+    from mustit_pipeline_tests.strict_aws import StrictAws
 
 TOKEN_KEY = base64.b64encode(bytes(range(32))).decode()
 JWT_SECRET = "only-for-tests-only-for-tests-only"
 SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
 
 NO_CHROMIUM = "no Chromium was found on this machine"
+NO_JQ = "no curl and jq were found on this machine"
 
 MakeSettings = Callable[..., Settings]
 
@@ -65,10 +67,11 @@ def pytest_configure() -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was not looked at is said at the end, where it is read."""
-    unseen = [one for one in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(one.longrepr)]
-    if unseen:
-        names = ", ".join(one.nodeid for one in unseen)
-        terminalreporter.write_line(f"SKIPPED, because {NO_CHROMIUM}: {names}", yellow=True, bold=True)
+    for reason in (NO_CHROMIUM, NO_JQ):
+        unseen = [one for one in terminalreporter.stats.get("skipped", []) if reason in str(one.longrepr)]
+        if unseen:
+            names = ", ".join(one.nodeid for one in unseen)
+            terminalreporter.write_line(f"SKIPPED, because {reason}: {names}", yellow=True, bold=True)
 
 
 @pytest.fixture(autouse=True)
@@ -214,3 +217,28 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Generator["SimulatedAws"]:
         monkeypatch.setenv(name, value)
     with simulated_aws() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def strict_aws_server() -> Generator["StrictAws"]:
+    """A strict simulated AWS for all tests of this process."""
+    from mustit_pipeline_tests.simulated_aws import VARIABLES, simulated_aws
+    from mustit_pipeline_tests.strict_aws import strict_aws
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in VARIABLES.items():
+            patch.setenv(name, value)
+        with simulated_aws() as behind, strict_aws(behind) as made:
+            yield made
+
+
+@pytest.fixture
+def strict(strict_aws_server: "StrictAws", monkeypatch: pytest.MonkeyPatch) -> Generator["StrictAws"]:
+    """The same with nothing in it; at the end no limit of AWS has been broken."""
+    from mustit_pipeline_tests.simulated_aws import VARIABLES
+
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    strict_aws_server.reset()
+    yield strict_aws_server
+    assert strict_aws_server.broken == []

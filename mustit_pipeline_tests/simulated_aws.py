@@ -1,6 +1,7 @@
 """A simulated AWS over HTTP, and eyes and hands on it through another client than ours."""
 
 import json
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ class SimulatedAws:
 @contextmanager
 def simulated_aws() -> Generator[SimulatedAws]:
     """One on a free port; whoever asks needs VARIABLES in the environment."""
+    # It would log every call.
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

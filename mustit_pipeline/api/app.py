@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import APIRouter, FastAPI, Security
+from fastapi import APIRouter, Depends, FastAPI, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
 from mustit_pipeline.api import openapi, problems
@@ -15,6 +15,7 @@ from mustit_pipeline.api.edge import Edge
 from mustit_pipeline.api.gate import Gate
 from mustit_pipeline.api.live import Hub
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
+from mustit_pipeline.api.queries import refuse_unknown_query
 from mustit_pipeline.api.routes import (
     alerts,
     api_keys,
@@ -93,6 +94,7 @@ def create_routes() -> FastAPI:
         redoc_url=None,
         lifespan=_lifespan,
         responses=_responses(400, 500, 503),
+        dependencies=[Depends(refuse_unknown_query)],
         generate_unique_id_function=lambda route: route.name,
     )
     problems.install(app)

@@ -6,14 +6,15 @@ from fastapi import Depends, Query
 from sqlalchemy import Connection
 
 from mustit_pipeline.api.models import Text, Time
-from mustit_pipeline.domain.values import LONGEST_SELLER_ID, SellerId
+from mustit_pipeline.api.paths import LONGEST_SEGMENT
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.sellers.sql import sellers
 
 
 async def _seller_id(
     seller_id: Annotated[
         Text | None,
-        Query(alias="sellerId", min_length=1, max_length=LONGEST_SELLER_ID, description="Only this seller's"),
+        Query(alias="sellerId", min_length=1, max_length=LONGEST_SEGMENT, description="Only this seller's"),
     ] = None,
 ) -> SellerId | None:
     return None if seller_id is None else SellerId(seller_id)

@@ -1,9 +1,10 @@
 """The base of all bodies: camelCase outside, unknown fields refused, times in UTC."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T")
@@ -43,9 +44,10 @@ class CursorPage(Answer, Generic[T]):
     total_is_estimate: bool = False
 
 
-def _printable(value: str) -> str:
-    if "\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
-        raise ValueError("contains characters that cannot be stored")
+def _no_number(value: object) -> object:
+    """Pydantic would take a number for seconds, or milliseconds, since 1970."""
+    if not isinstance(value, str | datetime) or (isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.]+\s*", value)):
+        raise ValueError("takes a time such as 2026-11-16T09:30:00+09:00")
     return value
 
 
@@ -57,7 +59,11 @@ def _utc(value: datetime) -> datetime:
         return value.replace(tzinfo=UTC)
 
 
-Text = Annotated[str, AfterValidator(_printable), WithJsonSchema({"type": "string", "pattern": "^[^\\u0000]*$"})]
+# PostgreSQL stores any character but NUL.
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Time = Annotated[
-    datetime, AfterValidator(_utc), PlainSerializer(lambda value: _utc(value).isoformat(), return_type=str)
+    datetime,
+    BeforeValidator(_no_number),
+    AfterValidator(_utc),
+    PlainSerializer(lambda value: _utc(value).isoformat(), return_type=str),
 ]

@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem details: a code, a message in the client's language, and no more than it may know."""
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -174,7 +175,24 @@ async def _database(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problem_of_status(info(request.scope), error.status_code, error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_allowed(request)) or headers.get("Allow", "")
+    return problem_of_status(info(request.scope), error.status_code, headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods of all routes with this path: the router names those of the first one alone."""
+    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    asked: str = request.scope["path"]
+    # A path that is written out comes before one with a place for any value.
+    found = [paths[asked]] if asked in paths else [paths[path] for path in paths if _fits(path, asked)]
+    return sorted({method.upper() for methods in found for method in methods})
+
+
+def _fits(template: str, path: str) -> bool:
+    parts = re.split(r"\{[^}]*\}", template)
+    return re.fullmatch("[^/]+".join(map(re.escape, parts)), path) is not None
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:

@@ -85,8 +85,9 @@ def _claim(database: Database, settings: Settings, owner: str) -> ClaimedChange 
 def _apply(bridge: EventBridge, change: ClaimedChange, target_arn: str) -> AwsRefused | AwsUnreachable | None:
     """Do what a change says; says why it could not be done."""
     row = change.outbox
+    row.address(target_arn)
     try:
-        bridge.apply(row.event_type, Rule.of(row, target_arn))
+        bridge.apply(row.event_type, Rule.of(row))
     except (AwsRefused, AwsUnreachable) as error:
         return error
     return None

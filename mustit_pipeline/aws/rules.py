@@ -1,7 +1,9 @@
 """EventBridge rules: the rule of a schedule, and the idempotent calls that set it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mustit_pipeline.aws.clients import AwsRefused, aws_client, aws_failures, failure_of_answer
 from mustit_pipeline.domain.outbox import SchedulerOutbox
@@ -22,11 +24,23 @@ class Rule:
     input: str
 
     @classmethod
-    def of(cls, outbox: SchedulerOutbox, target_arn: str) -> "Rule":
-        """The rule of a change; its target is the configured one unless the change names one."""
+    def of(cls, outbox: SchedulerOutbox) -> "Rule":
+        """The rule of a change that names its target."""
         payload = json.loads(outbox.payload)
-        message = json.dumps(payload["input"], ensure_ascii=False)
-        return cls(payload["ruleName"], payload["scheduleExpression"], payload["targetArn"] or target_arn, message)
+        message = payload["input"]
+        if not isinstance(message, str):
+            # As changes were stored before.
+            message = json.dumps(message, ensure_ascii=False)
+        return cls(payload["ruleName"], payload["scheduleExpression"], payload["targetArn"], message)
+
+
+@dataclass(frozen=True, slots=True)
+class PresentRule:
+    """A rule as EventBridge has it; `rule` is None if it has not exactly one target of ours."""
+
+    name: str
+    is_enabled: bool
+    rule: Rule | None
 
 
 class EventBridge:
@@ -34,6 +48,8 @@ class EventBridge:
 
     def __init__(self, settings: Settings) -> None:
         self._client = aws_client(settings, "events")
+        # EventBridge calls an API destination only in a role that may do so.
+        self._role = {} if settings.trigger_role_arn is None else {"RoleArn": settings.trigger_role_arn}
 
     def apply(self, event_type: ScheduleEventType, rule: Rule) -> None:
         """Set the rule as the change says; a repeat changes nothing."""
@@ -42,11 +58,32 @@ class EventBridge:
         else:
             self._put(rule)
 
+    def present(self, prefix: str) -> Iterator[PresentRule]:
+        """The rules whose names begin so."""
+        for one in self._pages("list_rules", "Rules", NamePrefix=prefix):
+            name = one["Name"]
+            targets = list(self._pages("list_targets_by_rule", "Targets", Rule=name))
+            whole = len(targets) == 1 and targets[0].get("RoleArn") == self._role.get("RoleArn")
+            rule = None
+            if whole:
+                rule = Rule(name, one.get("ScheduleExpression", ""), targets[0]["Arn"], targets[0].get("Input", ""))
+            yield PresentRule(name, one.get("State") == "ENABLED", rule)
+
+    def _pages(self, call: str, what: str, **asked: str) -> Iterator[dict[str, Any]]:
+        more: dict[str, str] = {}
+        while True:
+            with aws_failures("the rules of EventBridge"):
+                answer = getattr(self._client, call)(**asked, **more)
+            yield from answer.get(what, [])
+            if not (token := answer.get("NextToken")):
+                return
+            more = {"NextToken": token}
+
     def _put(self, rule: Rule) -> None:
         where = f"the rule {rule.name}"
         with aws_failures(where):
             self._client.put_rule(Name=rule.name, ScheduleExpression=rule.expression, State="ENABLED")
-            target = {"Id": TARGET_ID, "Arn": rule.target_arn, "Input": rule.input}
+            target = {"Id": TARGET_ID, "Arn": rule.target_arn, "Input": rule.input, **self._role}
             answer = self._client.put_targets(Rule=rule.name, Targets=[target])
         for entry in answer.get("FailedEntries", []):
             error = {"Code": entry.get("ErrorCode"), "Message": entry.get("ErrorMessage")}

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
+from mustit_pipeline.crawling import dead_letters
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.criteria import CRITERIA
@@ -52,6 +54,7 @@ def watched(settings: Settings, database: Database) -> Iterator[Finding]:
     yield from _places(settings)
     yield from _rules(settings, database)
     yield from _triggers(settings, database)
+    yield from _task_queue(settings)
     yield from _checks(settings, database)
     yield _fetch_times(settings, database)
     yield _alerts(settings, database)
@@ -90,6 +93,21 @@ def _triggers(settings: Settings, database: Database) -> Iterator[Finding]:
         yield Finding("trigger queue", Health.OK, "no message is parked")
 
 
+def _task_queue(settings: Settings) -> Iterator[Finding]:
+    """Whether SQS has the task queue, and what it has parked; no finding if PostgreSQL carries the tasks."""
+    try:
+        depths = dead_letters.depths(settings)
+    except (AwsRefused, AwsUnreachable) as error:
+        remedy = "Tasks wait and are not lost. Look at MUSTIT_TASK_QUEUE_NAME and at the AWS_ variables."
+        yield Finding("task queue", Health.PROBLEM, error.english, remedy)
+        return
+    if depths is not None and depths.dead:
+        remedy = "See `mustit dlq list`, then `mustit dlq redrive --all`, and `mustit dlq drop ID` for the rest."
+        yield Finding("task queue", Health.WARNING, f"{depths.dead} messages are parked", remedy)
+    elif depths is not None:
+        yield Finding("task queue", Health.OK, f"{depths.visible} messages, {depths.in_flight} in workers' hands")
+
+
 def _rules(settings: Settings, database: Database) -> Iterator[Finding]:
     """Whether EventBridge has every schedule, if it starts the crawls, and whether its queue is read."""
     if settings.trigger != "eventbridge":
@@ -100,7 +118,7 @@ def _rules(settings: Settings, database: Database) -> Iterator[Finding]:
     if found.failed:
         remedy = "Fix the failure that relay_scheduler_outbox shows, then run it with `everything: true`."
         yield Finding("EventBridge", Health.WARNING, detail, remedy)
-    elif settings.trigger_queue_url is None:
+    elif settings.trigger_queue_url is None and not settings.triggers_by_api:
         remedy = "Set MUSTIT_TRIGGER_QUEUE_URL to the queue that MUSTIT_TRIGGER_TARGET_ARN names."
         yield Finding("EventBridge", Health.WARNING, "its rules fire, but no queue is looked at", remedy)
     else:

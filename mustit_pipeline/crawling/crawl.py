@@ -20,12 +20,12 @@ from mustit_pipeline.crawling.absorption import Absorption
 from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
-from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
-from mustit_pipeline.crawling.queue import ExecutionQueue
+from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
 from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql import executions, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.transports import execution_queue
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
@@ -77,7 +77,7 @@ class Crawl:
             # In one transaction, but chunk by chunk: memory does not grow with the seller.
             for items in products.known_items(connection, stored.home.seller_id, limit=stored.product_limit):
                 planned = plan_products(endpoints, dict.fromkeys(items, 1), types)
-                added += tasks.add(connection, stored.home, planned)
+                added += tasks.add(connection, stored.home, planned, planned_status(self.settings))
             if stored.status is ExecutionStatus.PENDING:
                 stored.execution.start(added, utc_now())
                 executions.save(connection, stored.execution)
@@ -170,7 +170,7 @@ class Crawl:
             _count_calls(connection, stored.id, calls)
             if stored.is_planned or not stored.is_open:
                 return
-            added = tasks.add(connection, stored.home, pages)
+            added = tasks.add(connection, stored.home, pages, planned_status(self.settings))
             if stored.status is ExecutionStatus.PENDING:
                 stored.execution.start(added, now)
                 executions.save(connection, stored.execution)
@@ -206,8 +206,8 @@ class Crawl:
         seconds: float,
         progress: Progress | None,
     ) -> WorkReport:
-        queue = ExecutionQueue(self.database, self.settings, self.stored, types)
-        store = ResultStore(self.database, self.settings, client.endpoints, utc_now)
+        queue = execution_queue(self.database, self.settings, self.stored, types)
+        store = ResultStore(self.database, self.settings, client.endpoints, utc_now, settle=queue.settle)
         rules = reading_rules(self.database, self.settings)
         seller_id = self.stored.seller_id
         absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules))
@@ -266,7 +266,7 @@ class Crawl:
                 sweeps=self.settings.deletion_sweeps,
             )
             probes = plan_probes(Endpoints.from_settings(self.settings), judgement.candidates)
-            tasks.add(connection, stored.home, probes)
+            tasks.add(connection, stored.home, probes, planned_status(self.settings))
         return judgement
 
 

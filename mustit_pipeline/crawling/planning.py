@@ -5,9 +5,10 @@ from collections.abc import Container, Iterable, Sequence
 
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.tasks import PlannedTask
-from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
+from mustit_pipeline.settings import Settings
 
 PAGE_PRIORITY = 0
 PROBE_PRIORITY = 5
@@ -15,6 +16,11 @@ NEW_PRODUCT_PRIORITY = 10
 CHANGED_PRODUCT_PRIORITY = 15
 KNOWN_PRODUCT_PRIORITY = 20
 PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
+
+
+def planned_status(settings: Settings) -> TaskStatus:
+    """The state of a planned task: PUBLISHED in the PostgreSQL queue, WAITING until SQS has accepted its message."""
+    return TaskStatus.WAITING if settings.task_transport == "sqs" else TaskStatus.PUBLISHED
 
 
 def tasks_for(products: int, page_size: int) -> int:

@@ -31,6 +31,10 @@ class TaskQueue(Protocol):
         """Keep leases alive."""
         ...
 
+    def settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
+        """The results of these leases are stored; a task that was handed back is to be claimed again."""
+        ...
+
     def rest(self) -> float | None:
         """Nothing was there to claim: how long until there may be; None where there is nothing left to do."""
         ...
@@ -42,11 +46,14 @@ class _PostgresQueue:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._owner = worker_name()
 
     def renew(self, held: Sequence[LeasedTask]) -> None:
         with self._database.transaction() as connection:
             leases.heartbeat(connection, held, self._settings.lease_seconds)
+
+    def settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
+        """Their rows say all there is to say."""
 
 
 class ExecutionQueue(_PostgresQueue):
@@ -80,14 +87,9 @@ class ExecutionQueue(_PostgresQueue):
             )
 
     def rest(self) -> float | None:
-        execution_id = self._stored.id
-        recovery.release_expired(self._database, self._settings, utc_now(), execution_id=execution_id.value)
-        with self._database.reading() as connection:
-            current = executions.get(connection, execution_id)
-            work = tasks.open_work(connection, self._stored.home, self._types)
-        if current.status is not ExecutionStatus.RUNNING or not work.open:
-            return None
-        return max(work.next_in, SOONEST_SECONDS)
+        recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
+        left = rest_of(self._database, self._stored, self._types)
+        return None if left is None else max(left, SOONEST_SECONDS)
 
 
 class SharedQueue(_PostgresQueue):
@@ -106,5 +108,18 @@ class SharedQueue(_PostgresQueue):
             )
 
     def rest(self) -> float:
-        recovery.release_expired(self._database, self._settings, utc_now())
+        recovery.recover_tasks(self._database, self._settings, utc_now())
         return LOOK_SECONDS
+
+
+def worker_name() -> str:
+    """The owner of a worker's leases."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def rest_of(database: Database, stored: StoredExecution, types: Sequence[TaskType]) -> float | None:
+    """Seconds until a task of the execution can be claimed or its lease expires; None if it has nothing left to do."""
+    with database.reading() as connection:
+        current = executions.get(connection, stored.id)
+        work = tasks.open_work(connection, stored.home, types)
+    return work.next_in if current.status is ExecutionStatus.RUNNING and work.open else None

@@ -17,13 +17,13 @@ from mustit_pipeline.catalog.sql.products import Sighted
 from mustit_pipeline.catalog.sql.raw import NewRaw
 from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.fetching import RequestCounter, durations_of
-from mustit_pipeline.crawling.planning import plan_pages, plan_products, within_limit
+from mustit_pipeline.crawling.planning import plan_pages, plan_products, planned_status, within_limit
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.crawling.sql.tasks import TaskHome
+from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.domain.drift import Deviation
-from mustit_pipeline.domain.states import TaskStatus, TaskType
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.foundation.database import Database, is_committed
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
@@ -88,11 +88,15 @@ class ResultStore:
         settings: Settings,
         endpoints: Endpoints,
         now: Callable[[], datetime],
+        *,
+        settle: Callable[[Sequence[LeasedTask], Sequence[LeasedTask]], None] | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._endpoints = endpoints
         self._now = now
+        # Told after the transaction which leases it has ended, and which tasks are to be claimed again.
+        self._settle = settle
 
     def store(self, results: Sequence[TaskResult], receipt: Receipt | None = None) -> StoredOutcome:
         """Write task states, bodies, sightings, follow-up tasks and counters, or nothing at all.
@@ -128,6 +132,10 @@ class ResultStore:
                 ended=Counter((result.leased.task_type, result.leased.status) for result in kept),
                 lost=len(tried) - len(kept) + len(results) - len(newest),
             )
+        if self._settle is not None:
+            released = TASK.target("release")
+            back = [result.leased for result in newest if result.handed_back or result.leased.status is released]
+            self._settle([result.leased for result in kept if result.leased.status is not released], back)
         return receipt.outcome
 
     def _is_stored(self, results: Sequence[TaskResult], receipt: Receipt) -> bool:
@@ -189,7 +197,7 @@ class ResultStore:
         count = max(page.count for _, page in pages)
         if count > (current.listed_count or 0):
             executions.raise_listed(connection, home.execution_id, count)
-            tasks.add(connection, home, plan_pages(self._endpoints, current.seller_id, count, limit))
+            self._add(connection, home, plan_pages(self._endpoints, current.seller_id, count, limit))
         sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
         entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
         changed = {
@@ -204,8 +212,11 @@ class ResultStore:
             shown = list(dict.fromkeys(entry.item_no for entry in page.entries))
             wanted = within_limit(self._endpoints, page_no, shown, limit)
             versions = {item: sighted[item].version for item in wanted if item not in foreign or item in asked}
-            tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed))
+            self._add(connection, home, plan_products(self._endpoints, versions, changed=changed))
         return foreign - asked
+
+    def _add(self, connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> None:
+        tasks.add(connection, home, planned, planned_status(self._settings))
 
     def _fetched_at(self, result: TaskResult) -> datetime:
         return result.leased.completed_at or self._now()

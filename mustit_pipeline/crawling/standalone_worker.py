@@ -7,9 +7,9 @@ import structlog
 
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.reading_rules import reading_rules
-from mustit_pipeline.crawling.queue import SharedQueue
 from mustit_pipeline.crawling.result_buffer import Progress
 from mustit_pipeline.crawling.results import ResultStore
+from mustit_pipeline.crawling.transports import shared_queue
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.foundation.clock import utc_now
@@ -53,8 +53,8 @@ async def _work(database: Database, settings: Settings, seconds: float, progress
         MarketplaceClient(settings) as client,
         AgentPool(settings, database, client, redis_url=addresses(settings).redis_url) as pool,
     ):
-        queue = SharedQueue(database, settings)
-        store = ResultStore(database, settings, client.endpoints, utc_now)
+        queue = shared_queue(database, settings)
+        store = ResultStore(database, settings, client.endpoints, utc_now, settle=queue.settle)
         rules = reading_rules(database, settings)
         worker = Worker(settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=progress)
         await worker.run()

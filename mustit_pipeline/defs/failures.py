@@ -19,6 +19,7 @@ from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.foundation.database import DatabaseRefused, DatabaseUnreachable, is_outage
 from mustit_pipeline.foundation.event_loop import heard_signals
 from mustit_pipeline.foundation.schema import SchemaMismatch
+from mustit_pipeline.lake.failures import LakeUnreachable
 from mustit_pipeline.settings import SettingsError
 
 # By this metadata a failure says that the next run would end the same way; its run may have no database to say it in.
@@ -72,7 +73,7 @@ def readable_failures() -> Generator[None]:
 
 def failure_of(error: Exception) -> dg.Failure:
     """What an error means for repeating the step."""
-    if isinstance(error, AwsUnreachable):
+    if isinstance(error, AwsUnreachable | LakeUnreachable):
         return TransientFailure(error.english)
     if isinstance(error, Conflict):
         # A refusal because of a state says nothing any more once the state has changed.

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from mustit_pipeline.defs.partitions import measures_a_day
+from mustit_pipeline.defs.partitions import is_of_a_day
 from mustit_pipeline.defs.run_tags import PARTITION_TAG
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.liveness import find_dead
@@ -77,4 +77,4 @@ def is_under_way(context: dg.ScheduleEvaluationContext, database: Database, sett
 
 def busy_sellers(runs: Iterable[dg.DagsterRun]) -> set[str]:
     """Sellers that some unfinished run belongs to."""
-    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags and not measures_a_day(run)}
+    return {run.tags[PARTITION_TAG] for run in runs if PARTITION_TAG in run.tags and not is_of_a_day(run)}

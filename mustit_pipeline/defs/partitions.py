@@ -6,15 +6,26 @@ from mustit_pipeline.monitoring.metrics import SEOUL
 
 SELLERS = "sellers"
 FIRST_DAY = "2025-01-01"
-# The one asset that is cut by day, and its job: a run of it has a partition, but no seller.
+# The assets that are cut by day, and their jobs: a run of them has a partition, but no seller.
 DAY_METRICS = dg.AssetKey("daily_crawl_metrics")
-MEASURING_JOB = "measure_days"
-_BY_DAY = frozenset({DAY_METRICS})
+DAY_CATALOG, DAY_CHANGES = dg.AssetKey("product_catalog"), dg.AssetKey("product_changes")
+MEASURING_JOB, EXPORTING_JOB = "measure_days", "export_days"
+_LAKE = frozenset({DAY_CATALOG, DAY_CHANGES})
+_BY_DAY = _LAKE | {DAY_METRICS}
 
 sellers = dg.DynamicPartitionsDefinition(name=SELLERS)
 days = dg.DailyPartitionsDefinition(start_date=FIRST_DAY, timezone=SEOUL)
 
 
-def measures_a_day(run: dg.DagsterRun) -> bool:
+def exports_a_day(run: dg.DagsterRun) -> bool:
+    """Whether a run writes nothing but the lake's catalogue and changes of a day."""
+    return run.job_name == EXPORTING_JOB or _only(run, _LAKE)
+
+
+def is_of_a_day(run: dg.DagsterRun) -> bool:
     """Whether a run's partition is a day; then it keeps no seller busy."""
-    return run.job_name == MEASURING_JOB or run.asset_selection == _BY_DAY
+    return run.job_name in (MEASURING_JOB, EXPORTING_JOB) or _only(run, _BY_DAY)
+
+
+def _only(run: dg.DagsterRun, assets: frozenset[dg.AssetKey]) -> bool:
+    return bool(run.asset_selection) and run.asset_selection <= assets

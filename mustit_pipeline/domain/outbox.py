@@ -139,6 +139,10 @@ class SchedulerOutbox(Outbox):
                 english="A payload must be valid JSON",
             ) from None
 
+    def address(self, target_arn: str) -> None:
+        """Name the target that it is sent with; which one that is, is known only now."""
+        self._set(payload=json.dumps(json.loads(self.payload) | {"targetArn": target_arn}, ensure_ascii=False))
+
 
 def _refuse_constant(name: str) -> None:
     """Python reads NaN and Infinity, JSON has no such numbers."""

@@ -183,6 +183,10 @@ TASK = StateMachine(
         "republish": only(
             (_T.RETRY,), _T.PUBLISHED, "CONFLICT_TASK_REPUBLISH", "다시 발행할", "A task can only be republished"
         ),
+        # Its message is lost, or was taken out of the queue.
+        "withdraw": only(
+            (_T.PUBLISHED,), _T.WAITING, "CONFLICT_TASK_WITHDRAW", "회수할", "A task can only be withdrawn"
+        ),
         "start": only(
             (_T.PUBLISHED, _T.RETRY), _T.IN_PROGRESS, "CONFLICT_TASK_START", "시작할", "A task can only be started"
         ),

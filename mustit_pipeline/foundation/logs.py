@@ -75,7 +75,7 @@ class _Stderr:
         sys.stderr.flush()
 
 
-# One object: structlog keeps a lock for each that it is given.
+# One object: structlog has a lock for each, and lines of several threads must not mix.
 _STDERR = cast("TextIO", _Stderr())
 
 

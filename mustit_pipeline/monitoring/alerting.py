@@ -4,8 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import structlog
 from sqlalchemy import Connection
 
+from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
+from mustit_pipeline.crawling import dead_letters
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.foundation.database import Database
@@ -26,6 +29,7 @@ THROTTLED = "THROTTLED"
 FAILED_EVENTS = "FAILED_EVENTS"
 SCHEDULE_FAILED = "SCHEDULE_FAILED"
 PARKED_MESSAGES = "PARKED_MESSAGES"
+DEAD_LETTERS = "DEAD_LETTERS"
 # Before a seller's id: an alert of any job of the seller ends with the seller's next successful run.
 RUN_OF_SELLER = "run of seller "
 # Kinds that are always checked completely: an alert of such a kind that is not found again is over.
@@ -45,6 +49,8 @@ STORM_MEMORY = timedelta(minutes=5)
 # If the newest sweep is a week old, no sweep followed it: another alert reports that.
 SWEEP_MEMORY = timedelta(days=7)
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Alerted:
@@ -56,13 +62,15 @@ class Alerted:
 
 def observe(database: Database, settings: Settings, now: datetime, *, others: Sequence[Condition] = ()) -> Alerted:
     """Check every state and open or end its alerts, one per subject; `others` are problems that the caller found."""
+    dead = _dead_letters(settings)
     with database.reading() as connection:
-        found = {one.subject: one for one in (*_found(connection, now), *others)}
+        found = {one.subject: one for one in (*_found(connection, now), *(dead or ()), *others)}
+    judged = STATES if dead is None else (*STATES, DEAD_LETTERS)
     unseen_since = now - timedelta(seconds=settings.alert_calm_seconds)
     with database.transaction() as connection:
         alerts.lock_open(connection)
         opened = alerts.see(connection, [(one, now) for one in found.values()], now)
-        ended = alerts.end_unseen(connection, STATES, found, now, unseen_since)
+        ended = alerts.end_unseen(connection, judged, found, now, unseen_since)
     return Alerted(opened, ended)
 
 
@@ -141,6 +149,26 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
             f"{sum(parked.values())} messages that ask for crawls are parked",
             f"{reasons}. `mustit triggers list` shows them; once fixed, `mustit triggers dismiss --all`.",
         )
+
+
+def _dead_letters(settings: Settings) -> Sequence[Condition] | None:
+    """What SQS has parked; None if SQS does not answer: whatever was found before may still be there."""
+    try:
+        depths = dead_letters.depths(settings)
+    except (AwsRefused, AwsUnreachable) as error:
+        log.warning("the depth of the dead-letter queue is not known", error=error.english)
+        return None
+    if depths is None or not depths.dead:
+        return ()
+    return (
+        Condition(
+            "dead letters",
+            DEAD_LETTERS,
+            f"{depths.dead} messages of tasks are parked",
+            "No worker came to an end with them. `mustit dlq list` shows them and their tasks; "
+            "`mustit dlq redrive --all` sends again what is still to be done, `mustit dlq drop ID` removes the rest.",
+        ),
+    )
 
 
 def _throttling(connection: Connection, now: datetime) -> Iterable[Condition]:

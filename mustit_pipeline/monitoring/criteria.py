@@ -130,9 +130,10 @@ def fetch_p95(connection: Connection, settings: Settings, now: datetime) -> Judg
     found = fetch_times(connection, _window(settings, now), now)
     slow = {hour: p95 for hour, p95 in found.by_hour.items() if p95 >= settings.fetch_p95_seconds}
     reached = found.p95 or 0.0
+    said = f"95 % of {found.number} fetches took less than {reached:.3g} s; {len(slow)} hours were slower than wanted"
     return Judgement(
         reached < settings.fetch_p95_seconds,
-        f"95 % of {found.number} fetches took less than {reached:.3g} s; in {len(slow)} hours it was more than wanted",
+        said if found.number else "nothing was fetched",
         {
             "p95_seconds": round(reached, 3),
             "wanted_seconds": settings.fetch_p95_seconds,
@@ -318,7 +319,7 @@ CRITERIA = (
         "fetch_p95",
         "mustit_marketplace",
         "Of the calls to the marketplace, 95 % are answered in time.",
-        "See whether the marketplace or the network is slow; fewer calls at once are MUSTIT_MAX_CONCURRENT_REQUESTS.",
+        "See whether the marketplace or the network is slow; a lower MUSTIT_MAX_CONCURRENT_REQUESTS asks less at once.",
         fetch_p95,
         error=False,
     ),

@@ -93,13 +93,19 @@ def schedule_messages(schedule: CrawlingSchedule) -> list[SchedulerOutbox]:
     ]
 
 
+def rule_input(seller_id: SellerId) -> str:
+    """What a seller's rule says when it fires: a JSON text, as EventBridge takes it."""
+    return json.dumps({"sellerId": seller_id.value}, ensure_ascii=False)
+
+
 def _payload(event: ScheduleEvent) -> str:
     return json.dumps(
         {
             "ruleName": event.rule_name,
             "scheduleExpression": event.expression,
+            # Known when it is sent: a setting of that moment.
             "targetArn": None,
-            "input": {"sellerId": event.seller_id.value},
+            "input": rule_input(event.seller_id),
         },
         ensure_ascii=False,
     )

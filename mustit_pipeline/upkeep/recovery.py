@@ -12,7 +12,7 @@ from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import catalog_work, process
 from mustit_pipeline.catalog.reading_rules import reading_rules
 from mustit_pipeline.crawling.executions import complete_if_done
-from mustit_pipeline.crawling.recovery import release_expired
+from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database
@@ -78,7 +78,7 @@ def recover(
     idle_seconds: float = IDLE_SECONDS,
 ) -> Recovered:
     """Recover all stuck work; returns how much it was."""
-    released = release_expired(database, settings, clock())
+    released = recover_tasks(database, settings, clock())
     with database.transaction() as connection:
         events = outbox.release_expired(connection) + scheduler_outbox.release_expired(connection)
     with database.transaction() as connection:

@@ -1,6 +1,7 @@
 """Every deployment queues, watches and repeats runs by the rules of dagster.yaml, under names that Dagster knows."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,10 +10,12 @@ import dagster as dg
 import pytest
 import yaml
 from dagster_aws.ecs import EcsRunLauncher
+from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 from dagster_k8s import K8sRunLauncher
 from dagster_postgres import PostgresRunStorage
 
 from mustit_pipeline.settings import Settings
+from mustit_pipeline_tests.architecture.deployments import containers
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -194,19 +197,29 @@ def test_the_launcher_of_kubernetes_takes_what_the_chart_gives_it(values: dict[s
     assert config["run_k8s_config"]["job_spec_config"]["backoffLimit"] == 0
 
 
-def test_the_launcher_of_ecs_takes_its_section_and_replaces_nothing_of_the_base(base: dict[str, Any]) -> None:
-    section = read(DEPLOY / "ecs" / "run_launcher.yaml")
+def test_ecs_has_the_rules_of_the_base_but_for_its_launcher_longer_times_and_logs_on_s3(
+    base: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_LOGS_BUCKET", "bucket")
+    document = read(DEPLOY / "ecs" / "dagster.yaml")
+    launcher, logs = document.pop("run_launcher"), document.pop("compute_logs")
 
-    assert set(section) == {"run_launcher"}
-    assert not set(section) & set(base)
-    launcher = section["run_launcher"]
-    assert (launcher["module"], launcher["class"]) == (EcsRunLauncher.__module__.rsplit(".", 1)[0], "EcsRunLauncher")
-    check(EcsRunLauncher.config_type(), launcher["config"])
+    slower = {"start_timeout_seconds": 300, "max_runtime_seconds": 1800 + 3600}
+    assert document == {**base, "run_monitoring": {**base["run_monitoring"], **slower}}
+    for section, known in ((launcher, EcsRunLauncher), (logs, S3ComputeLogManager)):
+        assert getattr(import_module(section["module"]), section["class"]) is known
+        check(known.config_type(), section["config"])
+    variables = {one.command[0]: one.variables for one in containers() if one.where.startswith("ecs")}
+    for process in ("dagster-daemon", "dagster-webserver"):
+        assert variables[process]["MUSTIT_CRAWL_SLICE_SECONDS"] == "1800"
+        assert variables[process]["MUSTIT_RUNS_AT_ONCE"] == str(RUNS)
+        assert variables[process]["MUSTIT_CRAWLS_AT_ONCE"] == str(CRAWLS)
+        assert {"DAGSTER_STORAGE_URL", "DAGSTER_LOGS_BUCKET"} <= variables[process].keys()
 
 
 def test_the_versions_that_images_need_are_those_that_were_tried() -> None:
     tried = dict(re.findall(r'"(dagster[a-z0-9-]*)(?:\[redis\])?==([0-9.]+)"', (ROOT / "pyproject.toml").read_text()))
-    pages = [DEPLOY / "kubernetes" / "values.yaml", DEPLOY / "ecs" / "run_launcher.yaml", ROOT / "docs/deployment.md"]
+    pages = [DEPLOY / "kubernetes" / "values.yaml", ROOT / "docs/deployment.md"]
     for page in pages:
         for name, version in re.findall(r"(dagster-[a-z0-9]+)==([0-9.]+[0-9])", page.read_text()):
             assert tried[name] == version, page.name

@@ -1,19 +1,20 @@
 """Queues of crawl tasks with something in them, whatever carries them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from sqlalchemy import text
 
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.fetching import RequestCounter
-from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products
-from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue, TaskQueue
+from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
+from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.transports import execution_queue, shared_queue
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -24,8 +25,8 @@ from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
-# One that serves whoever runs, and one that serves a single crawl.
-SHARED = ("postgres",)
+# Those that serve every running crawl, and one that serves a single crawl.
+SHARED = ("postgres", "sqs")
 ADAPTERS = (*SHARED, "postgres of one execution")
 
 
@@ -36,6 +37,13 @@ class Queues:
     adapter: str
     database: Database
     make_settings: MakeSettings
+    # What stands in for the queues that each worker and its store of results share.
+    _opened: list[TaskQueue] = field(default_factory=list[TaskQueue])
+
+    @property
+    def unclaimed(self) -> str:
+        """The state of a task that a worker could claim: SQS does not have it before a worker asks."""
+        return "WAITING" if self.adapter == "sqs" else "PUBLISHED"
 
     def opened(
         self, seller_id: str, *, new: int = 0, known: int = 0, pages: int = 0, probes: Sequence[int] = ()
@@ -57,20 +65,28 @@ class Queues:
                 plan_probes(endpoints, probes),
                 plan_pages(endpoints, SellerId(seller_id), count, None),
             ):
-                tasks.add(connection, stored.home, planned)
+                tasks.add(connection, stored.home, planned, planned_status(self.make_settings()))
         return stored
 
     def queue(self, stored: StoredExecution, *, lease_seconds: float = 60.0) -> TaskQueue:
         """What a worker of its own takes tasks from."""
         settings = self.make_settings(lease_seconds=lease_seconds)
         if self.adapter in SHARED:
-            return SharedQueue(self.database, settings)
-        return ExecutionQueue(self.database, settings, stored, list(TaskType))
+            queue = shared_queue(self.database, settings)
+        else:
+            queue = execution_queue(self.database, settings, stored, list(TaskType))
+        self._opened.append(queue)
+        return queue
 
     def store(self) -> ResultStore:
-        """Where a worker's results go."""
+        """Where the results of all workers go."""
         settings = self.make_settings()
-        return ResultStore(self.database, settings, Endpoints.from_settings(settings), utc_now)
+        return ResultStore(self.database, settings, Endpoints.from_settings(settings), utc_now, settle=self._settle)
+
+    def _settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
+        # Each queue knows the messages of its own leases.
+        for queue in self._opened:
+            queue.settle(ended, handed_back)
 
     def come_back(self, stored: StoredExecution) -> list[LeasedTask]:
         """All tasks that nobody holds, once the first lease has ended."""

@@ -148,6 +148,8 @@ def test_a_look_begins_where_the_last_one_ended_and_a_little_before(
         ("__ASSET_JOB", SELLER, ["product_options"], f"run of seller {SELLER}"),
         ("measure_days", "2026-11-15", None, "run of day 2026-11-15"),
         ("__ASSET_JOB", "2026-11-15", ["daily_crawl_metrics"], "run of day 2026-11-15"),
+        ("export_days", "2026-11-15", None, "export of day 2026-11-15"),
+        ("__ASSET_JOB", "2026-11-15", ["product_catalog"], "export of day 2026-11-15"),
         ("__ASSET_JOB", "2026-11-15", ["product_options"], "run of seller 2026-11-15"),
         ("__ASSET_JOB", None, None, "run check_criteria"),
         ("check_criteria", None, None, "run check_criteria"),
@@ -263,7 +265,7 @@ def test_the_hourly_checks_run_without_a_partition_and_failing_ones_become_alert
 
     first = check(instance)
     assert [name for name, one in first.items() if not one.passed] == []
-    assert len(first) == 13
+    assert len(first) == 14
     assert first["sampled_truth"].metadata["compared_now"].value == 4
     assert {one.partition for one in first.values()} == {None}
 

@@ -11,6 +11,7 @@ import pytest
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.crawl import change_sets, listings, products
 from mustit_pipeline.defs.delivery import product_relay
+from mustit_pipeline.defs.lake import exports
 from mustit_pipeline.defs.metrics import daily
 from mustit_pipeline_tests.dagster_defs.snapshot import SNAPSHOT, snapshot_of
 
@@ -37,7 +38,7 @@ def test_every_asset_says_whose_it_is_what_it_is_and_is_cut_by_seller_or_by_day_
     for key, spec in _specs().items():
         assert spec.owners == ["team:data-engineering"], key
         assert spec.description, key
-        if key == "daily_crawl_metrics":
+        if key in ("daily_crawl_metrics", "product_catalog", "product_changes"):
             assert isinstance(spec.partitions_def, dg.DailyPartitionsDefinition)
             assert spec.partitions_def.timezone == "Asia/Seoul"
         else:
@@ -62,6 +63,8 @@ def test_column_lineage_leads_from_columns_that_are_there_to_columns_that_are_th
         "product_change_sets": change_sets.LINEAGE,
         "product_server": product_relay.DELIVERED,
         "daily_crawl_metrics": daily.LINEAGE,
+        "product_catalog": exports.CATALOG.lineage,
+        "product_changes": exports.CHANGES.lineage,
     }
     assert said.keys() == specs.keys() - {"mustit_marketplace"}
     for key, metadata in said.items():

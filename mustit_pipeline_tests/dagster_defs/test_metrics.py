@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.metrics.daily import METRIC_COLUMNS, as_row, preview_of
-from mustit_pipeline.defs.metrics.lake import lake_of
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.lake.place import lake_of
 from mustit_pipeline.monitoring.metrics import CrawlMetrics, metrics_of
 from mustit_pipeline.monitoring.sql.metrics import SellerDay
 from mustit_pipeline.settings import SettingsError
@@ -95,22 +95,19 @@ def test_two_past_days_are_backfilled_and_a_day_that_is_measured_again_is_the_sa
         [event] = result.get_asset_materialization_events()
         assert event.partition == day.isoformat()
         metadata = event.materialization.metadata
-        assert metadata["path"].value == f"{lake}/daily_crawl_metrics/{day}.parquet"
+        assert metadata["path"].value == f"{lake}/daily_crawl_metrics/day={day}/metrics.parquet"
         assert (metadata["dagster/partition_row_count"].value, metadata["crawled_sellers"].value) == (2, 1)
         assert (metadata["tasks_total"].value, metadata["throttled"].value) == (10, 1)
         versions.append((event.materialization.tags or {})["dagster/data_version"])
 
     assert versions[1] == versions[2] != versions[0]
-    assert sorted(path.name for path in (lake / "daily_crawl_metrics").iterdir()) == [
-        f"{BEFORE}.parquet",
-        f"{DAY}.parquet",
+    assert sorted(str(path.relative_to(lake)) for path in lake.rglob("*.parquet")) == [
+        f"daily_crawl_metrics/day={BEFORE}/metrics.parquet",
+        f"daily_crawl_metrics/day={DAY}/metrics.parquet",
     ]
-    stored = read(lake / "daily_crawl_metrics" / f"{BEFORE}.parquet")
-    assert [list(row) for row in stored] == [NAMES] * 2
-    assert [(row["day"], row["seller_id"], row["success_rate"]) for row in stored] == [
-        (BEFORE, "idle", 0.0),
-        (BEFORE, "한글 & a/b 50%", 50.0),
-    ]
+    stored = read(lake / "daily_crawl_metrics" / f"day={BEFORE}" / "metrics.parquet")
+    assert [["day", *row] for row in stored] == [NAMES] * 2
+    assert [(row["seller_id"], row["success_rate"]) for row in stored] == [("idle", 0.0), ("한글 & a/b 50%", 50.0)]
     assert stored[0]["delivery_max_hours"] is None
 
 
@@ -134,7 +131,7 @@ def test_a_day_is_an_object_on_s3_that_a_backfill_replaces(
     two_days: Database, instance: dg.DagsterInstance, set_environment: SetEnvironment, bucket: Bucket
 ) -> None:
     set_environment(lake_uri="s3://bucket/some/prefix", aws_endpoint_url=bucket.endpoint)
-    name = f"some/prefix/daily_crawl_metrics/{DAY}.parquet"
+    name = f"some/prefix/daily_crawl_metrics/day={DAY}/metrics.parquet"
 
     assert measure(instance, DAY).success
     assert [(row["seller_id"], row["success_rate"]) for row in bucket.read(name)] == [
@@ -152,7 +149,8 @@ def test_a_day_is_an_object_on_s3_that_a_backfill_replaces(
     assert bucket.names() == [name]
     assert [row["success_rate"] for row in bucket.read(name)] == [0.0, 70.0]
     read_back: Any = defs.load_asset_value("daily_crawl_metrics", partition_key=DAY.isoformat(), instance=instance)
-    assert read_back["success_rate"].tolist() == [0.0, 70.0]
+    assert list(read_back) == NAMES
+    assert [list(read_back[name]) for name in ("day", "success_rate")] == [[DAY, DAY], [0.0, 70.0]]
 
 
 @pytest.mark.usefixtures("two_days")
@@ -170,7 +168,7 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_named_and_not_asked_again(
         assert result.filter_events(lambda event: event.is_step_up_for_retry) == []
         [failed] = result.get_step_failure_events()
         said = str(failed.step_failure_data.user_failure_data)
-        assert f"S3 refuses s3://{named}/x/daily_crawl_metrics/{DAY}.parquet; look at MUSTIT_LAKE_URI" in said
+        assert f"AWS refuses s3://{named}/x/daily_crawl_metrics/day={DAY}/; look at its name" in said
 
 
 @pytest.mark.usefixtures("two_days")
@@ -200,5 +198,5 @@ def test_an_s3_that_does_not_answer_is_asked_again(
     assert result.success
     [retried, *_] = result.filter_events(lambda event: event.is_step_up_for_retry)
     said = str(retried.step_retry_data.error)
-    assert f"s3://bucket/x/daily_crawl_metrics/{DAY}.parquet cannot be reached" in said
-    assert bucket.names() == [f"x/daily_crawl_metrics/{DAY}.parquet"]
+    assert f"s3://bucket/x/daily_crawl_metrics/day={DAY}/ cannot be reached" in said
+    assert bucket.names() == [f"x/daily_crawl_metrics/day={DAY}/metrics.parquet"]

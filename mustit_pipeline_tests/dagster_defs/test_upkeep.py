@@ -103,6 +103,27 @@ def test_days_whose_tick_an_outage_swallowed_are_measured_with_the_next_one(
     assert [request.partition_key for request in requests] == ["2026-11-13", "2026-11-14", "2026-11-15"]
 
 
+def test_the_lake_gets_yesterday_and_the_days_of_the_last_week_that_it_lacks(
+    database: Database, instance: dg.DagsterInstance, evaluate: Evaluate
+) -> None:
+    registered(database, "dmont")
+    for key, last in (("product_catalog", 14), ("product_changes", 12)):
+        for day in range(1, last + 1):
+            stored = dg.AssetMaterialization(key, partition=f"2026-11-{day:02}")
+            instance.report_runless_asset_event(stored)
+
+    requests = evaluate("daily_lake").run_requests
+
+    assert [request.partition_key for request in requests] == ["2026-11-13", "2026-11-14", "2026-11-15"]
+    assert requests[0].run_key == "2026-11-13:2026-11-16"
+
+
+def test_before_the_first_seller_the_lake_gets_yesterday_alone(evaluate: Evaluate) -> None:
+    [request] = evaluate("daily_lake").run_requests
+
+    assert request.partition_key == "2026-11-15"
+
+
 def test_a_full_refresh_starts_as_a_run_of_its_own_execution_in_a_new_partition(
     database: Database, instance: dg.DagsterInstance, evaluate: Evaluate
 ) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mustit_pipeline_tests.faults.aws_scenarios import AWS_SCENARIOS
 from mustit_pipeline_tests.faults.backfill_scenarios import BACKFILL_SCENARIOS
 from mustit_pipeline_tests.faults.catalog_scenarios import CATALOG_SCENARIOS
 from mustit_pipeline_tests.faults.celery_scenarios import CELERY_SCENARIOS
@@ -29,6 +30,7 @@ Scenario = Callable[[World, Size], Numbers]
 SCENARIOS: tuple[Scenario, ...] = (
     *ENGINE_SCENARIOS,
     *THROTTLING_SCENARIOS,
+    *AWS_SCENARIOS,
     *CATALOG_SCENARIOS,
     *PIPELINE_SCENARIOS,
     *DELIVERY_SCENARIOS,

@@ -1,10 +1,10 @@
-"""The short versions of the benchmarks of growth, sequence and bloat: no time is judged on a busy machine."""
+"""The short versions of the benchmarks of growth, sequence, bloat and lake: no time is judged on a busy machine."""
 
 from pathlib import Path
 
 from sqlalchemy import text
 
-from benchmarks import bloat, growth, growth_plot, sequence
+from benchmarks import bloat, growth, growth_plot, lake, sequence
 from benchmarks.growth import Growth, Plan
 from mustit_pipeline.foundation.database import Database
 
@@ -112,3 +112,12 @@ def test_re_crawls_leave_one_body_of_each_content() -> None:
     assert last["crawler_tasks"].live > first["crawler_tasks"].live
     assert last["product_raw_data"].live < 2 * first["product_raw_data"].live
     assert all(size.table_bytes and size.index_bytes for size in last.values())
+
+
+def test_a_day_of_the_lake_has_every_stored_product_in_bounded_memory() -> None:
+    written = lake.run(lake.QUICK)
+
+    [days] = written.days.values()
+    assert [(day.asset, day.rows) for day in days] == [("product_catalog", 100), ("product_changes", 0)]
+    assert all(passed for day in days for passed in day.checks)
+    assert [target.is_met for target in written.targets()] == [True] * 3

@@ -13,7 +13,6 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from structlog._output import WRITE_LOCKS
 
 from mustit_pipeline.access import keyed_secrets
 from mustit_pipeline.foundation import logs
@@ -79,16 +78,6 @@ def test_ids_follow_into_tasks_and_threads_and_stay_apart(capsys: pytest.Capture
         ("dmont", "1"),
         ("dmont", "2"),
     ]
-
-
-@pytest.mark.usefixtures("json_logs")
-def test_lines_leave_nothing_behind_in_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    structlog.get_logger().info("first")
-    before = len(WRITE_LOCKS)
-    for _ in range(100):
-        structlog.get_logger().info("more")
-    assert len(WRITE_LOCKS) == before
-    assert len(lines(capsys)) == 101
 
 
 def test_the_level_is_the_setting_or_what_is_usual_for_the_process(

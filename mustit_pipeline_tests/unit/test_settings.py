@@ -136,7 +136,12 @@ WRONG = [
     ("recrawl", "nothing", "'everything'"),
     ("trigger", "cron", "'dagster' or 'eventbridge'"),
     ("trigger_target_arn", "mustit-triggers", "arn:aws:sqs:"),
+    ("trigger_role_arn", "mustit-rules", "takes an ARN"),
+    ("trigger_api_url", "crawl.example.com", "valid URL"),
+    ("trigger_api_key", "hunter2", "mk_"),
     ("task_transport", "kafka", "'postgres'"),
+    ("task_queue_name", "mustit-tasks", ".fifo"),
+    ("task_dlq_name", "배달.fifo", ".fifo"),
     ("aws_endpoint_url", "localhost", "valid URL"),
     ("trigger_queue_url", "mustit-triggers", "valid URL"),
     ("trigger_tick_messages", "9", "greater than or equal to 10"),
@@ -317,6 +322,17 @@ def test_rules_of_eventbridge_need_somebody_to_tell(environment: pytest.MonkeyPa
         load(environment, TRIGGER="eventbridge")
     arn = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
     assert load(environment, TRIGGER="eventbridge", TRIGGER_TARGET_ARN=arn).trigger_target_arn == arn
+
+
+def test_an_api_destination_needs_a_role_and_an_api_its_key(environment: pytest.MonkeyPatch) -> None:
+    arn = "arn:aws:events:ap-northeast-2:123456789012:api-destination/mustit-crawl-trigger/1"
+    role = "arn:aws:iam::123456789012:role/mustit-rules"
+    with pytest.raises(SettingsError, match="MUSTIT_TRIGGER_ROLE_ARN must be set"):
+        load(environment, TRIGGER="eventbridge", TRIGGER_TARGET_ARN=arn)
+    found = load(environment, TRIGGER="eventbridge", TRIGGER_TARGET_ARN=arn, TRIGGER_ROLE_ARN=role)
+    assert found.triggers_by_api
+    with pytest.raises(SettingsError, match="MUSTIT_TRIGGER_API_KEY are set together"):
+        load(environment, TRIGGER_API_URL="https://crawl.example.com")
 
 
 def test_with_a_database_of_its_own_nothing_is_embedded_or_made(

@@ -89,7 +89,7 @@ def retry_events(
     return RetriedAnswer(retried=len(done.waiting), superseded=len(done.superseded))
 
 
-@router.get("/{outboxId}")
+@router.get("/{outboxId:uuid}")
 def show_event(outbox_id: Id, caller: Asking) -> EventDetail:
     """One event: what it says, its tries and its state."""
     with caller.database.reading() as connection:
@@ -99,7 +99,7 @@ def show_event(outbox_id: Id, caller: Asking) -> EventDetail:
     return EventDetail(**_answer(entry).model_dump(), changes=changed_fields(changes))
 
 
-@router.post("/{outboxId}/retry")
+@router.post("/{outboxId:uuid}/retry")
 def retry_event(outbox_id: Id, caller: Asking) -> EventAnswer:
     """Send one failed event again, with all its tries; a newer version of its product replaces it."""
     wanted = IdPrefix(str(outbox_id))

@@ -21,8 +21,8 @@ from mustit_pipeline.sellers.sql.sellers import ScheduledSeller
 
 router = APIRouter(prefix="/sellers", tags=["sellers"])
 
-Days = Annotated[int | None, Field(description="1 to 30; or hours", examples=[1])]
-Hours = Annotated[int | None, Field(description="1 to 23; or days", examples=[6])]
+Days = Annotated[int | None, Field(strict=True, description="1 to 30; or hours", examples=[1])]
+Hours = Annotated[int | None, Field(strict=True, description="1 to 23; or days", examples=[6])]
 
 
 class NewSeller(Body):

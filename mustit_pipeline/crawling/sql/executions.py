@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from mustit_pipeline.catalog.sql.drift import Sighting
-from mustit_pipeline.crawling.sql.tables import BY_CREATION, OPEN_EXECUTION
+from mustit_pipeline.crawling.sql.tables import BROKEN_OFF, BY_CREATION, OPEN_EXECUTION
 from mustit_pipeline.crawling.sql.tables import crawling_schedule_executions as executions
 from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.errors import NotFound
@@ -210,6 +210,10 @@ def has_any_completed(connection: Connection) -> bool:
     return connection.execute(select(completed)).scalar_one()
 
 
+# Few among many, and wanted however long ago they were.
+BROKEN_OFF_STATES = {ExecutionStatus.FAILED, ExecutionStatus.CANCELLED}
+
+
 def newest(
     connection: Connection,
     seller_id: SellerId | None,
@@ -222,7 +226,7 @@ def newest(
     found = _candidates(seller_id, status)
     query = select(found).order_by(found.c.created_at.desc(), found.c.execution_id.desc()).limit(limit + 1)
     if found is executions:
-        query = query.where(text(BY_CREATION))
+        query = query.where(text(BROKEN_OFF if status in BROKEN_OFF_STATES else BY_CREATION))
     if status is not None:
         query = query.where(found.c.status == status.value)
     if before is not None:

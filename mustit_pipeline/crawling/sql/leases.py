@@ -107,6 +107,22 @@ _CLAIM_ANY = text(f"""
     RETURNING t.*, {_KNOWN_HASH}
 """)
 
+# By their ids, in whichever month they lie. `IS TRUE` keeps the planner from scanning all claimable tasks instead, and
+# the subquery from joining all executions.
+_CLAIM_THESE = text(f"""
+    WITH picked AS (
+        SELECT t.task_month, t.task_id FROM crawler_tasks t
+        WHERE t.task_id = ANY(CAST(:ids AS uuid[])) AND (t.status IN ({CLAIMABLE})) IS TRUE AND t.available_at <= now()
+          AND (SELECT e.status FROM crawling_schedule_executions e WHERE e.execution_id = t.execution_id) = 'RUNNING'
+        FOR UPDATE OF t SKIP LOCKED
+    )
+    UPDATE crawler_tasks t
+    SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
+        lease_expires_at = now() + make_interval(secs => :lease_seconds)
+    FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
+    RETURNING t.*, {_KNOWN_HASH}
+""")
+
 # A task whose worker died goes to the end of the queue: if workers die again and again, each crash hits other tasks,
 # and only a task that causes the crash is released too often.
 _SAVE = text(f"""
@@ -222,9 +238,28 @@ def claim_any(
     """
     most_pages = limit if pages is None else pages
     values = {"owner": owner, "limit": limit, "pages": most_pages, "lease_seconds": lease_seconds}
+    return _in_turns(connection.execute(_CLAIM_ANY, values), max_retries, max_releases)
+
+
+def claim_these(
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    owner: str,
+    lease_seconds: float,
+    max_retries: int,
+    max_releases: int,
+) -> list[LeasedTask]:
+    """Lease those of these tasks that may start now, most urgent first, executions in turn."""
+    if not ids:
+        return []
+    values = {"ids": list(ids), "owner": owner, "lease_seconds": lease_seconds}
+    return _in_turns(connection.execute(_CLAIM_THESE, values), max_retries, max_releases)
+
+
+def _in_turns(rows: Iterable[Row[Any]], max_retries: int, max_releases: int) -> list[LeasedTask]:
     given: dict[UUID, list[LeasedTask]] = {}
-    rows = sorted(connection.execute(_CLAIM_ANY, values), key=_urgency)
-    for lease in _leases(rows, max_retries, max_releases):
+    for lease in _leases(sorted(rows, key=_urgency), max_retries, max_releases):
         given.setdefault(lease.home.execution_id, []).append(lease)
     return [lease for turn in zip_longest(*given.values()) for lease in turn if lease is not None]
 

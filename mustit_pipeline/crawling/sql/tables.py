@@ -25,12 +25,15 @@ from mustit_pipeline.foundation.tables import metadata, one_of, timestamp
 
 OPEN_EXECUTION = "status IN ('PENDING', 'RUNNING', 'PAUSED')"
 
+WAITING_TASK = "status = 'WAITING'"
+
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
 
 # True for every row: only a statement with this condition can use the index, so no other one reads all of it.
 BY_CREATION = "created_at > '-infinity'"
+BROKEN_OFF = "status IN ('FAILED', 'CANCELLED')"
 
 crawling_schedule_executions = Table(
     "crawling_schedule_executions",
@@ -70,6 +73,7 @@ crawling_schedule_executions = Table(
     Index("uq_executions_one_open_per_seller", "seller_id", unique=True, postgresql_where=text(OPEN_EXECUTION)),
     Index(None, "seller_id", "started_at"),
     Index("ix_executions_created", "created_at", postgresql_where=text(BY_CREATION)),
+    Index("ix_executions_broken_off", "status", "created_at", "execution_id", postgresql_where=text(BROKEN_OFF)),
 )
 
 crawling_slices = Table(
@@ -125,6 +129,8 @@ crawler_tasks = Table(
     CheckConstraint("(task_type = 'MINISHOP') = (page_no IS NOT NULL)", name="page_for_listings"),
     CheckConstraint("(task_type = 'MINISHOP') = (item_no IS NULL)", name="item_for_products"),
     Index("ix_crawler_tasks_claim", "execution_id", "priority", "seq", postgresql_where=text(CLAIMABLE_TASK)),
+    # Empty unless SQS carries the tasks.
+    Index("ix_crawler_tasks_waiting", "execution_id", "priority", "seq", postgresql_where=text(WAITING_TASK)),
     Index("ix_crawler_tasks_open_items", "execution_id", "item_no", postgresql_where=text(OPEN_TASK)),
     Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("lease_expires_at IS NOT NULL")),
     postgresql_partition_by="RANGE (task_month)",

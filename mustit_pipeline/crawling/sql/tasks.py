@@ -7,12 +7,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.domain.states import TASK, TaskType
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CANCELLED
 from mustit_pipeline.domain.values import RequestUrl
 from mustit_pipeline.foundation.random_ids import time_ordered_uuids
 from mustit_pipeline.foundation.tables import listed
 
+PUBLISHED = TASK.target("publish").value
 CLAIMABLE = listed(TASK.sources("start"))
 LEASED = listed(TASK.sources("release"))
 # For statements that look for leases by expiry: with a condition on the status the planner might scan all open tasks.
@@ -47,12 +48,12 @@ class PlannedTask:
         return f"{self.url.task_type}:{self.item_no if self.page_no is None else self.page_no}"
 
 
-_ADD = text("""
+_ADD = text(f"""
     WITH added AS (
         INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no, page_no,
                                    probe, request_url, status, priority, published_at)
         SELECT :task_month, p.id, :execution_id, :seller_id, p.task_type, p.task_key, p.item_no, p.page_no, p.probe,
-               p.url, :published, p.priority, now()
+               p.url, :status, p.priority, CASE WHEN :status = '{PUBLISHED}' THEN now() END
         FROM unnest(CAST(:ids AS uuid[]), CAST(:types AS text[]), CAST(:keys AS text[]), CAST(:items AS bigint[]),
                     CAST(:pages AS int[]), CAST(:probes AS boolean[]), CAST(:urls AS text[]),
                     CAST(:priorities AS smallint[]))
@@ -79,15 +80,23 @@ _CANCEL = text(f"""
 """)
 
 
-def add(connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> int:
-    """Plan tasks and count them in their execution, without those planned before; returns the number of new ones."""
+def add(
+    connection: Connection,
+    home: TaskHome,
+    planned: Sequence[PlannedTask],
+    status: TaskStatus = TaskStatus.PUBLISHED,
+) -> int:
+    """Plan tasks and count them in their execution, without those planned before; returns the number of new ones.
+
+    The table is the PostgreSQL queue, so that planning publishes; for another transport they are WAITING.
+    """
     if not planned:
         return 0
     values = {
         "task_month": home.task_month,
         "execution_id": home.execution_id,
         "seller_id": home.seller_id,
-        "published": TASK.target("publish").value,
+        "status": status.value,
         "ids": time_ordered_uuids(len(planned)),
         "types": [task.url.task_type.value for task in planned],
         "keys": [task.key for task in planned],

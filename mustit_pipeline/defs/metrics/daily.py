@@ -11,10 +11,10 @@ import dagster as dg
 
 from mustit_pipeline.defs.failures import RETRY_TRANSIENT, readable_failures
 from mustit_pipeline.defs.metadata import OWNERS, columns, lineage
-from mustit_pipeline.defs.metrics.lake import library
 from mustit_pipeline.defs.partitions import DAY_METRICS, FIRST_DAY, MEASURING_JOB, days
 from mustit_pipeline.defs.resources import BusinessDatabase
 from mustit_pipeline.defs.run_tags import HOUSEKEEPING
+from mustit_pipeline.lake.columns import library
 from mustit_pipeline.monitoring.metrics import CHANGE_KINDS, SEOUL, CrawlMetrics, days_to_compute, metrics_of, sums
 
 SHOWN_ROWS = 20

@@ -9,7 +9,7 @@ import dagster as dg
 from mustit_pipeline.crawling.sql import slices
 from mustit_pipeline.defs.failures import step_failure
 from mustit_pipeline.defs.monitoring.checks import CHECKING_JOB
-from mustit_pipeline.defs.partitions import measures_a_day
+from mustit_pipeline.defs.partitions import exports_a_day, is_of_a_day
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.defs.run_tags import PARTITION_TAG
 from mustit_pipeline.foundation.clock import utc_now
@@ -79,7 +79,9 @@ def _subject(run: dg.DagsterRun) -> str:
     partition = run.tags.get(PARTITION_TAG)
     if partition is None:
         return f"run {CHECKING_JOB if _is_chosen(run) else run.job_name}"
-    return f"run of day {partition}" if measures_a_day(run) else f"{RUN_OF_SELLER}{partition}"
+    if exports_a_day(run):
+        return f"export of day {partition}"
+    return f"run of day {partition}" if is_of_a_day(run) else f"{RUN_OF_SELLER}{partition}"
 
 
 def _is_chosen(run: dg.DagsterRun) -> bool:

@@ -69,8 +69,8 @@ _CLAIM = text(f"""
 
 _SETTLE = text(f"""
     UPDATE scheduler_outbox
-    SET status = :status, retry_count = :retry_count, last_error = :error, lease_owner = NULL, lease_expires_at = NULL,
-        next_attempt_at = now() + make_interval(secs => :delay),
+    SET status = :status, payload = :payload, retry_count = :retry_count, last_error = :error, lease_owner = NULL,
+        lease_expires_at = NULL, next_attempt_at = now() + make_interval(secs => :delay),
         completed_at = CASE WHEN :status = '{SCHEDULER_OUTBOX.target("complete").value}' THEN now() END
     WHERE outbox_id = :id AND lease_no = :lease_no AND status IN ({SENDING})
     RETURNING outbox_id
@@ -164,6 +164,7 @@ def settle(connection: Connection, change: ClaimedChange, delay: float) -> bool:
         "id": row.id.value,
         "lease_no": change.lease_no,
         "status": row.status.value,
+        "payload": row.payload,
         "retry_count": row.retry_count,
         "error": row.last_error,
         "delay": delay,

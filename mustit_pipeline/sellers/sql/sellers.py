@@ -120,6 +120,12 @@ def get(connection: Connection, seller_id: SellerId, *, lock: bool = False) -> t
     return _seller(row), _schedule(row)
 
 
+def with_schedules(connection: Connection) -> list[tuple[Seller, CrawlingSchedule]]:
+    """Every seller and its schedule."""
+    rows = connection.execute(_JOINED.order_by(sellers.c.seller_id))
+    return [(_seller(row), _schedule(row)) for row in rows]
+
+
 def save(connection: Connection, seller: Seller, schedule: CrawlingSchedule) -> None:
     """Store a seller and its schedule."""
     connection.execute(

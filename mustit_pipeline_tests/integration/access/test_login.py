@@ -245,13 +245,14 @@ def test_a_hash_of_other_parameters_is_made_anew_by_the_next_login(
 ) -> None:
     weak = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
     with database.transaction() as connection:
-        connection.execute(text("UPDATE users SET password_hash = :hash"), {"hash": weak})
+        connection.execute(text("UPDATE users SET password_hash = :hash WHERE user_name = 'kim'"), {"hash": weak})
 
     assert attempt(database, settings, "kim", PASSWORD) == "in"
-    [stored] = rows(database, "SELECT password_hash FROM users WHERE user_name = 'kim'")
+    query = "SELECT password_hash FROM users WHERE user_name = 'kim'"
+    [stored] = rows(database, query)
     assert argon2.extract_parameters(stored).memory_cost == 64 * 1024
     assert attempt(database, settings, "kim", PASSWORD) == "in"
-    assert rows(database, "SELECT password_hash FROM users WHERE user_name = 'kim'") == [stored]
+    assert rows(database, query) == [stored]
 
 
 def test_a_password_that_is_changed_while_the_old_one_is_looked_at_lets_nobody_in(

@@ -65,3 +65,9 @@ def test_every_body_and_answer_about_things_has_an_example_in_full() -> None:
     for one in found:
         for example in (one.body_example, *(outcome.example for outcome in one.outcomes)):
             assert '"…"' not in example, one.path
+
+
+def test_a_method_that_an_address_does_not_take_is_answered_with_all_that_it_takes(admin: TestClient) -> None:
+    for path, methods in (("/api/v1/users", "GET, POST"), ("/api/v1/outbox/retry", "POST"), ("/docs", "GET")):
+        refused = admin.put(path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, methods)

@@ -2,12 +2,14 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Self
 
+import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
@@ -15,7 +17,7 @@ from mustit_pipeline.access import users
 from mustit_pipeline.api.live import Hub
 from mustit_pipeline.domain.access import Password, Role, UserName
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
+from mustit_pipeline_tests.conftest import JWT_SECRET, NO_JQ, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.integration.api.served import served
 from mustit_pipeline_tests.integration.api.test_holds import held_changes, held_deletions
 
@@ -79,6 +81,8 @@ class Shell:
 
 
 def test_every_example_of_the_guide_works(app: FastAPI, database: Database, database_url: str, tmp_path: Path) -> None:
+    if not (shutil.which("curl") and shutil.which("jq")):
+        pytest.skip(NO_JQ)
     users.add(database, UserName(NAME), Role.ADMIN, Password(PASSWORD, UserName(NAME)))
     held_deletions(database)
     held_changes(database)

@@ -14,6 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, make_url, text
+from structlog.testing import capture_logs
 
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.delivery.relay import relay
@@ -90,7 +91,6 @@ def test_after_a_crawl_and_its_delivery_the_metrics_say_what_was_done(
     assert (found["mustit_budget_used_requests"], found["mustit_budget_left_requests"]) == (used, 50 * 100_000 - used)
     assert (found["mustit_sweep_listed_products"], found["mustit_sweep_coverage_ratio"]) == (45, 1)
     assert (found["mustit_sellers active"], found["mustit_sellers_due"], found["mustit_sellers_overdue"]) == (1, 0, 0)
-    assert found["mustit_dagster_database_up"] == 0
 
 
 def test_an_incomplete_sweep_is_seen_in_the_coverage_without_counting_products(
@@ -216,6 +216,22 @@ def test_runs_are_told_by_job_and_result(
         "mustit_dagster_runs crawl_seller failure": 1,
         "mustit_dagster_runs maintain started": 1,
     }
+
+
+def test_without_dagsters_database_the_rest_is_told_and_it_is_not_asked_again_at_once(
+    database: Database, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exposition, "FRESH_SECONDS", 0.0)
+    # No server listens on the discard port of a test machine.
+    one = Exposition(database, make_settings(dagster_database_url="postgresql://me@127.0.0.1:9/dagster"))
+    with capture_logs() as lines:
+        texts = [one.text("")[0].decode() for _ in range(3)]
+    one.close()
+    for said in texts:
+        found = numbers(list(text_string_to_metric_families(said)))
+        assert (found["mustit_dagster_database_up"], found["mustit_agents available"]) == (0, 50)
+        assert "mustit_dagster_runs" not in said
+    assert len(lines) == 1
 
 
 def queries() -> list[str]:

@@ -42,7 +42,7 @@ def test_an_event_is_shown_with_what_it_says(viewer: TestClient, events: list[UU
     shown = viewer.get(f"{OUTBOX}/{events[0]}").json()
     assert (shown["status"], shown["itemNo"], shown["changes"]) == ("WAITING", 1, [])
     assert viewer.get(f"{OUTBOX}/{uuid4()}").json()["errorCode"] == "NOT_FOUND_OUTBOX"
-    assert viewer.get(f"{OUTBOX}/0b6f").status_code == 400
+    assert viewer.get(f"{OUTBOX}/0b6f").json()["errorCode"] == "NOT_FOUND_PATH"
 
 
 def test_a_failed_event_is_sent_again_once_and_the_retry_is_audited(

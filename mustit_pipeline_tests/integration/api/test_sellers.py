@@ -63,6 +63,8 @@ def test_sellers_are_found_by_part_of_id_or_name_page_by_page(admin: TestClient)
             400,
             "VALIDATION_INTERVAL",
         ),
+        ({"sellerId": "x", "name": "x", "crawlingIntervalDays": True}, 400, "VALIDATION_REQUEST"),
+        ({"sellerId": "x", "name": "x", "crawlingIntervalHours": "6"}, 400, "VALIDATION_REQUEST"),
         ({"sellerId": "known", "name": "x"}, 409, "CONFLICT_SELLER_EXISTS"),
     ],
 )

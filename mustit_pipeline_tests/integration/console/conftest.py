@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Generator
 from html import unescape
+from typing import Any
 
 import httpx
 import pytest
@@ -43,7 +44,7 @@ class Browser:
         """Send a form with the token of a page."""
         return self.client.post(path, data={"form_token": self.token(page), **fields})
 
-    def act(self, path: str, /, **fields: object) -> str:
+    def act(self, path: str, /, **fields: Any) -> str:
         """Send a form, confirmed, and say what the next page says of it."""
         answer = self.client.post(path, data={"form_token": self.token(), "confirmed": "yes", **fields})
         assert answer.status_code == 303, answer.text

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from mustit_pipeline.crawling.recovery import release_expired
-from mustit_pipeline.crawling.sql import leases, tasks
+from mustit_pipeline.crawling.sql import leases, messages, tasks
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
@@ -82,6 +83,69 @@ def test_nothing_is_claimed_from_an_execution_that_is_not_running(running: Groun
                 connection, running.home, TYPES, owner="me", limit=9, lease_seconds=9, max_retries=2
             )
     assert now_stored(running) == {task: status.value for task, status in before.items()}
+
+
+def test_an_accepted_or_received_message_publishes_exactly_the_states_that_may_be_published(running: Ground) -> None:
+    for accepted in (True, False):
+        before = one_of_each(running)
+        sent = [WaitingTask(task, SELLER, TYPES[0], 1, None, "/", 0, lease_no=1) for task in before]
+        with running.database.transaction() as connection:
+            messages.publish(connection, sent if accepted else [], [] if accepted else list(before))
+        assert now_stored(running) == expected(before, "publish") | {
+            task: TASK.target("republish").value
+            for task, status in before.items()
+            if status in TASK.sources("republish")
+        }
+        clear(running)
+
+
+def test_a_message_of_an_earlier_publication_publishes_nothing(running: Ground) -> None:
+    before = one_of_each(running)
+    with running.database.transaction() as connection:
+        messages.publish(
+            connection, [WaitingTask(t, SELLER, TYPES[0], 1, None, "/", 0, lease_no=0) for t in before], []
+        )
+    assert now_stored(running) == {task: status.value for task, status in before.items()}
+
+
+def test_a_received_message_starts_exactly_the_states_that_may_start(running: Ground) -> None:
+    before = one_of_each(running)
+    with running.database.transaction() as connection:
+        leases.claim_these(connection, list(before), owner="me", lease_seconds=30, max_retries=2, max_releases=5)
+    assert now_stored(running) == expected(before, "start")
+
+
+def test_withdrawing_and_losing_a_message_lets_exactly_the_published_state_wait_under_another_number(
+    running: Ground,
+) -> None:
+    withdrawals: list[Callable[[Connection, dict[UUID, TaskStatus]], object]] = [
+        lambda connection, before: messages.withdraw(connection, [(task, 1) for task in before]),
+        lambda connection, before: messages.withdraw_lost(connection, seconds=30, limit=100),
+    ]
+    for withdraw in withdrawals:
+        before = one_of_each(running)
+        with running.database.transaction() as connection:
+            connection.execute(text("UPDATE crawler_tasks SET published_at = now() - interval '31 s'"))
+            messages.withdraw(connection, [(task, 0) for task in before])
+            messages.withdraw_lost(connection, seconds=32, limit=100)
+        assert now_stored(running) == {task: status.value for task, status in before.items()}
+        with running.database.transaction() as connection:
+            withdraw(connection, before)
+        assert now_stored(running) == expected(before, "withdraw")
+        assert running.scalar("SELECT count(*) FROM crawler_tasks WHERE lease_no = 2") == len(TASK.sources("withdraw"))
+        clear(running)
+
+
+def test_the_postgresql_queue_adopts_exactly_what_waits_for_another_transport(running: Ground) -> None:
+    before = one_of_each(running)
+    with running.database.transaction() as connection:
+        assert messages.adopt(connection, limit=100) == len(TASK.sources("publish"))
+    assert now_stored(running) == expected(before, "publish")
+
+
+def clear(running: Ground) -> None:
+    with running.database.transaction() as connection:
+        connection.execute(text("DELETE FROM crawler_tasks"))
 
 
 @pytest.mark.parametrize(

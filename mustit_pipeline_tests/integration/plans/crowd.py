@@ -152,6 +152,8 @@ _NEWCOMERS = (
                lease_expires_at = now() + CASE WHEN item_no % 100 < {EXPIRED // 2} THEN -1 ELSE 1 END
                                           * interval '1 hour'
         WHERE seller_id = '{WAITING}' AND item_no % 1000 < {LEASED // 2}""",
+    f"""UPDATE crawler_tasks SET status = 'WAITING'
+        WHERE seller_id = '{WAITING}' AND item_no % 1000 BETWEEN 900 AND 950 AND status = 'PUBLISHED'""",
     """INSERT INTO truth_samples (seller_id, item_no, verdict, sampled_at, said_hash)
        SELECT seller_id, item_no, 'OPEN', now() - interval '1 day', 'x' FROM products
        WHERE seller_id = 'seller 3' ORDER BY item_no LIMIT 20""",

@@ -36,8 +36,9 @@ from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.drift import record_drift
-from mustit_pipeline.crawling.sql import executions, leases, slices, task_months, tasks
+from mustit_pipeline.crawling.sql import executions, leases, messages, slices, task_months, tasks
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.crawling.sql.slices import EndedSlice
 from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
 from mustit_pipeline.delivery.reconcile import resend
@@ -64,6 +65,7 @@ from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, Selle
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.lake.sql import catalog_states, field_changes
 from mustit_pipeline.monitoring.sql import activity, alerts, criteria, exposition, health, metrics, spot_checks
 from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.monitoring.sql.alerts import AlertKey, Condition, Outcome
@@ -90,6 +92,7 @@ from mustit_pipeline_tests.integration.rows import MONTH
 BATCH = 100
 LIMITS = AgentLimits(80, 3600, 1)
 AGENTS, IN_WINDOW = 50, 100
+ALL_PRODUCTS = SELLERS * PRODUCTS
 TYPES = [TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
@@ -132,6 +135,12 @@ class Scene:
         over = executions.find_open(connection, self.ready)
         assert over is not None
         self.nearly_done = TaskHome(over.execution.id.value, READY, MONTH)
+        published = text(
+            "SELECT task_id FROM crawler_tasks WHERE execution_id = :id AND status = 'PUBLISHED' ORDER BY seq LIMIT :n"
+        )
+        self.task_ids: list[UUID] = list(
+            connection.execute(published, {"id": self.home.execution_id, "n": BATCH}).scalars()
+        )
 
     def _all(self, query: str, seller: str) -> list[Any]:
         return list(self._connection.execute(text(query), {"s": seller, "n": BATCH}).scalars())
@@ -165,6 +174,9 @@ class Scene:
             PlannedTask(RequestUrl(f"/item/{item}/detail/top", TaskType.PRODUCT_DETAIL), 20, item_no=item)
             for item in range(1, BATCH + 1)
         ]
+
+    def unsent(self, connection: Connection) -> list[WaitingTask]:
+        return messages.waiting(connection, limit=BATCH, pages=BATCH, most=160)
 
     def leased(self, connection: Connection) -> list[LeasedTask]:
         return leases.claim(connection, self.home, TYPES, owner="me", limit=BATCH, lease_seconds=30, max_retries=2)
@@ -422,6 +434,26 @@ STATEMENTS: dict[str, Statement] = {
         ),
         2 * BATCH,
     ),
+    "claim of these": Statement(
+        lambda c, s: leases.claim_these(c, s.task_ids, owner="me", lease_seconds=30, max_retries=2, max_releases=5),
+        3 * BATCH,
+    ),
+    "messages to send": Statement(lambda c, s: s.unsent(c), 6 * BATCH),
+    "messages to send without pages": Statement(
+        lambda c, s: messages.waiting(c, limit=BATCH, pages=0, most=160), 6 * BATCH
+    ),
+    "messages to send of one": Statement(
+        lambda c, s: messages.waiting(
+            c, limit=BATCH, pages=BATCH, most=160, execution_id=s.home.execution_id, types=TYPES
+        ),
+        6 * BATCH,
+    ),
+    "messages sent and received": Statement(lambda c, s: messages.publish(c, s.unsent(c), s.task_ids), 6 * BATCH),
+    "messages withdrawn": Statement(lambda c, s: messages.withdraw(c, [(one, 0) for one in s.task_ids]), 3 * BATCH),
+    # While PostgreSQL carries the tasks, all of them are published and none is lost.
+    "messages lost": Statement(lambda c, s: messages.withdraw_lost(c, seconds=90, limit=500), 2 * SELLER),
+    "tasks adopted": Statement(lambda c, s: messages.adopt(c, limit=BATCH), 3 * BATCH),
+    "tasks of messages": Statement(lambda c, s: messages.states(c, s.task_ids), 3 * BATCH),
     # At worst each task of a batch is compared with each.
     "heartbeat": Statement(lambda c, s: leases.heartbeat(c, s.leased(c), 30), 10 * BATCH),
     "tasks handed back": Statement(lambda c, s: leases.hand_back(c, s.leased(c)), 10 * BATCH),
@@ -456,6 +488,9 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "open executions": Statement(
         lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING, before=s.home.execution_id), SELLERS
+    ),
+    "failed executions": Statement(
+        lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.FAILED, before=s.home.execution_id), BATCH
     ),
     "watched executions": Statement(lambda c, s: executions.find_all(c, [s.home.execution_id, uuid4()]), 5),
     "execution written back": Statement(lambda c, s: executions.save(c, s.stored.execution), 5),
@@ -530,6 +565,12 @@ STATEMENTS: dict[str, Statement] = {
     # Sellers, each with its products counted from an index alone.
     "overview": Statement(lambda c, s: sellers.overview(c), 3000, pages=400),
     "overview of one": Statement(lambda c, s: sellers.overview(c, seller_id=s.ready), SELLER),
+    "catalogue at a time": Statement(lambda c, s: next(catalog_states.product_states(c, s.now - DAY)), ALL_PRODUCTS),
+    "catalogue counted": Statement(lambda c, s: catalog_states.count_states(c, s.now - DAY), ALL_PRODUCTS),
+    "changes of a day": Statement(lambda c, s: list(field_changes.field_changes(c, s.now - 2 * DAY, s.now - DAY)), 20),
+    "changes of a day counted": Statement(
+        lambda c, s: field_changes.count_changes(c, s.now - 2 * DAY, s.now - DAY), 20
+    ),
     "metrics of a day": Statement(lambda c, s: metrics.seller_days(c, s.now - 2 * DAY, s.now - DAY), 6000),
     "metrics of one": Statement(lambda c, s: metrics.seller_days(c, s.now - DAY, s.now, READY), 2 * SELLER),
     "days that went on": Statement(
@@ -557,6 +598,16 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "all fetches": Statement(lambda c, s: tallies.totals(c, Subject.FETCH), BATCH),
     "fetches of a day": Statement(lambda c, s: tallies.hours(c, Subject.FETCH, s.now - DAY, s.now), BATCH),
+    "schedules of all": Statement(lambda c, s: activity.schedules(c), 10 * SELLERS),
+    "changes by hour": Statement(lambda c, s: activity.changes_by_hour(c, s.now - DAY), 10 * SELLER),
+    **{
+        f"whether {part.value} have moved": Statement(lambda c, s, part=part: activity.marks(c, [part]), 3 * SELLER)
+        for part in Moving
+        if part is not Moving.HOLDS
+    },
+    "whether sellers have moved": Statement(lambda c, s: activity.marks_of_sellers(c, [WAITING, "seller 2"]), BATCH),
+    "bodies of a product": Statement(lambda c, s: raw.of_item(c, READY, s.items[0], 20), BATCH),
+    "a body": Statement(lambda c, s: raw.show_body(c, s.raw_ids[0], 100), 5),
     "undelivered events": Statement(lambda c, s: exposition.outbox(c), 2 * SELLER),
     "due sellers": Statement(lambda c, s: exposition.due_sellers(c), BATCH),
     "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
@@ -622,13 +673,6 @@ STATEMENTS: dict[str, Statement] = {
     "tokens of streams": Statement(
         lambda c, s: tokens.ended(c, [HeldToken(uuid4(), "kim", number) for number in range(BATCH)]), 3 * BATCH
     ),
-    # Pages of the console.
-    "bodies of a product": Statement(lambda c, s: raw.of_item(c, READY, s.items[0], 12), BATCH),
-    "body shown": Statement(lambda c, s: raw.show_body(c, s.raw_ids[0], 1000), 5),
-    "sellers by what is due": Statement(lambda c, s: activity.schedules(c), 4 * OF_EACH),
-    "changes by hour": Statement(lambda c, s: activity.changes_by_hour(c, s.now - HOUR), 4 * SELLER),
-    "marks of what moves": Statement(lambda c, s: activity.marks(c, list(Moving)), 4 * OF_EACH + 1100),
-    "marks of sellers": Statement(lambda c, s: activity.marks_of_sellers(c, [WAITING, READY]), 10),
     # Agents.
     "booking": Statement(_book, BATCH),
     "booking recorded": Statement(_record_booking, BATCH),

@@ -35,7 +35,9 @@ def test_sellers_with_any_printable_id_are_registered_and_read_back(database: Da
         for seller_id in IDS:
             seller, schedule = sellers.get(connection, SellerId(seller_id))
             assert (seller.seller_id.value, schedule.seller_id.value) == (seller_id, seller_id)
-    assert [payload["input"] for _, payload in messages(database)] == [{"sellerId": one} for one in IDS]
+    assert [json.loads(str(payload["input"])) for _, payload in messages(database)] == [
+        {"sellerId": one} for one in IDS
+    ]
     assert len({str(payload["ruleName"]) for _, payload in messages(database)}) == len(IDS)
 
 

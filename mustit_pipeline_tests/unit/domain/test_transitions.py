@@ -59,7 +59,7 @@ for outbox in ("product_outbox", "scheduler_outbox"):
 
 # An agent is suspended by the answers it gets. The others are moves of many rows at once, which SQL makes by the table.
 WITHOUT_METHOD = {("agent", "suspend"), ("schedule", "fail")} | {("raw", move) for move in RULES["raw"]}
-WITHOUT_METHOD |= {("task", move) for move in ("publish", "republish", "start", "cancel")}
+WITHOUT_METHOD |= {("task", move) for move in ("publish", "republish", "withdraw", "start", "cancel")}
 WITHOUT_METHOD |= {(name, move) for name in ("product_outbox", "scheduler_outbox") for move in ("send", "supersede")}
 
 

@@ -175,6 +175,13 @@ RULES: dict[str, dict[str, Rule]] = {
             "RETRY 상태에서만 다시 발행할 수 있습니다",
             "A task can only be republished while RETRY",
         ),
+        "withdraw": Rule(
+            "PUBLISHED",
+            "WAITING",
+            "CONFLICT_TASK_WITHDRAW",
+            "PUBLISHED 상태에서만 회수할 수 있습니다",
+            "A task can only be withdrawn while PUBLISHED",
+        ),
         "start": Rule(
             "PUBLISHED RETRY",
             "IN_PROGRESS",

@@ -18,7 +18,7 @@ def upgrade() -> None:
         sa.Column("labels", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("slot", sa.Integer(), nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
-        sa.Column("seconds", sa.Double[float](), nullable=False),
+        sa.Column("seconds", sa.Double, nullable=False),
         sa.Column("buckets", postgresql.ARRAY(sa.BigInteger()), nullable=False),
         sa.PrimaryKeyConstraint("subject", "hour", "labels", "slot", name="pk_tallies"),
         sa.CheckConstraint("subject IN ('CHANGE', 'DELIVERY', 'FETCH')", name="subject_known"),

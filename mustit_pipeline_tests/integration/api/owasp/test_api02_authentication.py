@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mustit_pipeline.access import api_keys, login_links, users
-from mustit_pipeline.access.tokens import ALGORITHM, AUDIENCE, ISSUER
+from mustit_pipeline.access.tokens import ALGORITHM, ISSUER, Audience
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.domain.access import KeyName, Password, Role, Scope, UserName
 from mustit_pipeline_tests.integration.api.conftest import MakeClient, token
@@ -48,7 +48,7 @@ FORGED: dict[str, Forge] = {
 def claims(ground: Ground) -> dict[str, Any]:
     """What a token of a real admin claims."""
     real = token(ground, Role.ADMIN, "kim")
-    return jwt.decode(real, ground.keys.keys[ground.keys.current], [ALGORITHM], audience=AUDIENCE, issuer=ISSUER)
+    return jwt.decode(real, ground.keys.keys[ground.keys.current], [ALGORITHM], audience=Audience.API, issuer=ISSUER)
 
 
 def ask(client: TestClient, text: str) -> int:

@@ -18,6 +18,14 @@ def test_no_operation_takes_a_field_that_it_does_not_name(app: FastAPI, admin: T
         assert {"isAdmin"} <= {one["field"] for one in answer.json()["errors"]}, str(operation)
 
 
+def test_no_operation_takes_a_parameter_that_it_does_not_name(app: FastAPI, admin: TestClient) -> None:
+    for operation in operations(app):
+        if operation.method == "GET" and operation.path.startswith("/api/v1"):
+            answer = admin.get(operation.url, params={"isAdmin": "true"})
+            assert answer.status_code == 400, f"{operation}: {answer.status_code}"
+            assert "isAdmin" in {one["field"] for one in answer.json()["errors"]}, str(operation)
+
+
 def test_no_answer_describes_a_field_for_a_secret(app: FastAPI) -> None:
     described = str(app.openapi()["components"]["schemas"])
     assert [word for word in SECRET_WORDS if f"'{word}'" in described] == []

@@ -1,0 +1,233 @@
+"""Tasks through an SQS FIFO queue: sent as workers ask for them, leased in PostgreSQL, deleted once they are stored.
+
+The rows in PostgreSQL stay the truth. A message only brings a task to a worker: whatever happens to messages, a task
+is worked on under its lease alone.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection
+
+from mustit_pipeline.aws.clients import AwsUnreachable
+from mustit_pipeline.aws.fifo_queue import BATCH, FifoQueue, Message
+from mustit_pipeline.crawling import recovery
+from mustit_pipeline.crawling.queue import LOOK_SECONDS, rest_of, worker_name
+from mustit_pipeline.crawling.recovery import visibility_seconds
+from mustit_pipeline.crawling.sql import leases, messages
+from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.sql.messages import TaskState, WaitingTask
+from mustit_pipeline.crawling.task_messages import GROUPS, TaskMessage, group_of, message_of, read_message
+from mustit_pipeline.domain.backoff import backoff_seconds
+from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.settings import Settings
+
+# Unread messages of one execution: what its groups can give to workers in one call each.
+MOST_UNREAD = GROUPS * BATCH
+LONGEST_PAUSE_SECONDS = 30.0
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class SqsQueue:
+    """The tasks of every running execution. A worker sends what it wants to receive, so that the queue stays short."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._owner = worker_name()
+        self._queue = FifoQueue(settings, settings.task_queue_name)
+        self._visibility = visibility_seconds(settings)
+        # The messages of the tasks that we hold, by task and lease.
+        self._receipts: dict[tuple[UUID, int], str] = {}
+        self._failures = 0
+        self._quiet_until = 0.0
+
+    def claim(self, limit: int, *, pages: int | None = None) -> list[LeasedTask]:
+        most_pages = limit if pages is None else pages
+        with self._database.reading() as connection:
+            # Before the first message: while PostgreSQL does not answer, messages are left alone.
+            waiting = self._waiting(connection, limit, most_pages)
+        received = self._receive(limit)
+        accepted = self._send(waiting[: limit - len(received)])
+        if accepted:
+            received += self._receive(limit - len(received))
+        if not received and not accepted:
+            return []
+        if any(message.receives > 1 for message in received):
+            # Their last workers may have died: what they left must be free before it can be leased.
+            recovery.release_expired(self._database, self._settings, utc_now())
+        return self._lease(accepted, received, most_pages)
+
+    def renew(self, held: Sequence[LeasedTask]) -> None:
+        with self._database.transaction() as connection:
+            leases.heartbeat(connection, held, self._settings.lease_seconds)
+        receipts = [receipt for lease in held if (receipt := self._receipts.get(_key(lease))) is not None]
+        self._call(lambda: self._queue.extend(receipts, self._visibility))
+
+    def settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
+        if handed_back:
+            # They get new messages: in the old ones, having been received would count as a lost worker.
+            with self._database.transaction() as connection:
+                messages.withdraw(connection, [_key(lease) for lease in handed_back])
+        receipts = [self._receipts.pop(_key(lease), None) for lease in (*ended, *handed_back)]
+        self._delete([receipt for receipt in receipts if receipt is not None])
+
+    def rest(self) -> float | None:
+        recovery.recover_tasks(self._database, self._settings, utc_now())
+        return LOOK_SECONDS
+
+    def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
+        """What may be sent."""
+        return messages.waiting(connection, limit=limit, pages=pages, most=MOST_UNREAD)
+
+    def _receive(self, limit: int) -> list[Message]:
+        received: list[Message] = []
+        while len(received) < limit:
+            wanted = limit - len(received)
+            some = self._call(lambda wanted=wanted: self._queue.receive(wanted, self._visibility))
+            if not some:
+                break
+            received += some
+        return received
+
+    def _send(self, tasks: Sequence[WaitingTask]) -> list[WaitingTask]:
+        """Send tasks; returns those that SQS has accepted. The others stay WAITING."""
+        accepted: list[WaitingTask] = []
+        # Group by group: a call gives several messages of one group, but none while others of it are in use.
+        in_groups = sorted(tasks, key=group_of)
+        for start in range(0, len(in_groups), BATCH):
+            batch = in_groups[start : start + BATCH]
+            taken = self._call(lambda batch=batch: self._queue.send([message_of(task) for task in batch]))
+            if taken is None:
+                break
+            accepted += [task for task, ours in zip(batch, taken, strict=True) if ours]
+            if not all(taken):
+                log.warning("SQS has refused messages of tasks; they are sent again", count=taken.count(False))
+        return accepted
+
+    def _lease(self, accepted: Sequence[WaitingTask], received: Sequence[Message], pages: int) -> list[LeasedTask]:
+        """Store what SQS has accepted, and lease what it has given, in one transaction; tidy up the rest after it."""
+        # A message that cannot be read is left to SQS, which parks it.
+        read = [(message, body) for message in received if (body := read_message(message.body)) is not None]
+        wanted, spare = _split(read, pages)
+        with self._database.transaction() as connection:
+            messages.publish(connection, accepted, [*wanted, *spare])
+            leased = leases.claim_these(
+                connection,
+                list(wanted),
+                owner=self._owner,
+                lease_seconds=self._settings.lease_seconds,
+                max_retries=self._settings.task_max_retries,
+                max_releases=self._settings.task_max_releases,
+            )
+            ours = {lease.task_id for lease in leased}
+            left = messages.states(connection, [task_id for task_id in (*wanted, *spare) if task_id not in ours])
+            halted = [one for one in left.values() if one.task_id in spare or not one.is_running]
+            withdrawn = messages.withdraw(connection, [(one.task_id, one.lease_no) for one in halted])
+        for lease in leased:
+            self._receipts[_key(lease)] = wanted[lease.task_id][0].receipt
+        self._tidy(read, ours, left, withdrawn)
+        return leased
+
+    def _tidy(
+        self,
+        read: Sequence[tuple[Message, TaskMessage]],
+        ours: set[UUID],
+        left: dict[UUID, TaskState],
+        withdrawn: set[UUID],
+    ) -> None:
+        """Delete messages that are of no more use, and put off those whose task is in another worker's hands."""
+        useless: list[str] = []
+        newest = {body.task_id: message.receipt for message, body in read}
+        for message, body in read:
+            state = left.get(body.task_id)
+            if body.task_id in ours:
+                # A second message of a task that we hold by its newest one.
+                if newest[body.task_id] != message.receipt:
+                    useless.append(message.receipt)
+            elif state is None:
+                log.warning("a message names a task that does not exist; SQS parks it", task_id=str(body.task_id))
+            elif body.task_id in withdrawn or not state.is_open or not state.is_due:
+                useless.append(message.receipt)
+            elif state.is_leased:
+                seconds = max(1, math.ceil(state.lease_left))
+                self._call(lambda receipt=message.receipt, seconds=seconds: self._queue.extend([receipt], seconds))
+        self._delete(useless)
+
+    def _delete(self, receipts: Sequence[str]) -> None:
+        """What is not deleted comes again, and is found to be of no use then."""
+        if receipts and (refused := self._call(lambda: self._queue.delete(receipts))):
+            log.info("messages of tasks are not deleted and come again", count=len(refused))
+
+    def _call(self, call: Callable[[], T]) -> T | None:
+        """Call SQS unless it has just failed; None if it cannot be reached. Tasks wait meanwhile, and lose nothing."""
+        if time.monotonic() < self._quiet_until:
+            return None
+        try:
+            answer = call()
+        except AwsUnreachable as error:
+            self._failures += 1
+            base = self._settings.retry_base_seconds
+            pause = backoff_seconds(self._failures, base, LONGEST_PAUSE_SECONDS, random.random())
+            self._quiet_until = time.monotonic() + pause
+            log.warning("SQS does not answer", error=error.english, again_in=round(pause, 1))
+            return None
+        self._failures = 0
+        return answer
+
+
+class SqsExecutionQueue(SqsQueue):
+    """The tasks of one execution and of some types, until all of them have ended.
+
+    It sends no others. But SQS does not give the messages of one execution alone: those of others, which other workers
+    have sent, are worked on too.
+    """
+
+    def __init__(
+        self, database: Database, settings: Settings, stored: StoredExecution, types: Sequence[TaskType]
+    ) -> None:
+        super().__init__(database, settings)
+        self._stored = stored
+        self._types = types
+
+    def rest(self) -> float | None:
+        recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
+        left = rest_of(self._database, self._stored, self._types)
+        return None if left is None else max(left, LOOK_SECONDS / 4)
+
+    def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
+        execution_id = self._stored.id.value
+        return messages.waiting(
+            connection, limit=limit, pages=pages, most=MOST_UNREAD, execution_id=execution_id, types=self._types
+        )
+
+
+def _split(
+    read: Sequence[tuple[Message, TaskMessage]], pages: int
+) -> tuple[dict[UUID, tuple[Message, TaskMessage]], set[UUID]]:
+    """Messages by task, and tasks that are one listing page too many."""
+    wanted: dict[UUID, tuple[Message, TaskMessage]] = {}
+    spare: set[UUID] = set()
+    room = pages
+    for message, body in read:
+        if body.task_type is TaskType.MINISHOP and body.task_id not in wanted:
+            if room <= 0:
+                spare.add(body.task_id)
+                continue
+            room -= 1
+        wanted[body.task_id] = message, body
+    return wanted, spare
+
+
+def _key(lease: LeasedTask) -> tuple[UUID, int]:
+    return lease.task_id, lease.lease_no

@@ -1,0 +1,1 @@
+"""The catalogue and every change as Parquet, a folder for each day in Seoul, on a path or on S3."""

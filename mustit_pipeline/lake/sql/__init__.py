@@ -1,0 +1,1 @@
+"""What the lake reads; it owns no table."""
