@@ -58,9 +58,18 @@ class ConsoleWorld:
     # A product with several versions.
     item_no: int
 
+    def advance(self, seller: str) -> None:
+        """Let some tasks of the seller's open crawl end."""
+        query = text("""
+            UPDATE crawling_schedule_executions SET completed_tasks = completed_tasks + 10, updated_at = now()
+            WHERE seller_id = :seller AND status = 'RUNNING'
+        """)
+        with self.database.transaction() as connection:
+            connection.execute(query, {"seller": seller})
+
 
 @contextmanager
-def console_world(*, populated: bool = True) -> Generator[ConsoleWorld]:
+def console_world(*, rounds: int = ROUNDS, idle_sellers: int = IDLE_SELLERS) -> Generator[ConsoleWorld]:
     """The server in a thread of this process."""
     with tempfile.TemporaryDirectory(prefix="mustit-console-") as folder:
         home = Path(folder)
@@ -77,8 +86,8 @@ def console_world(*, populated: bool = True) -> Generator[ConsoleWorld]:
                     home=home,
                     database_url=servers.database_url,
                     dagster_database_url=str(make_url(servers.database_url).set(drivername="postgresql")),
-                    token_key=TOKEN_KEY,  # pyright: ignore[reportArgumentType]
-                    jwt_secret=JWT_SECRET,  # pyright: ignore[reportArgumentType]
+                    token_key=TOKEN_KEY,
+                    jwt_secret=JWT_SECRET,
                     redis_url="off",
                     base_url=market.url,
                     product_server_url=receiver.url,
@@ -94,7 +103,7 @@ def console_world(*, populated: bool = True) -> Generator[ConsoleWorld]:
                 for name, role in ((ADMIN, Role.ADMIN), (VIEWER, Role.VIEWER)):
                     users.add(database, UserName(name), role, Password(PASSWORD, UserName(name)))
                 with MarketplaceControl(market.url) as control:
-                    item_no = _populate(database, settings, control) if populated else 0
+                    item_no = _populate(database, settings, control, rounds, idle_sellers)
                 with _served(Ground(settings, database, settings.signing_keys())) as url:
                     yield ConsoleWorld(url, database, settings, item_no)
                 database.close()
@@ -102,15 +111,17 @@ def console_world(*, populated: bool = True) -> Generator[ConsoleWorld]:
             embedded.stop(home / "servers")
 
 
-def _populate(database: Database, settings: Settings, market: MarketplaceControl) -> int:
+def _populate(
+    database: Database, settings: Settings, market: MarketplaceControl, rounds: int, idle_sellers: int
+) -> int:
     for seller, (name, products) in SELLERS.items():
         market.add_seller(seller, products)
         registry.register(database, SellerId(seller), name, CrawlingInterval.hours(6), utc_now())
-    for number in range(IDLE_SELLERS):
+    for number in range(idle_sellers):
         seller_id = SellerId(f"seller-{number:03}")
         registry.register(database, seller_id, f"셀러 {number}", CrawlingInterval.days(1 + number % 7), utc_now())
     item_no = int(market.products("dmont")[0]["itemNo"])
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         for seller in SELLERS:
             if turn:
                 market.random_changes(seller, 9)

@@ -40,13 +40,13 @@ class Browser:
         assert found is not None
         return found[1]
 
-    def post(self, path: str, *, page: str = "/password", **fields: object) -> httpx.Response:
+    def post(self, path: str, /, *, page: str = "/password", **fields: object) -> httpx.Response:
         """Send a form with the token of a page."""
         return self.client.post(path, data={"form_token": self.token(page), **fields})
 
-    def act(self, path: str, **fields: Any) -> str:
+    def act(self, path: str, /, **fields: Any) -> str:
         """Send a form, confirmed, and say what the next page says of it."""
-        answer = self.post(path, confirmed="yes", **fields)
+        answer = self.client.post(path, data={"form_token": self.token(), "confirmed": "yes", **fields})
         assert answer.status_code == 303, answer.text
         return self.notice(answer.headers["location"])
 
