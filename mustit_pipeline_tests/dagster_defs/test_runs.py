@@ -10,8 +10,10 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.monitoring.alerts import run_failures
 from mustit_pipeline.defs.resources import RESOURCES, BusinessDatabase
+from mustit_pipeline.defs.run_tags import EXECUTION_TAG
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -59,6 +61,29 @@ def test_one_run_materializes_all_four_assets_of_the_seller_with_numbers_to_plot
     assert found["product_details"].metadata["requests"].value == PRODUCTS
     assert found["product_change_sets"].metadata["created"].value == PRODUCTS
     assert found["product_change_sets"].metadata["execution_status"].value == "COMPLETED"
+
+
+def test_a_light_crawl_is_a_run_like_any_other_and_fetches_what_the_listing_shows_to_have_changed(
+    database: Database,
+    instance: dg.DagsterInstance,
+    market: MarketplaceControl,
+    tick: Tick,
+    set_environment: SetEnvironment,
+) -> None:
+    set_environment(recrawl="adaptive")
+    run_job(instance, "crawl_seller", SELLER)
+    market.set_fields(SELLER, market.products(SELLER)[0]["itemNo"], name="새 이름")
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE recrawl_sellers SET swept_at = now() - interval '2 hours'"))
+
+    [request] = tick(due_crawls).run_requests
+    result = run_job(instance, "crawl_seller", SELLER, tags=dict(request.tags))
+
+    found, stored = materialized(result), latest(database, SELLER)
+    assert (result.success, sorted(found)) == (True, sorted(CRAWLED))
+    assert (str(stored.id), stored.kind, stored.status.value) == (request.tags[EXECUTION_TAG], "LIGHT", "COMPLETED")
+    assert found["product_details"].metadata["requests"].value == 1
+    assert found["product_change_sets"].metadata["updated"].value == 1
 
 
 def test_a_failed_task_turns_the_run_red_after_the_change_sets_are_written(
