@@ -166,7 +166,7 @@ def _first_login(ground: Runtime) -> str | None:
     if not ground.settings.embedded:
         return None
     link = first_admin_link(ground.database)
-    return None if link is None else f"{_web(ground.settings)}/login/link?code={link.text}"
+    return None if link is None else f"{_web(ground.settings)}{link.path}"
 
 
 def _addresses(world: World, settings: Settings) -> dict[str, object]:

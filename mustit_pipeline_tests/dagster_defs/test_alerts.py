@@ -265,7 +265,7 @@ def test_the_hourly_checks_run_without_a_partition_and_failing_ones_become_alert
 
     first = check(instance)
     assert [name for name, one in first.items() if not one.passed] == []
-    assert len(first) == 14
+    assert len(first) == 15
     assert first["sampled_truth"].metadata["compared_now"].value == 4
     assert {one.partition for one in first.values()} == {None}
 

@@ -288,4 +288,5 @@ def test_what_may_take_long_is_housekeeping_and_what_others_wait_for_is_not() ->
         "maintain_storage",
         "check_criteria",
         "measure_days",
+        "export_days",
     }

@@ -87,7 +87,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
         said = _Lines(process.stdout, process.stderr)
         try:
             said.wait_for(f"Console          {web}")
-            said.wait_for(f"First login      {web}/login/link?code=ml_")
+            said.wait_for(f"First login      {web}/login/link?key=ml_")
             said.wait_for(f"Dagster UI       {url}")
             said.wait_for(f"For looking only {viewer}")
             yield Up(mustit, url, viewer, web, psutil.Process(process.pid), said)
