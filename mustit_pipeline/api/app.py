@@ -21,6 +21,7 @@ from mustit_pipeline.api.routes import (
     api_keys,
     audit,
     auth,
+    budget,
     changes,
     crawl_metrics,
     crawls,
@@ -67,6 +68,7 @@ PEOPLE: tuple[APIRouter, ...] = (
     drift.router,
     alerts.router,
     audit.router,
+    budget.router,
     users.router,
     api_keys.router,
 )

@@ -11,6 +11,7 @@ from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import chosen, framed
 from mustit_pipeline.console.visits import Visiting
+from mustit_pipeline.crawling.budget import view
 from mustit_pipeline.crawling.outlook import used_up
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.clock import utc_now
@@ -18,6 +19,8 @@ from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.settings import Settings
 
 router = APIRouter()
+
+MOST_AGENTS, MOST_HOURS = 100_000, 8760
 
 VERDICTS = {
     "paused": marked("The marketplace throttles all agents; calls go on later."),
@@ -50,12 +53,13 @@ def list_agents(visit: Visiting, status: str = "") -> Response:
 
 
 @router.get("/budget")
-def budget(visit: Visiting) -> Response:
-    """What the pool may ask for, and what it has asked for."""
+def budget(visit: Visiting, agents: str = "", hours: str = "") -> Response:
+    """What the pool may ask for, what that keeps fresh, and what another pool or promise would."""
     now = utc_now()
+    instead, promised = _number(agents, MOST_AGENTS), _number(hours, MOST_HOURS)
     with visit.database.reading() as connection:
         pool = roster.pool_status(connection, visit.settings, now)
-        hours = visit.settings.window_seconds / 3600
+        window = visit.settings.window_seconds / 3600
         return framed(
             visit,
             connection,
@@ -63,8 +67,21 @@ def budget(visit: Visiting) -> Response:
             events=live.address(Moving.CRAWLS),
             pool=pool,
             allowed=pool.available * visit.settings.requests_per_hour,
-            per_day=int(pool.available * visit.settings.requests_per_hour * 24 / hours),
+            per_day=int(pool.available * visit.settings.requests_per_hour * 24 / window),
+            agents=instead,
+            hours=promised,
+            promises=visit.settings.recrawl == "adaptive",
+            found=view(
+                connection, visit.settings, now, agents_instead=instead, max_age_instead=promised and float(promised)
+            ),
         )
+
+
+def _number(text: str, most: int) -> int | None:
+    """A whole number of a form, if it is one."""
+    return (
+        min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < len(str(most)) + 1 else None
+    )
 
 
 @router.post("/agents/load")
