@@ -269,7 +269,7 @@ class ResultStore:
 
 def _is_new(current: StoredExecution, seen: Sighted) -> bool:
     """Whether a product is fetched because it is new; what failed before waits for a crawl that is due."""
-    first_seen = seen.created_at >= current.execution.created_at
+    first_seen = seen.created_at >= current.created_at
     return seen.is_new and (first_seen or seen.deleted or not current.is_light)
 
 
