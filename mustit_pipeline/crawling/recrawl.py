@@ -34,6 +34,8 @@ ALLOWED_HOURS = 2.0
 DRAIN_HOURS = 4.0
 # The next look may come later than the usual one.
 LOOK_MARGIN = 1.5
+# How long light crawls leave a product alone whose task has failed.
+FAILED_FOR = timedelta(hours=24)
 # The share of a window's requests that is too much to lose.
 PLENTY = 0.5
 
@@ -155,9 +157,17 @@ def plan_rest(connection: Connection, settings: Settings, stored: StoredExecutio
     spare = spare_requests(connection, settings, now) if stored.is_light else None
     terms = terms_of(connection, settings, home.seller_id, now, spare=spare)
     endpoints = Endpoints.from_settings(settings)
+    # Light crawls are many: what failed is tried again by the next one that is due.
+    failed_before = now - FAILED_FOR if stored.is_light else None
+    chooser = Chooser(connection, home.seller_id, terms, now, failed_before=failed_before)
     added = 0
+<<<<<<< HEAD
     for chosen in Chooser(connection, home.seller_id, terms, now).choose(home.execution_id):
         added += tasks.add(connection, home, plan_chosen(endpoints, chosen), planned_status(settings))
+=======
+    for chosen in chooser.choose(home.execution_id):
+        added += tasks.add(connection, home, plan_chosen(endpoints, chosen))
+>>>>>>> policy
     return stored.planned_tasks + added
 
 

@@ -144,6 +144,13 @@ class ResultStore:
                 connection,
                 [fetched for result in kept if (fetched := self._fetched(result)) is not None],
                 [(home.seller_id, item_no) for home, items in signalled.items() for item_no in items],
+                {
+                    (result.leased.home.seller_id, result.leased.item_no, result.leased.task_type): self._fetched_at(
+                        result
+                    )
+                    for result in kept
+                    if result.leased.status is TaskStatus.FAILED and result.leased.item_no is not None
+                },
             )
             for current in by_seller:
                 self._plan_signalled(connection, current, signalled[current.home])
@@ -260,7 +267,7 @@ class ResultStore:
             versions = {
                 item: sighted[item].version
                 for item in wanted
-                if item in asked or (item not in foreign and (everything or sighted[item].is_new))
+                if item in asked or (item not in foreign and (everything or _is_new(current, sighted[item])))
             }
             self._add(connection, home, plan_products(self._endpoints, versions, changed=changed))
         # An entry that says only a part is compared with what completed it: it may differ for ever.
@@ -272,6 +279,12 @@ class ResultStore:
 
     def _fetched_at(self, result: TaskResult) -> datetime:
         return result.leased.completed_at or self._now()
+
+
+def _is_new(current: StoredExecution, seen: Sighted) -> bool:
+    """Whether a product is fetched because it is new; what failed before waits for a crawl that is due."""
+    first_seen = seen.created_at >= current.created_at
+    return seen.is_new and (first_seen or seen.deleted or not current.is_light)
 
 
 def _lock_products(connection: Connection, by_seller: Sequence[StoredExecution], kept: Sequence[TaskResult]) -> None:

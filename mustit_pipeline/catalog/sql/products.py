@@ -56,6 +56,7 @@ class Sighted(Struct, frozen=True):
     listing_hash: str | None
     foreign: bool
     deleted: bool
+    created_at: datetime
 
     @property
     def is_new(self) -> bool:
@@ -73,7 +74,7 @@ _SIGHT = text("""
             last_seen_at = CASE WHEN p.last_seen_execution_id = excluded.last_seen_execution_id
                                 THEN greatest(p.last_seen_at, excluded.last_seen_at) ELSE excluded.last_seen_at END
     RETURNING item_no, version, minishop_data_hash, foreign_at IS NOT NULL AS is_foreign,
-              deleted_at IS NOT NULL AS is_deleted
+              deleted_at IS NOT NULL AS is_deleted, created_at
 """)
 
 _FIND = text("""
@@ -135,7 +136,10 @@ def sight(
         "moments": list(seen_at.values()),
     }
     rows = connection.execute(_SIGHT, values)
-    return {row.item_no: Sighted(row.version, row.minishop_data_hash, row.is_foreign, row.is_deleted) for row in rows}
+    return {
+        row.item_no: Sighted(row.version, row.minishop_data_hash, row.is_foreign, row.is_deleted, row.created_at)
+        for row in rows
+    }
 
 
 def set_foreign(connection: Connection, seller_id: str, item_nos: Sequence[int], at: datetime | None) -> None:

@@ -104,7 +104,7 @@ def rated(products: str) -> str:
 
 
 _KNOWN = (
-    *(f"{kind}_{name}" for kind in LEARNT_KINDS for name in ("fetched_at", "changes", "hours", "signals")),
+    *(f"{kind}_{name}" for kind in LEARNT_KINDS for name in ("fetched_at", "changes", "hours", "signals", "failed_at")),
     "sold_out",
     "changed_at",
     "boost",
@@ -114,7 +114,7 @@ _KNOWN = (
 def _source(number: int, kind: str, other: str) -> str:
     return (
         f"({number}, {hours_between(f'{kind}_fetched_at', ':now')}, coalesce({kind}_signals, 0), {kind}_rate, "
-        f"{kind}_shown, {kind}_false_rate, {other}_shown * {other}_rate)"
+        f"{kind}_shown, {kind}_false_rate, {other}_shown * {other}_rate, {kind}_failed_at)"
     )
 
 
@@ -124,7 +124,8 @@ _SOURCES = f"""
                coalesce(boost, 1) * seller_boost AS boost
         FROM rated CROSS JOIN LATERAL (
             VALUES {_source(0, _DETAIL, _OPTION)}, {_source(1, _OPTION, _DETAIL)}
-        ) AS f(kind, age, signals, rate, shown, false_rate, other_shown_rate)"""
+        ) AS f(kind, age, signals, rate, shown, false_rate, other_shown_rate, failed_at)
+        WHERE coalesce(f.failed_at < CAST(:failed_before AS timestamptz), true)"""
 
 
 # The ranks and reasons are those of the policy's `chosen`.
@@ -194,11 +195,21 @@ _REASONS = text(f"""{_chosen(_SEEN_PRODUCTS)}, counted AS (
 class Chooser:
     """The choice for one crawl, on its terms."""
 
-    def __init__(self, connection: Connection, seller_id: str, terms: Terms, now: datetime) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        seller_id: str,
+        terms: Terms,
+        now: datetime,
+        *,
+        failed_before: datetime | None = None,
+    ) -> None:
+        """Products that failed later than `failed_before` are left out, where that is given."""
         self._connection = connection
         self._values: dict[str, object] = {
             "seller_id": seller_id,
             "now": now,
+            "failed_before": failed_before,
             "allowance": max(0, terms.allowance),
             "price": terms.price,
             "late_age": fetched_before(terms.kept_age),

@@ -80,6 +80,10 @@ class StoredExecution:
         return self.execution.is_open
 
     @property
+    def created_at(self) -> datetime:
+        return self.execution.created_at
+
+    @property
     def planned_tasks(self) -> int:
         """All tasks that it has so far, ended ones included."""
         return self.execution.total_tasks

@@ -1,6 +1,6 @@
 """What fetches and listings teach the recrawl policy, written in the transaction that stores them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
 
@@ -78,7 +78,7 @@ _LEARN = text(f"""
         SELECT l.*, p.changed_at, p.sold_out AS was_sold_out,
            {
     _of_kinds(
-        "p.KIND_fetched_at, p.KIND_reading, coalesce(p.KIND_changes, 0) AS KIND_changes, "
+        "p.KIND_fetched_at, p.KIND_failed_at, p.KIND_reading, coalesce(p.KIND_changes, 0) AS KIND_changes, "
         "coalesce(p.KIND_hours, 0) AS KIND_hours, coalesce(p.KIND_signals, 0) AS KIND_signals, "
         + ", ".join(f"coalesce(s.KIND_{name}, 0) AS s_KIND_{name}" for name in EVIDENCE)
         + f''', CASE WHEN l.KIND_changed IS NOT NULL AND p.KIND_reading = {READING}
@@ -87,8 +87,10 @@ _LEARN = text(f"""
 }
         FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:signals AS int[]),
                     CAST(:sold_out AS boolean[]), CAST(:detail_at AS timestamptz[]), CAST(:detail_changed AS boolean[]),
-                    CAST(:option_at AS timestamptz[]), CAST(:option_changed AS boolean[]))
-             AS l(seller_id, item_no, new_signals, sold_out, detail_at, detail_changed, option_at, option_changed)
+                    CAST(:option_at AS timestamptz[]), CAST(:option_changed AS boolean[]),
+                    CAST(:detail_failed AS timestamptz[]), CAST(:option_failed AS timestamptz[]))
+             AS l(seller_id, item_no, new_signals, sold_out, detail_at, detail_changed, option_at, option_changed,
+                  detail_failed, option_failed)
         LEFT JOIN LATERAL (
             SELECT * FROM recrawl_products p WHERE p.seller_id = l.seller_id AND p.item_no = l.item_no LIMIT 1
         ) AS p ON true
@@ -107,12 +109,13 @@ _LEARN = text(f"""
     ), products AS (
         INSERT INTO recrawl_products (
             seller_id, item_no, changed_at, sold_out,
-            {_of_kinds("KIND_fetched_at, KIND_changes, KIND_hours, KIND_signals, KIND_reading")})
+            {_of_kinds("KIND_fetched_at, KIND_failed_at, KIND_changes, KIND_hours, KIND_signals, KIND_reading")})
         SELECT seller_id, item_no,
            greatest(changed_at, {_of_kinds("CASE WHEN KIND_changed THEN KIND_at END", ", ")}),
            coalesce(sold_out, was_sold_out, false),
            {
     _of_kinds(f'''coalesce(KIND_at, KIND_fetched_at),
+           coalesce(KIND_failed, CASE WHEN KIND_at IS NULL THEN KIND_failed_at END),
            CASE WHEN KIND_age IS NULL THEN KIND_changes ELSE KIND_new_changes END,
            CASE WHEN KIND_age IS NULL THEN KIND_hours ELSE KIND_new_hours END,
            CASE WHEN KIND_at IS NULL THEN KIND_signals + new_signals ELSE 0 END,
@@ -121,7 +124,8 @@ _LEARN = text(f"""
         FROM taught ORDER BY seller_id COLLATE "C", item_no
         ON CONFLICT (seller_id, item_no) DO UPDATE SET changed_at = excluded.changed_at, sold_out = excluded.sold_out,
            {
-    _of_kinds('''KIND_fetched_at = excluded.KIND_fetched_at, KIND_changes = excluded.KIND_changes,
+    _of_kinds('''KIND_fetched_at = excluded.KIND_fetched_at, KIND_failed_at = excluded.KIND_failed_at,
+           KIND_changes = excluded.KIND_changes,
            KIND_hours = excluded.KIND_hours, KIND_signals = excluded.KIND_signals,
            KIND_reading = excluded.KIND_reading''')
 }
@@ -156,17 +160,25 @@ class _Lesson:
     """All that a batch says of one product."""
 
     def __init__(self) -> None:
+        self.failed: dict[TaskType, datetime] = {}
         self.signals = 0
         self.fetched: dict[TaskType, Fetched] = {}
 
 
-def learn(connection: Connection, fetched: Iterable[Fetched], signalled: Iterable[tuple[str, int]]) -> None:
-    """Record fetches, and products (by seller and item) whose listing entry has changed."""
+def learn(
+    connection: Connection,
+    fetched: Iterable[Fetched],
+    signalled: Iterable[tuple[str, int]],
+    failed: Mapping[tuple[str, int, TaskType], datetime] | None = None,
+) -> None:
+    """Record fetches, products (by seller and item) whose listing entry has changed, and sources whose task failed."""
     lessons: dict[tuple[str, int], _Lesson] = {}
     for one in fetched:
         lessons.setdefault((one.seller_id, one.item_no), _Lesson()).fetched[one.source] = one
     for key in signalled:
         lessons.setdefault(key, _Lesson()).signals += 1
+    for (seller_id, item_no, source), at in (failed or {}).items():
+        lessons.setdefault((seller_id, item_no), _Lesson()).failed[source] = at
     if not lessons:
         return
     details = [lesson.fetched.get(TaskType.PRODUCT_DETAIL) for lesson in lessons.values()]
@@ -180,5 +192,7 @@ def learn(connection: Connection, fetched: Iterable[Fetched], signalled: Iterabl
         "detail_changed": [None if one is None else one.changed for one in details],
         "option_at": [None if one is None else one.at for one in options],
         "option_changed": [None if one is None else one.changed for one in options],
+        "detail_failed": [lesson.failed.get(TaskType.PRODUCT_DETAIL) for lesson in lessons.values()],
+        "option_failed": [lesson.failed.get(TaskType.PRODUCT_OPTION) for lesson in lessons.values()],
     }
     connection.execute(_LEARN, values)

@@ -175,6 +175,8 @@ recrawl_products = Table(
             _number(f"{kind}_changes"),
             _number(f"{kind}_hours"),
             _number(f"{kind}_signals"),
+            # When its task failed for good, until a fetch succeeds: light crawls leave it alone for a while.
+            timestamp(f"{kind}_failed_at", nullable=True),
         )
     ),
     timestamp("changed_at", nullable=True),

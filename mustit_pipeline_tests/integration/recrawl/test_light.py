@@ -137,6 +137,25 @@ def finish(shop: Shop, stored: StoredExecution) -> StoredExecution:
     return work.end()
 
 
+def test_what_failed_is_tried_again_by_a_crawl_that_is_due_and_not_by_every_light_one(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    broken = shop.items[0]
+    [new] = shop.market.add_products(SELLER, 1)
+    for item in (broken, new):
+        shop.market.fault("status", "detail", status=404, itemNo=item)
+    shop.age(30, broken)
+    assert shop.crawl().stored.failed_tasks == 2
+
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    assert finish(shop, stored).failed_tasks == 0
+    assert shop.fetched(stored.id) == set()
+
+    shop.market.clear_faults()
+    assert shop.fetched_items(shop.crawl()) == {broken, new}
+    assert shop.scalar("SELECT count(*) FROM recrawl_products WHERE detail_failed_at IS NOT NULL") == 0
+
+
 def test_two_light_crawls_prove_that_a_product_is_gone(open_shop: OpenShop) -> None:
     shop = open_shop()
     shop.market.remove(SELLER, [shop.items[0]])

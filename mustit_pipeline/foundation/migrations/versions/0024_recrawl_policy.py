@@ -44,6 +44,7 @@ def upgrade() -> None:
                 _number(f"{kind}_changes"),
                 _number(f"{kind}_hours"),
                 _number(f"{kind}_signals"),
+                _timestamp(f"{kind}_failed_at"),
             )
         ),
         _timestamp("changed_at"),
