@@ -161,13 +161,8 @@ def plan_rest(connection: Connection, settings: Settings, stored: StoredExecutio
     failed_before = now - FAILED_FOR if stored.is_light else None
     chooser = Chooser(connection, home.seller_id, terms, now, failed_before=failed_before)
     added = 0
-<<<<<<< HEAD
-    for chosen in Chooser(connection, home.seller_id, terms, now).choose(home.execution_id):
-        added += tasks.add(connection, home, plan_chosen(endpoints, chosen), planned_status(settings))
-=======
     for chosen in chooser.choose(home.execution_id):
-        added += tasks.add(connection, home, plan_chosen(endpoints, chosen))
->>>>>>> policy
+        added += tasks.add(connection, home, plan_chosen(endpoints, chosen), planned_status(settings))
     return stored.planned_tasks + added
 
 
