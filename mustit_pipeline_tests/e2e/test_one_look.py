@@ -50,6 +50,8 @@ def look(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "MUSTIT_REDIS_URL": "off",
         "MUSTIT_TOKEN_KEY": TOKEN_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
+        # A sweep then says how many products will be fetched.
+        "MUSTIT_RECRAWL": "everything",
     }.items():
         monkeypatch.setenv(name, value)
     load_settings.cache_clear()

@@ -258,6 +258,8 @@ def _check_overview(url: str) -> None:
         "product_change_sets": {"product_details", "product_options"},
         "product_server": {"product_change_sets"},
         "daily_crawl_metrics": {"product_change_sets", "product_server"},
+        "product_catalog": {"product_change_sets"},
+        "product_changes": {"product_change_sets"},
     }
     assert set(shown["assetNodeOrError"]["partitionKeys"]) == DEMO_SELLERS
     repository = shown["repositoryOrError"]
