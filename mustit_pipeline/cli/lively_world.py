@@ -23,7 +23,8 @@ CHANGED_PRODUCTS = 3
 LOST_SHARE = 0.35
 # Two agents rest; a third 429 in a row would be charged to the URL.
 THROTTLED_CALLS = 2
-# Fewer than MUSTIT_OUTBOX_MAX_RETRIES for one event: each is sent in the end. A 503 would be charged to no event.
+# A 500 counts as a retry of its event; a 503 would be the server's own failure. The server recovers before the
+# back-offs of an event allow a fourth try, so that none is FAILED.
 FAILED_EVENTS = {"status": 500, "share": 0.5, "count": 8}
 
 

@@ -14,7 +14,7 @@ def times(kind: Kind, until: float = HOUR) -> list[float]:
     return [one.at for one in due(0, until, SELLERS) if one.kind is kind]
 
 
-def test_everything_but_the_end_of_a_loss_is_seen_within_five_minutes() -> None:
+def test_everything_is_seen_within_five_minutes() -> None:
     seen = due(0, FIVE_MINUTES, SELLERS)
 
     assert {one.kind for one in seen} == set(Kind)
