@@ -15,6 +15,7 @@ from mustit_pipeline import embedded
 from mustit_pipeline.access.login_links import first_admin_link
 from mustit_pipeline.cli.dagster_home import WORKSPACE
 from mustit_pipeline.cli.demo import SELLERS
+from mustit_pipeline.cli.lively_world import lively_world
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import (
     Runtime,
@@ -73,7 +74,7 @@ def up(as_json: Json = False) -> None:
 
 
 def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
-    supervisor = Supervisor(lambda text: err.print(text, markup=False, highlight=False))
+    supervisor = Supervisor(_say)
     try:
         _prepare(world, ground)
         for child in _children(ground.settings):
@@ -84,14 +85,22 @@ def _serve(world: World, ground: Runtime, *, as_json: bool) -> None:
             print_json(_addresses(world, ground.settings) | {"loginLink": link})
         else:
             _welcome(world, ground.settings, link)
-        while True:
-            supervisor.check()
-            _check_world(world)
-            time.sleep(CHECK_SECONDS)
+        with lively_world(world, ground.database, SELLERS, _say) as life:
+            started = time.monotonic()
+            while True:
+                supervisor.check()
+                _check_world(world)
+                if life is not None:
+                    life.go_on(time.monotonic() - started)
+                time.sleep(CHECK_SECONDS)
     finally:
         _ignore_signals()
         err.print("stopping …")
         supervisor.stop()
+
+
+def _say(text: str) -> None:
+    err.print(text, markup=False, highlight=False)
 
 
 def _children(settings: Settings) -> Iterator[Child]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -94,6 +94,11 @@ class Settings(
         None,
         description=f"The marketplace, `{MARKETPLACE}` for the real one; `up` and `demo` simulate one without it, and "
         "every other command that would call it refuses",
+    )
+    demo: Literal["lively", "calm"] = Field(
+        "lively",
+        description="Whether the world that `up` simulates goes on by itself: products change, come and go, servers "
+        "have bad minutes, and demo sellers are crawled every two minutes; or stays as it is",
     )
     listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
     first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")

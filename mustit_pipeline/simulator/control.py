@@ -57,10 +57,10 @@ class Effect:
 
 
 class _Control:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         # Plain HTTP on loopback: loading certificates would only cost 60 ms a client.
         self._client = httpx.Client(
-            base_url=f"{url.rstrip('/')}/_control/", timeout=_TIMEOUT_SECONDS, trust_env=False, verify=False
+            base_url=f"{url.rstrip('/')}/_control/", timeout=timeout_seconds, trust_env=False, verify=False
         )
 
     def __enter__(self) -> Self:

@@ -79,9 +79,8 @@ def running() -> Iterator[tuple[Mustit, str, MarketplaceControl]]:
     with tempfile.TemporaryDirectory(prefix="mustit-screens-") as folder:
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        mustit = Mustit(
-            Path(folder) / "home", {**WIDE_OPEN, "MUSTIT_DAGSTER_PORT": str(port), "MUSTIT_API_PORT": str(free_port())}
-        )
+        ports = {"MUSTIT_DAGSTER_PORT": str(port), "MUSTIT_API_PORT": str(free_port())}
+        mustit = Mustit(Path(folder) / "home", {**WIDE_OPEN, **ports, "MUSTIT_DEMO": "calm"})
         with mustit.start("up") as process:
             try:
                 _until("the UI answers", lambda: httpx.get(f"{url}/server_info", trust_env=False).is_success)

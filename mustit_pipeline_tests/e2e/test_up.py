@@ -80,6 +80,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
         "MUSTIT_DAGSTER_PORT": str(port),
         "MUSTIT_DAGSTER_VIEWER_PORT": str(viewer_port),
         "MUSTIT_API_PORT": str(api_port),
+        # The tests alone change the marketplace.
+        "MUSTIT_DEMO": "calm",
     }
     # At 25 past the hour the checks would ask the marketplace for a few products, in the middle of a test.
     mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, **ports, "MUSTIT_TRUTH_SAMPLE": "0"})

@@ -55,6 +55,7 @@ WRONG = [
     ("base_url", "ftp://u:hunter2@h", "'http' or 'https'"),
     ("base_url", "http://", "valid URL"),
     ("base_url", "http://user:hunter2@host", "without a user name or password"),
+    ("demo", "quiet", "'lively' or 'calm'"),
     ("listing_path", "api/listing", "absolute path"),
     ("listing_path", "/api/listing/", "absolute path"),
     ("listing_path", "/api/listing?x=1", "without a query"),
