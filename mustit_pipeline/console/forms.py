@@ -18,7 +18,7 @@ MOST_FIELDS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A form that somebody has sent."""
+    """A form as it was sent."""
 
     fields: FormData
     path: str

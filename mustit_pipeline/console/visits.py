@@ -72,7 +72,7 @@ class Visit:
 
     @property
     def who(self) -> Identity:
-        """Who asks; the gate lets nobody without a session to pages that need it."""
+        """Who asks; the gate refuses a request without a session where a page needs it."""
         assert self.identity is not None
         return self.identity
 

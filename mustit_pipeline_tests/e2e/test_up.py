@@ -119,17 +119,6 @@ def test_the_second_ui_shows_everything_and_changes_nothing(up: Up) -> None:
     _check_overview(up.url)
 
 
-def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
-    token = up.mustit("token", "issue", "--role", "admin", "--json").document["accessToken"]
-    with httpx.Client(
-        base_url=f"{up.web}/api/v1", headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30
-    ) as api:
-        made = api.post("/sellers", json={"sellerId": "over http", "name": "HTTP", "crawlingIntervalHours": 6})
-        assert made.status_code == 201, made.text
-        assert api.post("/sellers/over%20http/deactivate").json()["status"] == "INACTIVE"
-        assert api.get("/sellers", params={"q": "over"}).json()["totalElements"] == 1
-
-
 def test_dagster_is_behind_the_consoles_login_with_the_role_of_each_person(up: Up) -> None:
     _until(lambda: httpx.get(f"{up.viewer}/server_info", trust_env=False).is_success)
     ours = {"Origin": up.web}
@@ -230,6 +219,51 @@ def test_a_browser_shows_the_lineage(up: Up) -> None:
         open_lineage(page, f"{up.web}/dagster")
         for asset in ("mustit_marketplace", "minishop_listings", "product_details", "product_options"):
             page.get_by_text(asset, exact=True).first.wait_for()
+
+
+def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
+    token = up.mustit("token", "issue", "--role", "admin", "--json").document["accessToken"]
+    seller = "/sellers/over%20http"
+    with (
+        MarketplaceControl(read_simulated_world(up.mustit.home)["base_url"]) as market,
+        httpx.Client(
+            base_url=f"{up.web}/api/v1", headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60
+        ) as api,
+    ):
+        market.add_seller("over http", 3)
+        key = api.post("/api-keys", json={"name": "e2e", "scope": "trigger"}).json()["key"]
+        made = api.post("/sellers", json={"sellerId": "over http", "name": "HTTP", "crawlingIntervalHours": 6})
+        assert made.status_code == 201, made.text
+        asked = httpx.post(
+            f"{up.web}/api/internal/crawling/trigger",
+            json={"sellerId": "over http"},
+            headers={"X-API-Key": key},
+            trust_env=False,
+        )
+        assert asked.status_code == 200, asked.text
+        execution = asked.json()["executionId"]
+        with api.stream("GET", f"/executions/{execution}/events") as events:
+            assert "FINISHED" in "".join(events.iter_text())
+        assert api.get(f"/executions/{execution}").json()["status"] == "COMPLETED"
+
+        products = api.get("/products", params={"sellerId": "over http"}).json()["content"]
+        changes = api.get("/changes", params={"sellerId": "over http"}).json()["content"]
+        numbers = api.get("/metrics/crawling", params={"sellerId": "over http"}).json()
+        assert (len(products), [one["lifeCycle"] for one in changes]) == (3, ["CREATED"] * 3)
+        assert (numbers["successRate"], numbers["taskStats"]["failed"]) == (100.0, 0)
+
+        market.fault("slow", "detail", seconds=2)
+        again = api.post(f"{seller}/crawl", json={"full": True})
+        assert again.status_code == 202, again.text
+        execution = again.json()["executionId"]
+        _until(lambda: api.get(f"/executions/{execution}").json()["status"] == "RUNNING")
+        assert api.post(f"/executions/{execution}/pause").json()["status"] == "PAUSED"
+        assert api.post(f"{seller}/crawl").json()["errorCode"] == "CONFLICT_EXECUTION_PAUSED"
+        assert api.post(f"/executions/{execution}/resume").json()["status"] == "RUNNING"
+        assert api.post(f"/executions/{execution}/cancel").json()["status"] == "CANCELLED"
+        market.clear_faults()
+        assert api.post(f"{seller}/deactivate").json()["status"] == "INACTIVE"
+        assert api.post(f"{seller}/crawl").json()["errorCode"] == "CONFLICT_SELLER_INACTIVE"
 
 
 def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path) -> None:

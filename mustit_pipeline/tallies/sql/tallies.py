@@ -45,8 +45,8 @@ _BOUNDS: dict[Subject, tuple[float, ...]] = {
 AGED = Aged("tallies", ("hour",))
 KEPT_DAYS = 366
 
-# A slot is held until the transaction ends, so nobody else writes its rows. With more transactions at once than slots,
-# the number of its own server process is one that no other has.
+# A slot is held until the transaction ends: no other transaction writes its rows. With more transactions at once than
+# slots, the number of its own server process is one that no other has.
 _SLOT = """coalesce(
     (SELECT n FROM generate_series(0, 999) AS n WHERE pg_try_advisory_xact_lock(:family, n) LIMIT 1),
     1000 + pg_backend_pid())"""
