@@ -24,8 +24,9 @@ from benchmarks.growth import PATTERN, SIZES, make_pattern, receiving
 from benchmarks.ours import settings_of
 from benchmarks.report import Table, Target
 from benchmarks.resting import rest
-from benchmarks.world import AGENTS, World, connected, free_port, opened, register
+from benchmarks.world import AGENTS, World, connected, opened, register
 from mustit_pipeline.access.tokens import issue_for_cli
+from mustit_pipeline.cli.serve import free_port
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.values import SellerId

@@ -1,7 +1,6 @@
 """What a benchmark runs against: embedded servers, one simulated marketplace, and fresh databases."""
 
 import shutil
-import socket
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -127,13 +126,6 @@ def connected(database_url: str) -> Generator[Database]:
         yield database
     finally:
         database.close()
-
-
-def free_port() -> int:
-    """A port on which no process listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def register(database: Database, seller_id: str) -> None:

@@ -42,6 +42,7 @@ class Audience(StrEnum):
 class TokenRefusal(StrEnum):
     """Why a token is refused: for our logs, never for who sent it."""
 
+    MISSING = "missing"
     MALFORMED = "malformed"
     ALGORITHM = "algorithm"
     UNKNOWN_KEY = "unknown key"
@@ -142,24 +143,24 @@ def verify(connection: Connection, keys: SigningKeys, text: str, audience: Audie
     try:
         role, jti, name, generation = Role(claims["role"]), UUID(claims["jti"]), claims["sub"], claims["gen"]
     except ValueError:
-        raise _refused(TokenRefusal.CLAIMS) from None
+        raise refused(TokenRefusal.CLAIMS) from None
     if type(generation) is not int:
-        raise _refused(TokenRefusal.CLAIMS)
+        raise refused(TokenRefusal.CLAIMS)
     auth_time = claims.get("auth_time")
     logged_in_at = datetime.fromtimestamp(auth_time, UTC) if type(auth_time) is int else None
     if audience is Audience.CONSOLE and logged_in_at is None:
-        raise _refused(TokenRefusal.CLAIMS)
+        raise refused(TokenRefusal.CLAIMS)
     by_cli = name.startswith(CLI_PREFIX)
     standing = tokens.standing(connection, jti, name)
     if standing.revoked:
-        raise _refused(TokenRefusal.REVOKED)
+        raise refused(TokenRefusal.REVOKED)
     if not by_cli:
         if standing.generation is None:
-            raise _refused(TokenRefusal.UNKNOWN_USER)
+            raise refused(TokenRefusal.UNKNOWN_USER)
         if standing.disabled:
-            raise _refused(TokenRefusal.DISABLED)
+            raise refused(TokenRefusal.DISABLED)
         if standing.generation != generation:
-            raise _refused(TokenRefusal.GENERATION)
+            raise refused(TokenRefusal.GENERATION)
     expires_at = datetime.fromtimestamp(claims["exp"], UTC)
     kind = ActorKind.CLI if by_cli else ActorKind.PERSON
     return Identity(name, role, jti, expires_at, kind, generation, logged_in_at)
@@ -216,15 +217,15 @@ def _signed(
 def _claims(keys: SigningKeys, text: str, audience: Audience) -> dict[str, Any]:
     """What a token says, once its form, key, signature and time have been found good."""
     if len(text) > LONGEST_TEXT or not text.isascii():
-        raise _refused(TokenRefusal.MALFORMED)
+        raise refused(TokenRefusal.MALFORMED)
     try:
         header = jwt.get_unverified_header(text)
         # Said here and to the library: the token does not choose the algorithm.
         if header.get("alg") != ALGORITHM:
-            raise _refused(TokenRefusal.ALGORITHM)
+            raise refused(TokenRefusal.ALGORITHM)
         key = keys.keys.get(str(header.get("kid")))
         if key is None:
-            raise _refused(TokenRefusal.UNKNOWN_KEY)
+            raise refused(TokenRefusal.UNKNOWN_KEY)
         return jwt.decode(
             text,
             key,
@@ -235,7 +236,7 @@ def _claims(keys: SigningKeys, text: str, audience: Audience) -> dict[str, Any]:
             options={"require": REQUIRED, "strict_aud": True},
         )
     except jwt.InvalidTokenError as error:
-        raise _refused(_reason(error)) from None
+        raise refused(_reason(error)) from None
 
 
 _REASONS = {
@@ -253,7 +254,8 @@ def _reason(error: jwt.InvalidTokenError) -> TokenRefusal:
     return next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), TokenRefusal.CLAIMS)
 
 
-def _refused(reason: TokenRefusal) -> Unauthorized:
+def refused(reason: TokenRefusal) -> Unauthorized:
+    """The same answer to every token that opens nothing; the reason is for our log."""
     log.info("access token refused", reason=reason.value)
     return Unauthorized(
         "UNAUTHORIZED_TOKEN",

@@ -36,6 +36,10 @@ HSTS = b"max-age=31536000"
 log = structlog.get_logger(__name__)
 
 
+class SlowBody(Exception):
+    """A body was not whole in time."""
+
+
 class Edge:
     """Wraps the application; whatever fails inside is answered here, and each request leaves one line in the log."""
 
@@ -76,7 +80,7 @@ class Edge:
             else:
                 scope["path"] = path
                 await self._app(scope, _again(body, receive), dressed)
-        except TimeoutError:
+        except SlowBody:
             await problem_of_status(about, HTTPStatus.REQUEST_TIMEOUT)(scope, receive, dressed)
         except Exception as error:
             log.exception("request failed", path=about.path, error=type(error).__name__)
@@ -126,20 +130,23 @@ def _readable_path(scope: Scope) -> str | None:
 
 
 async def _read(scope: Scope, receive: Receive) -> bytes | None:
-    """The whole body, before anything works on it; None where it is too large, TimeoutError where it drips."""
+    """The whole body, before anything works on it; None where it is too large."""
     if scope["method"] in WITHOUT_BODY:
         return b""
     if _announced_size(scope) > LARGEST_BODY:
         return None
     body = bytearray()
-    async with asyncio.timeout(BODY_SECONDS):
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if len(body) > LARGEST_BODY:
-                return None
-            if not message.get("more_body", False):
-                return bytes(body)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                body += message.get("body", b"")
+                if len(body) > LARGEST_BODY:
+                    return None
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise SlowBody from None
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

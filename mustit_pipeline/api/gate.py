@@ -9,13 +9,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mustit_pipeline.access import tokens
 from mustit_pipeline.access.api_keys import KeyIdentity, verify_key
-from mustit_pipeline.access.tokens import Identity
+from mustit_pipeline.access.tokens import Identity, TokenRefusal
 from mustit_pipeline.api.context import IDENTITY, Ground, ground_of
 from mustit_pipeline.api.problems import problem, unavailable
 from mustit_pipeline.api.requests import info
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.access import Scope as KeyScope
-from mustit_pipeline.domain.errors import DomainError, Unauthorized
+from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.foundation.database import is_outage
 
 READS = {"GET", "HEAD", "OPTIONS"}
@@ -81,12 +81,7 @@ def _identify(ground: Ground, request: Request, needed: Role | NeedsKey) -> Iden
         return verify_key(ground.database, request.headers.get("x-api-key", ""), needed.scope)
     kind, _, text = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not text:
-        raise Unauthorized(
-            "UNAUTHORIZED_TOKEN",
-            korean="로그인이 필요합니다",
-            english="Log in first: the access token is missing, wrong or over",
-            reason="missing",
-        )
+        raise tokens.refused(TokenRefusal.MISSING)
     with ground.database.reading() as connection:
         identity = tokens.verify(connection, ground.keys, text.strip())
     identity.require(needed)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError
 from starlette.exceptions import HTTPException
 
-from mustit_pipeline.api.languages import Language, preferred
+from mustit_pipeline.api.languages import Language
 from mustit_pipeline.api.requests import RequestInfo, info
 from mustit_pipeline.domain.errors import DomainError, TooMany, Unauthorized, Unavailable, ValidationFailed
 from mustit_pipeline.environment_failure import EnvironmentFailure
@@ -231,8 +231,3 @@ def _field(found: Mapping[str, Any], language: Language) -> FieldProblem:
     else:
         text = _KOREAN.get(kind, "올바르지 않은 값입니다")
     return FieldProblem(field=place[:LONGEST_FIELD] or "body", message=text)
-
-
-def language_of(request: Request) -> Language:
-    """The language of an answer."""
-    return preferred(request.headers.get("accept-language"))

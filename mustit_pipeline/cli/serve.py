@@ -9,7 +9,7 @@ import typer
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.cli.runtime import upgrade
 from mustit_pipeline.cli.stopping import Stopped
-from mustit_pipeline.settings import Settings, SettingsError, load_settings
+from mustit_pipeline.settings import SettingsError, load_settings, with_changes
 
 FACTORY = "mustit_pipeline.web:create"
 GRACE_SECONDS = 10
@@ -30,7 +30,8 @@ def serve(
     """
     import uvicorn
 
-    settings = _with_options(load_settings(), host, port)
+    given = {"api_host": host, "api_port": port}
+    settings = with_changes(load_settings(), **{name: value for name, value in given.items() if value is not None})
     refuse_taken_port("MUSTIT_API_PORT", settings.api_host, settings.api_port)
     if settings.embedded:
         upgrade(settings)
@@ -55,18 +56,6 @@ def serve(
             limit_concurrency=MOST_AT_ONCE,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-
-
-def _with_options(settings: Settings, host: str | None, port: int | None) -> Settings:
-    """The settings with this command's options, checked alike."""
-    given = {"api_host": host, "api_port": port}
-    changed = {name: value for name, value in given.items() if value is not None}
-    if not changed:
-        return settings
-    try:
-        return Settings.model_validate(settings.model_dump() | changed)
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
 
 
 def free_port() -> int:

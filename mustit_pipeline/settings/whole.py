@@ -310,6 +310,14 @@ def load_settings() -> Settings:
         raise SettingsError(_readable(error)) from None
 
 
+def with_changes(settings: Settings, **changed: object) -> Settings:
+    """The settings with other values, checked alike: what a command's options say instead."""
+    try:
+        return Settings.model_validate(settings.model_dump() | changed)
+    except ValidationError as error:
+        raise SettingsError(_readable(error)) from None
+
+
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     """Variables with our prefix that no setting reads, each with the most similar setting."""
     known = [name.upper() for name in Settings.model_fields]

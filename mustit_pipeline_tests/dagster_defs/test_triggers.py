@@ -50,7 +50,7 @@ def test_from_a_message_to_a_finished_crawl(
     before = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored.execution.id
     crawls.cancel(database, before, utc_now())
     assert not tick(due_crawls).run_requests
-    queue.send({"sellerId": SELLER}, {"sellerId": SELLER}, {"sellerId": "nobody"})
+    queue.send({"sellerId": SELLER}, {"sellerId": SELLER}, {"sellerId": "unknown"})
 
     told = tick(sqs_triggers).skip_message
     [request] = tick(due_crawls).run_requests

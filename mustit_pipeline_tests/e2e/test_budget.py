@@ -56,4 +56,4 @@ def test_a_seller_and_a_product_are_boosted(world: World) -> None:
     assert ask(world, "product", "boost", item, "0.5").code == 0
     assert ask(world, "seller", "boost", "boosted", "0").code == 2
     with pytest.raises(NotFound):
-        ask(world, "seller", "boost", "nobody", "2")
+        ask(world, "seller", "boost", "unknown", "2")

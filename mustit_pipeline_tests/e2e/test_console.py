@@ -25,7 +25,7 @@ SHIFT = """() => new Promise((done) => {
 
 @dataclass
 class Watched:
-    """What a page did that nobody wants."""
+    """What a page did and should not have done."""
 
     errors: list[str] = field(default_factory=list[str])
     elsewhere: list[str] = field(default_factory=list[str])

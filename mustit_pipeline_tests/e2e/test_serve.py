@@ -139,6 +139,8 @@ def test_an_address_that_others_reach_needs_tls_or_a_proxy(serve: Serve) -> None
     _, said = server.process.communicate(timeout=PATIENCE_SECONDS)
     assert server.process.returncode == 1
     assert "MUSTIT_API_BEHIND_PROXY" in said
+    for secret in (JWT_SECRET, TOKEN_KEY, "database_url", "input_value"):
+        assert secret not in said
 
 
 def test_what_a_proxy_says_counts_only_behind_one(serve: Serve, database: Database) -> None:

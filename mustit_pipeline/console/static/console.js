@@ -25,7 +25,7 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = fresh.getElementById(old.id);
-        // What somebody is working in stays as it is.
+        // A field in use stays as it is.
         if (next && !old.contains(document.activeElement) && !old.querySelector("input:checked")) {
           if (old.innerHTML !== next.innerHTML) old.replaceWith(document.adoptNode(next));
         }
@@ -54,7 +54,7 @@
       };
     };
     listen();
-    // A page that nobody sees needs no events; it looks again when it is back.
+    // A hidden page needs no events; it looks again when it is back.
     document.addEventListener("visibilitychange", () => {
       events.close();
       if (!document.hidden) {

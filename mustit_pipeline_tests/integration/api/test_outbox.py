@@ -35,7 +35,7 @@ def test_events_of_equal_time_are_all_seen_once_page_by_page(
     failed = [one["itemNo"] for page in every_page(viewer, OUTBOX, size=1, status="FAILED", **whose) for one in page]
     assert sorted(failed) == [2, 4]
     assert viewer.get(OUTBOX, params={"sellerId": "other"}).json()["content"] == []
-    assert viewer.get(OUTBOX, params={"sellerId": "nobody"}).json()["errorCode"] == "NOT_FOUND_SELLER"
+    assert viewer.get(OUTBOX, params={"sellerId": "unknown"}).json()["errorCode"] == "NOT_FOUND_SELLER"
 
 
 def test_an_event_is_shown_with_what_it_says(viewer: TestClient, events: list[UUID]) -> None:
@@ -66,7 +66,7 @@ def test_all_failed_events_are_sent_again_by_seller_and_counted(
     assert admin.post(f"{OUTBOX}/retry", params={"sellerId": "other"}).json() == {"retried": 0, "superseded": 0}
     assert admin.post(f"{OUTBOX}/retry", params={"sellerId": "dmont"}).json() == {"retried": 1, "superseded": 1}
     assert admin.post(f"{OUTBOX}/retry", params={"status": "COMPLETED"}).status_code == 409
-    assert admin.post(f"{OUTBOX}/retry", params={"sellerId": "nobody"}).status_code == 404
+    assert admin.post(f"{OUTBOX}/retry", params={"sellerId": "unknown"}).status_code == 404
     [(_, target, before, after)] = audited(database, "outbox.retry")
     assert (target, before, after) == ("outbox of dmont", {"failed": 2}, {"failed": 0})
     with database.reading() as connection:

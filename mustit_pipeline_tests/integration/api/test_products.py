@@ -114,8 +114,8 @@ def test_what_is_not_there_is_named_as_the_command_line_names_it(viewer: TestCli
     for path, params, status, code in [
         ("/1", {}, 409, "CONFLICT_PRODUCT_AMBIGUOUS"),
         ("/2", {}, 404, "NOT_FOUND_PRODUCT"),
-        ("/1", {"sellerId": "nobody"}, 404, "NOT_FOUND_SELLER"),
-        ("", {"sellerId": "nobody"}, 404, "NOT_FOUND_SELLER"),
+        ("/1", {"sellerId": "unknown"}, 404, "NOT_FOUND_SELLER"),
+        ("", {"sellerId": "unknown"}, 404, "NOT_FOUND_SELLER"),
         ("/1/diff", known | {"a": 1, "b": 7}, 404, "NOT_FOUND_VERSION"),
         ("/1/diff", known | {"a": 1}, 400, "VALIDATION_REQUEST"),
         ("/0", {}, 400, "VALIDATION_REQUEST"),
@@ -153,4 +153,4 @@ def test_a_rare_type_of_change_is_found_however_far_the_search_has_to_go(
     for refused in ({"type": "COLOUR"}, {"since": "0.5"}, {"until": "20261116"}, {"since": "yesterday"}):
         assert viewer.get(CHANGES, params=refused).json()["errorCode"] == "VALIDATION_REQUEST"
     assert viewer.get(CHANGES, params={"since": "0001-01-01T00:00:00+14:00"}).status_code == 200
-    assert viewer.get(CHANGES, params={"sellerId": "nobody"}).json()["errorCode"] == "NOT_FOUND_SELLER"
+    assert viewer.get(CHANGES, params={"sellerId": "unknown"}).json()["errorCode"] == "NOT_FOUND_SELLER"

@@ -200,7 +200,7 @@ def test_users_and_keys_are_made_shown_once_and_ended(admin: Browser, app: objec
     assert "the last admin" in admin.act("/users/disable", name="admin", back="/users")
     key = re.search(r"mk_[0-9a-f]+_[0-9a-f]+", admin.post("/users/keys", name="erp", scope="trigger", days="90").text)
     assert key is not None
-    trigger = {"json": {"sellerId": "nobody"}, "headers": {"X-API-Key": key[0]}}
+    trigger = {"json": {"sellerId": "unknown"}, "headers": {"X-API-Key": key[0]}}
     assert admin.client.post("/api/internal/crawling/trigger", **trigger).status_code == 404
     assert "is revoked" in admin.act("/users/keys/revoke", key=key[0].split("_")[1])
     assert admin.client.post("/api/internal/crawling/trigger", **trigger).status_code == 401
@@ -278,7 +278,7 @@ def test_pictures_are_loaded_only_where_a_setting_allows_it_and_only_by_https(
     [
         "/products/0", "/products/99999999999999999999", "/products/x", "/products/5", "/executions/zz",
         "/executions/0b6f13c2", "/outbox/not-a-uuid", "/changes?cursor=garbage", "/outbox?cursor=W10",
-        "/sellers?page=-1", "/sellers/%00", "/sellers/nobody", "/deletions/0b6f13c2", "/products?cursor=W10",
+        "/sellers?page=-1", "/sellers/%00", "/sellers/unknown", "/deletions/0b6f13c2", "/products?cursor=W10",
         "/executions?cursor=zz", "/audit?cursor=W10", "/alerts?cursor=W10", "/products/5/raw/5",
     ],
 )  # fmt: skip

@@ -154,7 +154,7 @@ def test_what_nobody_can_follow_is_parked_with_its_reason_and_hinders_nobody(
     queue, look = make_queue()
     queue.send(
         "not \ufffd json",
-        {"sellerId": "nobody"},
+        {"sellerId": "unknown"},
         {"sellerId": "inactive"},
         {"sellerId": "dmont", "padding": "x" * LARGEST_BODY_BYTES},
         {"seller": "dmont"},
@@ -174,7 +174,7 @@ def test_what_nobody_can_follow_is_parked_with_its_reason_and_hinders_nobody(
         assert triggers.parked(connection) == dict.fromkeys(ParkReason, 1)
         found = triggers.newest_parked(connection, everything=False, limit=10).rows
     bodies = {one.reason: one.body for one in found}
-    assert bodies[ParkReason.UNKNOWN_SELLER] == '{"sellerId": "nobody"}'
+    assert bodies[ParkReason.UNKNOWN_SELLER] == '{"sellerId": "unknown"}'
     assert len(bodies[ParkReason.TOO_LARGE]) == triggers.LONGEST_BODY
     assert {one.queue for one in found} == {queue.url}
 
