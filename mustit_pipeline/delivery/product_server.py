@@ -1,24 +1,18 @@
 """The product server's side of a delivery: one POST, and what its answer means."""
 
-import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import Any
 
-import aiohttp
 import yarl
 
-from mustit_pipeline.foundation.failures import parse_retry_after
+from mustit_pipeline.foundation.failures import NetworkReason, parse_retry_after
+from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpServer, TooLarge
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.settings import Settings, SettingsError
 
 LARGEST_ANSWER = 64 * 1024
-NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-DROPPED = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
-# What is no clean HTTP is one of aiohttp's own errors, and a reason in another encoding one of text.
-NO_HTTP = (aiohttp.ClientError, ValueError)
 TRIED_AGAIN = frozenset({408, 422, 425})
 OF_THE_SERVER = frozenset({429, 502, 503, 504})
 OF_THE_CREDENTIAL = frozenset({401, 403})
@@ -109,10 +103,7 @@ def judge(status: int) -> Verdict:
 
 
 class ProductServer:
-    """A client for the configured product server; use as an async context manager.
-
-    It is aiohttp itself: httpx around it takes three times the CPU time of a call, which is most of what a relay does.
-    """
+    """A client for the configured product server; use as an async context manager."""
 
     def __init__(self, settings: Settings, *, connections: int) -> None:
         if settings.product_server_url is None:
@@ -120,38 +111,42 @@ class ProductServer:
                 "MUSTIT_PRODUCT_SERVER_URL is not set: give the product server's address, "
                 "or run `mustit up` to have one simulated"
             )
-        self._url = settings.product_server_url
-        self._events = yarl.URL(self._url + EVENTS_PATH, encoded=True)
+        self._base = yarl.URL(settings.product_server_url, encoded=True).raw_path.rstrip("/")
         self._largest_body = settings.max_body_bytes
         self._read_seconds = settings.product_server_read_seconds
-        self._connect_seconds = settings.product_server_connect_seconds
         self._whole_call_seconds = settings.product_server_call_seconds
-        self._connections = connections
-        self._headers = {"Content-Type": "application/json"}
+        self._server = HttpServer(
+            settings.product_server_url,
+            connections=connections,
+            connect_seconds=settings.product_server_connect_seconds,
+            read_seconds=self._read_seconds,
+            call_seconds=self._whole_call_seconds,
+            # It says why it refuses.
+            reads_errors=True,
+        )
         token = settings.product_server_token
         self._secret = None if token is None else token.get_secret_value().encode()
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token.get_secret_value()}"
+        known = "" if token is None else f"Authorization: Bearer {token.get_secret_value()}\r\n"
+        self._headers = f" HTTP/1.1\r\n{self._server.host_line}{known}Accept: application/json\r\n".encode()
+        self._event_head = b"POST %b%b%bContent-Type: application/json\r\n" % (
+            self._base.encode(),
+            EVENTS_PATH.encode(),
+            self._headers,
+        )
 
     async def __aenter__(self) -> "ProductServer":
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_seconds, sock_read=self._read_seconds),
-            headers=self._headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-        )
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._session.close()
+        await self._server.__aexit__()
 
     async def deliver(self, key: str, body: bytes) -> Answer:
         """Send one event; never raises for what the other side does."""
-        headers = {"Idempotency-Key": key}
-        reply = await self._call("POST", self._events, LARGEST_ANSWER, data=body, headers=headers)
+        length = b"Idempotency-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key.encode("ascii"), len(body))
+        reply = await self._call(self._event_head + length + body, LARGEST_ANSWER)
         if isinstance(reply, Answer):
             return reply
         verdict = judge(reply.status)
@@ -164,37 +159,40 @@ class ProductServer:
 
     async def look(self, path: str) -> Reply | Answer:
         """What is there, or the answer that says why nothing came back; never raises for what the other side does."""
-        return await self._call("GET", yarl.URL(self._url + path, encoded=True), self._largest_body)
+        request = b"GET %b%b%b\r\n" % (self._base.encode(), path.encode("ascii"), self._headers)
+        return await self._call(request, self._largest_body)
 
-    async def _call(self, method: str, url: yarl.URL, largest: int, **sent: Any) -> Reply | Answer:
-        try:
-            # Each read has its own time, so an answer that arrives byte by byte would never end.
-            async with asyncio.timeout(self._whole_call_seconds):
-                return await self._exchange(method, url, largest, **sent)
-        except NO_CONNECTION as error:
-            return Answer(Verdict.UNREACHABLE, None, f"no connection: {type(error).__name__}", sent=False)
-        except aiohttp.ServerTimeoutError:
-            return Answer(Verdict.RETRY, None, f"no answer within {self._read_seconds:g} s")
-        except DROPPED as error:
-            return Answer(Verdict.DROPPED, None, f"connection dropped: {type(error).__name__}")
-        except TimeoutError:
-            return Answer(Verdict.RETRY, None, f"no whole answer within {self._whole_call_seconds:g} s")
-        except aiohttp.ClientPayloadError as error:
-            return Answer(Verdict.RETRY, None, f"answer broken off: {type(error).__name__}")
-        except NO_HTTP as error:
-            return Answer(Verdict.RETRY, None, f"answer that is no HTTP: {type(error).__name__}")
-
-    async def _exchange(self, method: str, url: yarl.URL, largest: int, **sent: Any) -> Reply:
+    async def _call(self, request: bytes, largest: int) -> Reply | Answer:
         """The status and the start of what was said; an endless answer is not read to its end."""
-        async with self._session.request(method, url, allow_redirects=False, **sent) as response:
-            said = bytearray()
-            async for part in response.content.iter_any():
-                said += part
-                if len(said) > largest:
-                    # What is left of it may have no end: the connection goes with it.
-                    response.close()
-                    break
-        return Reply(response.status, bytes(said), response.headers.get("Retry-After"))
+        try:
+            answer = await self._server.call(request, largest)
+        except CallFailed as failed:
+            return self._failed(failed)
+        try:
+            said = answer.unpacked(largest)
+        except TooLarge:
+            said = answer.body
+        except CannotUnpack:
+            # The status is clear whatever the body is.
+            said = b""
+        return Reply(answer.status, said, answer.header(b"retry-after"))
+
+    def _failed(self, failed: CallFailed) -> Answer:
+        if failed.garbled:
+            return Answer(Verdict.RETRY, None, "answer that is no HTTP")
+        match failed.reason:
+            case NetworkReason.CONNECT:
+                return Answer(Verdict.UNREACHABLE, None, "no connection could be opened", sent=False)
+            case NetworkReason.CONNECT_TIMEOUT:
+                return Answer(Verdict.UNREACHABLE, None, "no connection in time", sent=False)
+            case NetworkReason.READ_TIMEOUT:
+                return Answer(Verdict.RETRY, None, f"no answer within {self._read_seconds:g} s")
+            case NetworkReason.DEADLINE:
+                return Answer(Verdict.RETRY, None, f"no whole answer within {self._whole_call_seconds:g} s")
+            case NetworkReason.BROKEN if failed.answered:
+                return Answer(Verdict.RETRY, None, "answer broken off")
+            case NetworkReason.BROKEN:
+                return Answer(Verdict.DROPPED, None, "connection dropped before the answer")
 
     def _excerpt(self, reply: Reply) -> str:
         """What the server said, without anything secret: it may have repeated what it was sent."""

@@ -1,14 +1,11 @@
 """Calls to the marketplace: one request each, bounded in time and size, to the configured server only."""
 
-import asyncio
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Self
 
-import aiohttp
 import yarl
 
 from mustit_pipeline.foundation.failures import (
@@ -16,9 +13,9 @@ from mustit_pipeline.foundation.failures import (
     ForbiddenHost,
     MalformedBody,
     NetworkFailure,
-    NetworkReason,
     failure_of_status,
 )
+from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpAnswer, HttpServer, TooLarge
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
 
@@ -41,117 +38,68 @@ class MarketplaceClient:
         self.endpoints = Endpoints.from_settings(settings)
         self._origin = yarl.URL(settings.marketplace_url).origin()
         self._prefix = f"{self._origin}/"
-        self._server = f"MUSTIT_BASE_URL={self._origin}"
+        self._named = f"MUSTIT_BASE_URL={self._origin}"
         self._limit = settings.max_body_bytes
-        self._deadline = settings.total_timeout_seconds
-        self._connections = settings.max_concurrent_requests
-        # The wait for a free connection is bounded only by the deadline.
-        self._timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=settings.connect_timeout_seconds, sock_read=settings.read_timeout_seconds
+        self._server = HttpServer(
+            settings.marketplace_url,
+            connections=settings.max_concurrent_requests,
+            connect_seconds=settings.connect_timeout_seconds,
+            read_seconds=settings.read_timeout_seconds,
+            call_seconds=settings.total_timeout_seconds,
+            # The body of an error is not needed and may be endless.
+            reads_errors=False,
         )
-        self._pool: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        # aiohttp instead of httpx: its cookies, redirects, proxies and auth are not needed here, and its request and
-        # URL objects cost as much CPU time as the rest of a call.
-        self._pool = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections),
-            # Agents must not share cookies.
-            cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(_send_once,),
-            timeout=self._timeout,
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent",),
-            trust_env=False,
-        )
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        await self._server.__aexit__()
 
     async def call(self, url: str, headers: Mapping[str, str]) -> Answer:
         """One request and its whole answer, or a FetchError."""
         target = self._permitted(url)
-        path = target.raw_path
-        if self._pool is None:
-            raise RuntimeError("the client is used outside of its context")
-        started, answered = perf_counter(), False
+        path = target.partition("?")[0]
+        lines = "".join(f"{name}: {value}\r\n" for name, value in (_ASKED | _sendable(headers)).items())
+        request = f"GET {target} HTTP/1.1\r\n{self._server.host_line}{lines}\r\n".encode("ascii")
+        started = perf_counter()
         try:
-            async with (
-                asyncio.timeout(self._deadline),
-                self._pool.get(target, headers=_ASKED | _sendable(headers), allow_redirects=False) as response,
-            ):
-                answered = True
-                retry_after = response.headers.get("retry-after")
-                failure = failure_of_status(response.status, path, retry_after, datetime.now(UTC))
-                if failure is not None:
-                    # Its body is not needed and may be endless: close the connection.
-                    response.close()
-                    raise failure
-                body = await self._whole_body(response, path)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            # Without the cause: its text may contain headers of the request.
-            raise NetworkFailure(path, _reason(error), answered=answered, server=self._server) from None
-        return Answer(body, perf_counter() - started, tuple(response.headers.getall("set-cookie", ())))
+            answer = await self._server.call(request, self._limit)
+        except CallFailed as error:
+            raise NetworkFailure(path, error.reason, answered=error.answered, server=self._named) from None
+        seconds = perf_counter() - started
+        if answer.status != 200:
+            failure = failure_of_status(answer.status, path, answer.header(b"retry-after"), datetime.now(UTC))
+            if failure is not None:
+                raise failure
+        cookies = tuple(cookie.decode("utf-8", "replace") for cookie in answer.set_cookies)
+        return Answer(self._whole_body(answer, path), seconds, cookies)
 
-    def _permitted(self, url: str) -> yarl.URL:
+    def _permitted(self, url: str) -> str:
+        """What to ask this server for; any other address is refused."""
+        if url.isascii() and url.isprintable() and " " not in url:
+            if url.startswith(self._prefix):
+                # The URLs are percent-encoded already.
+                return url[len(self._prefix) - 1 :].partition("#")[0]
+            try:
+                target = yarl.URL(url, encoded=True)
+                host, path = target.host or "", target.raw_path
+                if target.origin() == self._origin and target.user is None and target.password is None:
+                    return target.raw_path_qs
+            except ValueError:
+                raise ForbiddenHost("", "invalid URL") from None
+            raise ForbiddenHost(path, host)
+        raise ForbiddenHost("", "invalid URL")
+
+    def _whole_body(self, answer: HttpAnswer, path: str) -> bytes:
+        """The decompressed body; never more than the limit is unpacked, whatever the headers say."""
         try:
-            # The URLs are percent-encoded already.
-            target = yarl.URL(url, encoded=True)
-            if url.startswith(self._prefix) and url.isascii() and url.isprintable() and " " not in url:
-                return target
-            host = target.host or ""
-            ours = target.origin() == self._origin and target.user is None and target.password is None
-        except ValueError:
-            raise ForbiddenHost("", "invalid URL") from None
-        if not (url.isascii() and url.isprintable()) or " " in url:
-            raise ForbiddenHost("", "invalid URL")
-        if not ours:
-            raise ForbiddenHost(target.raw_path, host)
-        return target
-
-    async def _whole_body(self, response: aiohttp.ClientResponse, path: str) -> bytes:
-        """The decompressed body; never more than the limit is held in memory, whatever the headers say."""
-        announced = response.headers.get("content-length", "")
-        if announced.isascii() and announced.isdigit() and int(announced[:20]) > self._limit:
-            raise BodyTooLarge(path, self._limit)
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in ("", "identity", "gzip", "x-gzip"):
-            raise MalformedBody("answer", "its content encoding was not asked for", path=path)
-        if announced and not encoding and "transfer-encoding" not in response.headers:
-            # aiohttp reads Content-Length bytes and no more.
-            return await response.read()
-        unzip = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in response.content.iter_any():
-            # At most one byte over the limit is decompressed, so a compression bomb cannot grow.
-            part = _unzipped(unzip, chunk, self._limit + 1, path) if unzip else chunk
-            size += len(part)
-            if size > self._limit:
-                raise BodyTooLarge(path, self._limit)
-            parts.append(part)
-        if unzip and not unzip.eof:
-            raise MalformedBody("answer", "its gzip data is cut off", path=path)
-        return b"".join(parts)
-
-
-def _unzipped(
-    unzip: "zlib._Decompress",  # pyright: ignore[reportPrivateUsage]
-    chunk: bytes,
-    at_most: int,
-    path: str,
-) -> bytes:
-    try:
-        part = unzip.decompress(chunk, at_most)
-    except zlib.error:
-        raise MalformedBody("answer", "its gzip data is broken", path=path) from None
-    if unzip.unused_data:
-        # zlib keeps such data in memory without a bound, and ignoring it would shorten the body silently.
-        raise MalformedBody("answer", "its gzip data goes on after its end", path=path)
-    return part
+            return answer.unpacked(self._limit)
+        except CannotUnpack as error:
+            raise MalformedBody("answer", str(error), path=path) from None
+        except TooLarge:
+            raise BodyTooLarge(path, self._limit) from None
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
@@ -160,23 +108,3 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
         if not (value.isascii() and value.isprintable()):
             raise ValueError(f"the header {name} takes printable ASCII text only")
     return dict(headers)
-
-
-async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keep aiohttp from silently repeating a GET on a dropped connection: the marketplace would count two requests."""
-    try:
-        return await send(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-        raise aiohttp.ClientConnectionError from None
-
-
-def _reason(error: Exception) -> NetworkReason:
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return NetworkReason.CONNECT_TIMEOUT
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return NetworkReason.CONNECT
-    if isinstance(error, aiohttp.ServerTimeoutError):
-        return NetworkReason.READ_TIMEOUT
-    return NetworkReason.DEADLINE if isinstance(error, TimeoutError) else NetworkReason.BROKEN

@@ -25,9 +25,10 @@ BROKEN = {
     "a header without end": b"HTTP/1.1 400 Bad\r\nX-Why: " + b"x" * 20_000 + b"\r\nContent-Length: 0\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
     "a chunk without length": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    "text that is called gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
     "another protocol": b"HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n",
 }
+
+CALLED_GZIP = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @contextmanager
@@ -82,6 +83,15 @@ def test_an_answer_that_is_no_http_is_a_failure_of_its_row_alone(
     (row,) = shelf.outbox(1)
     assert (row["status"], row["retry_count"], row["last_status"]) == ("FAILED", 5, None)
     assert row["last_error"].startswith("answer ")
+
+
+def test_a_success_counts_whatever_its_body_is_called(shelf: Shelf, settings: Settings) -> None:
+    shelf.crawl(1, 2, 3)
+
+    with a_server_that_breaks_the_answer_about(1, CALLED_GZIP) as url:
+        report = relay(shelf.database, settings.model_copy(update={"product_server_url": url}))
+
+    assert (report.sent, report.failed, report.waiting) == (3, 0, 0)
 
 
 def test_a_status_counts_whatever_the_encoding_of_its_reason(shelf: Shelf, settings: Settings) -> None:

@@ -263,7 +263,7 @@ def test_a_body_of_exactly_the_limit_is_whole(pack: Callable[[bytes], bytes]) ->
         response(b'{"a": 1}', "Content-Encoding: br"),
         response(gzip.compress(gzip.compress(b"{}")), "Content-Encoding: gzip, gzip"),
         response(gzip.compress(b"{}") + gzip.compress(b"{}"), "Content-Encoding: gzip"),
-        chunked(gzip.compress(b"{}") + b"\x00" * 200_000, "Content-Encoding: gzip"),
+        chunked(gzip.compress(b"{}") + b"\x00" * 20_000, "Content-Encoding: gzip"),
     ],
     ids=["cut off", "not zipped", "empty", "brotli", "twice", "two in a row", "endless rest"],
 )
