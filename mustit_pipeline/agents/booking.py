@@ -1,19 +1,20 @@
 """What the pool answers a worker that wants to send a request."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
+
+from msgspec import Struct
 
 from mustit_pipeline.marketplace.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Booking:
+class Booking(Struct, frozen=True):
     """One request that may be sent now, and no later than `send_before` on this process's monotonic clock."""
 
     agent_id: UUID
     user_agent: str
-    session: Session = field(repr=False)
+    session: Session
     booking_id: UUID
     send_before: float
 

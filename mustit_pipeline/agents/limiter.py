@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from msgspec import Struct
+
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.settings import Settings
@@ -13,8 +15,7 @@ from mustit_pipeline.settings import Settings
 DELIVERY_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One request that an agent may send; times are this process's monotonic clock."""
 
     booking_id: UUID

@@ -5,13 +5,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
 
 import structlog
+from msgspec import Struct, structs
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
@@ -40,8 +41,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     slot: Slot
     token_no: int
     trial: UUID | None
@@ -139,8 +139,8 @@ class AgentPool:
             return Wait(0.0 if isinstance(found, Session) else found.seconds, WaitReason.NO_TOKEN)
         self._wanted.set()
         entry = self._open[booking.booking_id]
-        self._open[booking.booking_id] = replace(entry, token_no=self._sessions.number(booking.agent_id))
-        return replace(booking, session=found)
+        self._open[booking.booking_id] = structs.replace(entry, token_no=self._sessions.number(booking.agent_id))
+        return structs.replace(booking, session=found)
 
     async def settle(self, booking: Booking, outcome: Outcome, *, charged: bool = True) -> None:
         """How the request ended: its slot frees one window from now, at once if never sent, late if that is unknown.

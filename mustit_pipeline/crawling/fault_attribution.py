@@ -14,6 +14,8 @@ from datetime import timedelta
 from enum import Enum
 from uuid import UUID
 
+from msgspec import Struct
+
 from mustit_pipeline.agents.judgement import Throttling
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -67,8 +69,7 @@ def charge_answered(seen: Refusals, tries: int) -> Charge:
     return Charge.AGENT if seen.agents < tries else Charge.HOST
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The subject of a call: calls with the same subject are likely to fail together, with any agent."""
 
     seller_id: SellerId
@@ -116,7 +117,7 @@ class FaultAttribution:
         # The URLs for which an agent got a 429 since its last good answer.
         self._refused: dict[UUID, set[str]] = {}
         self._answered_at = self._doubted_at = -math.inf
-        self._next_answer = asyncio.Event()
+        self._next_answer: asyncio.Event | None = None
 
     def answered(self, agent_id: UUID, subject: Subject | None) -> None:
         """Record a good answer; the next agent that fails at the same subject may be charged again."""
@@ -124,8 +125,9 @@ class FaultAttribution:
         self._refused.pop(agent_id, None)
         if subject is not None:
             self._failed.pop(subject, None)
-        self._next_answer.set()
-        self._next_answer = asyncio.Event()
+        if self._next_answer is not None:
+            self._next_answer.set()
+            self._next_answer = None
 
     def has_answered_since(self, moment: float) -> bool:
         """Whether this worker has got a good answer since then."""
@@ -133,6 +135,7 @@ class FaultAttribution:
 
     async def next_answer(self) -> None:
         """Wait a short time for the next good answer."""
+        self._next_answer = self._next_answer or asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(NEXT_ANSWER_SECONDS):
                 await self._next_answer.wait()

@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from mustit_pipeline.agents.booking import WaitReason
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
 from mustit_pipeline.crawling.fault_attribution import Charge, FaultAttribution, Subject
@@ -84,8 +86,7 @@ def durations_of(counters: Iterable[RequestCounter]) -> dict[Labels, list[float]
     return together
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched(Generic[T]):
+class Fetched(Struct, Generic[T], frozen=True):
     """A body and what was read from it."""
 
     body: bytes

@@ -5,10 +5,10 @@ import math
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import structlog
+from msgspec import Struct, field
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
 from mustit_pipeline.catalog.reading_rules import ReadingRules
@@ -44,8 +44,7 @@ LONGEST_SLEEP_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
+class _Flight(Struct, frozen=True):
     leased: LeasedTask
     calls: RequestCounter = field(default_factory=RequestCounter)
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import TracebackType
 
 import yarl
+from msgspec import Struct
 
 from mustit_pipeline.foundation.failures import NetworkReason, parse_retry_after
 from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpServer, TooLarge
@@ -43,8 +44,7 @@ class Verdict(StrEnum):
 DOUBTFUL = frozenset({Verdict.OVERLOADED, Verdict.UNAUTHORIZED, Verdict.DROPPED, Verdict.UNREACHABLE})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One attempt's outcome, with what an operator needs to see."""
 
     verdict: Verdict

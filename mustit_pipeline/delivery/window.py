@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
+
 from mustit_pipeline.delivery.backlog import Backlog, Lane
 from mustit_pipeline.delivery.charges import Ended
 from mustit_pipeline.delivery.product_server import CUT_OFF, NOT_SENT, Answer, Verdict
@@ -35,8 +37,7 @@ class Ports:
     settle: Callable[[list[Ended]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(Struct, frozen=True):
     """A row under way, and the moment at which it began."""
 
     event: ClaimedEvent

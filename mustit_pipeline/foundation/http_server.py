@@ -39,7 +39,7 @@ class TooLarge(Exception):
     """The body is larger than was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpAnswer:
     """Status, headers by lower-case name, and the body as it was sent; not `whole` if longer than was asked for."""
 

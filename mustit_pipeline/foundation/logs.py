@@ -7,8 +7,10 @@ them too.
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, TextIO, cast
 
 import structlog
@@ -63,6 +65,7 @@ class Hidden:
 
 
 _hidden = Hidden()
+_about: ContextVar[Mapping[str, object]] = ContextVar("about", default=MappingProxyType({}))
 
 
 class _Stderr:
@@ -114,10 +117,22 @@ def hide_secrets_of(settings: Settings) -> None:
     _hidden.add(secret_values(settings))
 
 
-def about(**ids: object) -> AbstractContextManager[None]:
+@contextmanager
+def about(**ids: object) -> Generator[None]:
     """Name what all lines inside are about: run_id, execution_id, seller_id, task_id and such; None says nothing."""
-    known = {name: str(value) for name, value in ids.items() if value is not None}
-    return structlog.contextvars.bound_contextvars(**known)
+    token = _about.set({**_about.get(), **ids})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def add_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Add what the line is about; as text only now, because most work writes no line."""
+    for name, value in _about.get().items():
+        if value is not None:
+            event.setdefault(name, str(value))
+    return event
 
 
 def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -168,6 +183,7 @@ def _shared(settings: LogSettings) -> Sequence[Processor]:
     form = "iso" if settings.log_format == "json" else "%Y-%m-%d %H:%M:%S"
     return [
         structlog.contextvars.merge_contextvars,
+        add_ids,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt=form, utc=settings.log_format == "json"),
         structlog.processors.format_exc_info,

@@ -22,7 +22,7 @@ from mustit_pipeline.settings import Settings
 _ASKED = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """A success: its whole body, decompressed, and how long the call took."""
 

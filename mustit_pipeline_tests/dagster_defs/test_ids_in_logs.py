@@ -2,10 +2,10 @@
 
 import dagster as dg
 import structlog
-from structlog.contextvars import get_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
 from mustit_pipeline.defs.resources import RESOURCES, BusinessDatabase
+from mustit_pipeline.foundation import logs
 
 
 @dg.asset
@@ -14,8 +14,8 @@ def speaking(database: BusinessDatabase) -> None:
 
 
 def test_lines_of_a_run_have_its_id_and_job_and_what_comes_after_it_has_not() -> None:
-    with capture_logs(processors=[merge_contextvars]) as lines:
+    with capture_logs(processors=[logs.add_ids]) as lines:
         result = dg.materialize([speaking], resources=RESOURCES)
     [line] = [line for line in lines if line["event"] == "inside"]
     assert (line["run_id"], line["job"]) == (result.run_id, result.job_def.name)
-    assert get_contextvars() == {}
+    assert logs.add_ids(None, "", {}) == {}

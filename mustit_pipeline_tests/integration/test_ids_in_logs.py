@@ -6,6 +6,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from mustit_pipeline.api.context import Ground
+from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
@@ -22,7 +23,7 @@ def test_a_failed_attempt_is_logged_with_its_task_its_execution_and_its_seller(
     market.add_seller(SELLER, 3)
     register(database, SELLER)
     market.fault("status", "detail", status=404)
-    with capture_logs(processors=[merge_contextvars]) as lines:
+    with capture_logs(processors=[merge_contextvars, logs.add_ids]) as lines:
         crawl(database, make_settings(base_url=marketplace.url, page_size=20), SELLER)
     with database.reading() as connection:
         failed = connection.execute(text("SELECT task_id, execution_id FROM crawler_tasks WHERE status = 'FAILED'"))
@@ -42,7 +43,7 @@ def test_lines_of_a_request_have_its_id_and_the_next_one_has_another(
     settings = make_settings()
     with (
         TestClient(create_web(Ground(settings, database, settings.signing_keys()))) as client,
-        capture_logs(processors=[merge_contextvars]) as lines,
+        capture_logs(processors=[merge_contextvars, logs.add_ids]) as lines,
     ):
         for request_id in ("first", "second"):
             client.get("/health/live", headers={"X-Request-Id": request_id})

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.domain.outbox import ProductOutbox
@@ -27,8 +28,7 @@ from mustit_pipeline.outbox.sql.outbox_states import (
 TRIAL_CANDIDATES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedEvent:
+class ClaimedEvent(Struct, frozen=True):
     """A claimed row, with the state to send and the state that the product server is known to have."""
 
     outbox: ProductOutbox

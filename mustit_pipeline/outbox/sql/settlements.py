@@ -1,14 +1,14 @@
 """Settlements: the end of a claim, and each row's next state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 from mustit_pipeline.outbox.sql.outbox_states import COMPLETED
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """The next state of one claimed row, and the seconds until its next try."""
 
     event: ClaimedEvent
