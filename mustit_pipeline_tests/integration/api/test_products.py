@@ -150,7 +150,13 @@ def test_a_rare_type_of_change_is_found_however_far_the_search_has_to_go(
     pages = list(every_page(viewer, CHANGES, type="PRICE"))
     assert [one["itemNo"] for page in pages for one in page] == [1]
     assert pages[0] == []
-    for refused in ({"type": "COLOUR"}, {"since": "0.5"}, {"until": "20261116"}, {"since": "yesterday"}):
+    for refused in (
+        {"type": "COLOUR"},
+        {"since": "0.5"},
+        {"since": "5.96e-08"},
+        {"until": "20261116"},
+        {"since": "yesterday"},
+    ):
         assert viewer.get(CHANGES, params=refused).json()["errorCode"] == "VALIDATION_REQUEST"
     assert viewer.get(CHANGES, params={"since": "0001-01-01T00:00:00+14:00"}).status_code == 200
     assert viewer.get(CHANGES, params={"sellerId": "unknown"}).json()["errorCode"] == "NOT_FOUND_SELLER"
