@@ -271,7 +271,7 @@ def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
 
 def test_no_secret_of_all_this_is_in_any_log_event_row_file_answer_or_metric(up: Up) -> None:
     """Searched for by value, after crawls, deliveries, logins, and requests that are refused."""
-    _until(lambda: _crawled(up.url) >= DEMO_SELLERS)
+    _until(lambda: bool(_crawled(up.url)))
     secrets: dict[str, str] = {"token of the product server": PRODUCT_SERVER_TOKEN}
     answers: dict[str, str] = {}
 
