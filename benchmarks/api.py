@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 import aiohttp
 import httpx
@@ -25,10 +26,11 @@ from benchmarks.ours import settings_of
 from benchmarks.report import Table, Target
 from benchmarks.resting import rest
 from benchmarks.world import AGENTS, World, connected, opened, register
+from mustit_pipeline.access import api_keys
 from mustit_pipeline.access.tokens import issue_for_cli
 from mustit_pipeline.cli.serve import free_port
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.domain.access import Role
+from mustit_pipeline.domain.access import KeyName, Role, Scope
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -188,9 +190,12 @@ def _wait(address: str) -> None:
     raise RuntimeError("the server was not ready within a minute")
 
 
-def _headers(settings: Settings) -> dict[str, str]:
-    token = issue_for_cli(settings.signing_keys(), "benchmark", Role.ADMIN, utc_now(), timedelta(hours=3))
-    return {"Authorization": f"Bearer {token.text}"}
+def _headers(bench: _Bench) -> dict[str, str]:
+    """An admin's token for all routes but /metrics, which takes a key."""
+    token = issue_for_cli(bench.settings.signing_keys(), "benchmark", Role.ADMIN, utc_now(), timedelta(hours=3))
+    name = KeyName(f"benchmark {uuid4().hex[:8]}")
+    key = api_keys.create(bench.database, name, [Scope.METRICS], timedelta(hours=3))
+    return {"Authorization": f"Bearer {token.text}", "X-API-Key": key.text}
 
 
 def _ask(bench: _Bench, size: int, address: str) -> None:
@@ -199,7 +204,7 @@ def _ask(bench: _Bench, size: int, address: str) -> None:
     crawls.start()
     try:
         paths = _paths(bench.database)
-        bench.load.seconds[size] = asyncio.run(_clients(bench.load, address, _headers(bench.settings), paths))
+        bench.load.seconds[size] = asyncio.run(_clients(bench.load, address, _headers(bench), paths))
     finally:
         ended.set()
         crawls.join()
@@ -230,8 +235,16 @@ def _paths(database: Database) -> dict[str, list[str]]:
         "product": [f"/api/v1/products/{item}?sellerId={sellers[0]}" for item in items],
         "metrics": [f"/api/v1/metrics/crawling?sellerId={seller}" for seller in sellers],
         "changes": ["/api/v1/changes?size=50", f"/api/v1/changes?size=50&sellerId={sellers[0]}"],
-        "outbox": ["/api/v1/outbox?size=50", "/api/v1/outbox?size=50&status=FAILED"],
+        "outbox": [
+            "/api/v1/outbox?size=50",
+            "/api/v1/outbox?size=50&status=FAILED",
+            f"/api/v1/outbox?size=50&sellerId={sellers[0]}",
+        ],
         "executions": ["/api/v1/executions?size=20", f"/api/v1/executions?sellerId={sellers[0]}"],
+        # No product has this name: the search walks as far as it may.
+        "search": [f"/api/v1/products?sellerId={seller}&q=nowhere" for seller in sellers],
+        "audit": ["/api/v1/audit?size=50"],
+        "prometheus": ["/metrics"],
     }
 
 
@@ -268,7 +281,7 @@ def _stream(bench: _Bench, address: str, process: psutil.Process) -> None:
     """Many streams of one crawl in which nothing happens."""
     opened_crawl = open_or_join(bench.database, SellerId(seller_name(0)), triggered_by="benchmark", now=utc_now())
     path = f"/api/v1/executions/{opened_crawl.stored.id}/events"
-    asyncio.run(_idle(bench.load, address, _headers(bench.settings), path, process))
+    asyncio.run(_idle(bench.load, address, _headers(bench), path, process))
 
 
 async def _idle(load: Load, address: str, headers: dict[str, str], path: str, process: psutil.Process) -> None:

@@ -44,9 +44,9 @@ class CursorPage(Answer, Generic[T]):
     total_is_estimate: bool = False
 
 
-def _no_number(value: object) -> object:
-    """Pydantic would take a number for seconds, or milliseconds, since 1970."""
-    if not isinstance(value, str | datetime) or (isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.]+\s*", value)):
+def _dated(value: object) -> object:
+    """Pydantic would take any number, 1e9 too, for seconds or milliseconds since 1970."""
+    if not isinstance(value, datetime) and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)):
         raise ValueError("takes a time such as 2026-11-16T09:30:00+09:00")
     return value
 
@@ -63,7 +63,7 @@ def _utc(value: datetime) -> datetime:
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Time = Annotated[
     datetime,
-    BeforeValidator(_no_number),
+    BeforeValidator(_dated),
     AfterValidator(_utc),
     PlainSerializer(lambda value: _utc(value).isoformat(), return_type=str),
 ]

@@ -18,6 +18,9 @@ metadata = MetaData(
 # True for every row. PostgreSQL uses an index with this condition only for statements that contain it: those ordered by
 # time. So wrong statistics about a seller or a state cannot make a lookup by key use that index.
 BY_TIME = "version > 0"
+# A statement that names the seller so can use an index by time alone: whatever the planner believes of a seller, it
+# cannot go through the index by seller and item instead.
+SELLER_BY_TIME = "(seller_id || '')"
 
 
 def timestamp(name: str, *, nullable: bool = False, default: bool = False) -> Column[object]:

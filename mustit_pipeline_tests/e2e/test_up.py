@@ -30,6 +30,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings, read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
+from mustit_pipeline_tests import leaks
 from mustit_pipeline_tests.conftest import NO_CHROMIUM, free_port
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
@@ -37,6 +38,7 @@ from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 DEMO_SELLERS = {"dmont", "럭셔리하우스", "bag & shoes/50%"}
 START_SECONDS = 180.0
 SESSION = "mustit_session"
+PRODUCT_SERVER_TOKEN = "the-product-servers-own-token"
 OVERVIEW = """{
   assetNodes { assetKey { path } dependencyKeys { path } }
   assetNodeOrError(assetKey: {path: ["minishop_listings"]}) { ... on AssetNode { partitionKeys } }
@@ -82,6 +84,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
         "MUSTIT_API_PORT": str(api_port),
         # The tests alone change the marketplace.
         "MUSTIT_DEMO": "calm",
+        "MUSTIT_PRODUCT_SERVER_TOKEN": PRODUCT_SERVER_TOKEN,
     }
     # At 25 past the hour the checks would ask the marketplace for a few products, in the middle of a test.
     mustit = Mustit(tmp_path_factory.mktemp("up") / "home", {**WIDE_OPEN, **ports, "MUSTIT_TRUTH_SAMPLE": "0"})
@@ -266,6 +269,100 @@ def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
         assert api.post(f"{seller}/crawl").json()["errorCode"] == "CONFLICT_SELLER_INACTIVE"
 
 
+def test_no_secret_of_all_this_is_in_any_log_event_row_file_answer_or_metric(up: Up) -> None:
+    """Searched for by value, after crawls, deliveries, logins, and requests that are refused."""
+    _until(lambda: bool(_crawled(up.url)))
+    secrets: dict[str, str] = {"token of the product server": PRODUCT_SERVER_TOKEN}
+    answers: dict[str, str] = {}
+
+    def remember(name: str, value: str) -> str:
+        assert len(value) >= 12, "too short to be told from other words"
+        secrets[name] = value
+        return value
+
+    password, other, wrong = (
+        remember(f"{name} password", f"{name} {uuid4().hex}") for name in ("first", "second", "wrong")
+    )
+    token = remember(
+        "token of the CLI", up.mustit("token", "issue", "--role", "admin", "--json").document["accessToken"]
+    )
+    with httpx.Client(base_url=up.web, trust_env=False, timeout=60) as client:
+
+        def ask(method: str, path: str, status: int, **options: Any) -> Any:
+            answer = client.request(method, path, **options)
+            assert answer.status_code == status, answer.text
+            if status >= 400 or method == "GET":
+                answers[f"the answer to {method} {path} number {len(answers)}"] = f"{answer.headers} {answer.text}"
+            return answer.json() if answer.content else None
+
+        bearer = {"Authorization": f"Bearer {token}"}
+        user = {"name": "secretive", "role": "admin", "password": password}
+        ask("POST", "/api/v1/users", 201, json=user, headers=bearer)
+        ask("POST", "/api/v1/users", 409, json=user, headers=bearer)
+        ask("POST", "/api/v1/users", 400, json=user | {"name": "b", "role": "king", "extra": password}, headers=bearer)
+        login = {"username": "secretive", "password": password}
+        ask("POST", "/api/v1/auth/login", 401, json=login | {"password": wrong})
+        ask("POST", "/api/v1/auth/login", 400, json=login | {"password": [password]})
+        ask("POST", f"/api/v1/auth/login?password={wrong}", 400, json=login)
+        logged_in = remember("token of a login", ask("POST", "/api/v1/auth/login", 200, json=login)["accessToken"])
+        ask("PATCH", "/api/v1/users/secretive", 200, json={"password": other}, headers=bearer)
+        ask("GET", "/api/v1/sellers", 401, headers={"Authorization": f"Bearer {logged_in}"})
+        ask("GET", f"/api/v1/sellers?access_token={token}", 400, headers=bearer)
+        # The problem repeats the path to the client that sent it: only the logs are searched for this one.
+        assert client.get(f"/api/v1/sellers/{token}", headers=bearer).status_code == 400
+        for scope in ("trigger", "metrics"):
+            key = ask("POST", "/api/v1/api-keys", 201, json={"name": "secretive", "scope": scope}, headers=bearer)
+            remember(f"key of scope {scope}", key["key"])
+        trigger, metrics = ({"X-API-Key": secrets[f"key of scope {scope}"]} for scope in ("trigger", "metrics"))
+        ask("POST", "/api/internal/crawling/trigger", 404, json={"sellerId": "nowhere"}, headers=trigger)
+        ask("POST", "/api/internal/crawling/trigger", 401, json={}, headers={"X-API-Key": trigger["X-API-Key"] + "x"})
+        ask("GET", "/metrics", 403, headers=trigger)
+        answers["metrics"] = client.get("/metrics", headers=metrics).raise_for_status().text
+        ask("GET", "/api/v1/audit?size=100", 200, headers=bearer)
+        ask("GET", "/api/v1/users", 200, headers=bearer)
+        ask("GET", "/api/v1/api-keys", 200, headers=bearer)
+        for given, status in ((wrong, 401), (other, 303)):
+            form = re.search(r'name="form_token" value="([0-9a-f]+)"', client.get("/login").text)
+            assert form is not None
+            typed = {"form_token": form[1], "username": "secretive", "password": given}
+            page = client.post("/login", data=typed, headers={"Origin": up.web})
+            assert page.status_code == status, page.text
+            answers[f"the login page after {status}"] = page.text
+        remember("session of the console", client.cookies[SESSION])
+        answers["the page of users"] = client.get("/users").raise_for_status().text
+
+    settings = Settings(home=up.mustit.home)  # pyright: ignore[reportCallIssue]
+    made = (up.mustit.home / "secrets").iterdir()
+    secrets |= {f"made secret {file.name}": file.read_text().strip() for file in made if file.is_file()}
+    # The last part of a token signs it: with the rest, which says nothing secret, it is the whole.
+    secrets |= {
+        f"signature of the {name}": value.rpartition(".")[2] for name, value in secrets.items() if "eyJ" in value
+    }
+    secrets |= {f"end of the {name}": value.rpartition("_")[2] for name, value in secrets.items() if "mk_" in value}
+    servers = embedded.attach(up.mustit.home)
+    found: list[str] = []
+    for number, url in enumerate((servers.database_url, servers.dagster_database_url)):
+        database = Database(make_engine(make_url(url).set(drivername="postgresql+psycopg")))
+        try:
+            if number == 0:
+                secrets |= leaks.marketplace_sessions(database, settings.token_keys())
+            found += leaks.in_database(secrets, database)
+        finally:
+            database.close()
+    assert len(secrets) > 20
+    # The first login link is shown on purpose, once, on the terminal.
+    said = [line for line in up.said.so_far() if "First login" not in line]
+    found += leaks.in_texts(secrets, answers | {"what `mustit up` said": "\n".join(said)})
+    # PostgreSQL and Redis were asked themselves, and the simulated marketplace knows whom it lets in.
+    besides = [up.mustit.home / name for name in ("secrets", "pgdata", "redis", "simulator")]
+    found += leaks.in_files(secrets, up.mustit.home, besides=besides)
+    assert found == []
+    logged = {file.name for file in up.mustit.home.rglob("*.err")} | {
+        file.name for file in up.mustit.home.rglob("*.log")
+    }
+    assert logged, "compute logs and logs of servers were among these files"
+
+
 def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path) -> None:
     mustit = Mustit(tmp_path / "home")
     with socket.socket() as taken:
@@ -351,6 +448,12 @@ class _Lines:
         self._queue: queue.Queue[str] = queue.Queue()
         for stream in streams:
             threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def so_far(self) -> list[str]:
+        """All lines until now."""
+        while not self._queue.empty():
+            self._said.append(self._queue.get())
+        return self._said
 
     def wait_for(self, text: str) -> None:
         """Until a line with this text was said."""

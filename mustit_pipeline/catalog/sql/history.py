@@ -7,11 +7,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.catalog.sql.tables import OF_ALL_SELLERS, SELLER_BY_TIME
+from mustit_pipeline.catalog.sql.tables import OF_ALL_SELLERS
 from mustit_pipeline.domain.filters import ChangeKind
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.foundation.paging import Page, Stretch, page
+from mustit_pipeline.foundation.tables import SELLER_BY_TIME
 
 # Change sets that one search for a type reads.
 MOST_WALKED = 2000

@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from mustit_pipeline.domain.drift import DriftKind
 from mustit_pipeline.domain.states import ChangeHoldStatus, LifeCycle, RawStatus, TaskType
-from mustit_pipeline.foundation.tables import metadata, one_of, timestamp
+from mustit_pipeline.foundation.tables import SELLER_BY_TIME, metadata, one_of, timestamp
 
 # A deleted product counts again once a sweep has seen it, which sets absent_sweeps to 0. The condition does not use
 # last_seen_execution_id: every crawl writes it, and no update of a product would be HOT.
@@ -36,10 +36,6 @@ UNPUBLISHED_PRODUCT = (
 OF_ALL_SELLERS = "item_no > 0"
 # True of every body, and stated by statements that look for those of one product.
 OF_ITEM = "raw_id > 0"
-
-# A statement that names the seller so can use the index by time alone: whatever the planner believes of a seller, it
-# cannot go through the index by seller and item instead.
-SELLER_BY_TIME = "(seller_id || '')"
 
 product_raw_data = Table(
     "product_raw_data",

@@ -5,7 +5,6 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.catalog.sql.tables import SELLER_BY_TIME
 from mustit_pipeline.domain.states import (
     ChangeType,
     ExecutionStatus,
@@ -16,7 +15,7 @@ from mustit_pipeline.domain.states import (
     TaskType,
     TruthVerdict,
 )
-from mustit_pipeline.foundation.tables import BY_TIME
+from mustit_pipeline.foundation.tables import BY_TIME, SELLER_BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import FIRST_CHANGED_AT
 from mustit_pipeline.sellers.sql.sellers import INTERVAL
 

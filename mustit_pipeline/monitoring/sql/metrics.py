@@ -5,9 +5,9 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.catalog.sql.tables import SELLER_BY_TIME
 from mustit_pipeline.crawling.sql.tasks import OPEN
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, TaskStatus
+from mustit_pipeline.foundation.tables import SELLER_BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import FIRST_VERSION
 
 

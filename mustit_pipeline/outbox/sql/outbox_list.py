@@ -12,8 +12,9 @@ from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductE
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.id_prefixes import find_one
 from mustit_pipeline.foundation.paging import Page, page
-from mustit_pipeline.foundation.tables import BY_TIME, listed
+from mustit_pipeline.foundation.tables import BY_TIME, SELLER_BY_TIME, listed
 from mustit_pipeline.outbox.sql.outbox_states import IN_LOCK_ORDER
+from mustit_pipeline.outbox.sql.tables import OF_SELLER
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +57,20 @@ class Retried:
 
 _BEHIND = f"""(o.created_at, o.outbox_id) < (coalesce(CAST(:before AS timestamptz), 'infinity'),
                                          coalesce(CAST(:before_id AS uuid), '{UUID(int=0)}'))"""
-# One lookup in the index of each state: no index has the newest rows of all states.
-_NEWEST = text(f"""
+_OF_ALL, _OF_SELLER = f"o.{BY_TIME}", f"{SELLER_BY_TIME} = :seller_id AND o.{OF_SELLER}"
+# One lookup in the index of each state, of all sellers or of one: no index has the newest rows of all states.
+_NEWEST = f"""
     SELECT newest.* FROM unnest(CAST(:statuses AS text[])) AS wanted(status)
     CROSS JOIN LATERAL (
         SELECT * FROM product_outbox o
-        WHERE o.status = wanted.status AND o.{BY_TIME} AND {_BEHIND}
+        WHERE o.status = wanted.status AND {{whose}} AND {_BEHIND}
         ORDER BY o.created_at DESC, o.outbox_id DESC LIMIT :limit
     ) AS newest
     ORDER BY newest.created_at DESC, newest.outbox_id DESC LIMIT :limit
-""")
-_NEWEST_OF_SELLER = text(f"""
-    SELECT * FROM product_outbox o
-    WHERE o.seller_id = :seller_id AND o.status = ANY(CAST(:statuses AS text[])) AND {_BEHIND}
-    ORDER BY o.created_at DESC, o.outbox_id DESC LIMIT :limit
-""")
+"""
+_NEWEST_OF_ALL, _NEWEST_OF_SELLER = (text(_NEWEST.format(whose=whose)) for whose in (_OF_ALL, _OF_SELLER))
 
 _FAILED = f"o.status IN ({listed(PRODUCT_OUTBOX.sources('retry'))})"
-_OF_FILTER = f"""{_FAILED} AND o.{BY_TIME}
-               AND (CAST(:seller_id AS text) IS NULL OR o.seller_id = :seller_id)"""
-_OF_ID = f"o.outbox_id = :outbox_id AND {_FAILED}"
 
 # Versions only grow: if a newer one exists, delivered or not, the failed one is superseded.
 _RETRY = """
@@ -98,12 +93,14 @@ _RETRY = """
     FROM judged j WHERE o.outbox_id = j.outbox_id
     RETURNING o.outbox_id, o.superseded_by
 """
-_RETRY_ALL, _RETRY_ONE = (
-    text(_RETRY.format(which=which, in_lock_order=IN_LOCK_ORDER.format(row="o"))) for which in (_OF_FILTER, _OF_ID)
+_RETRY_ALL, _RETRY_OF_SELLER, _RETRY_ONE = (
+    text(_RETRY.format(which=f"{_FAILED} AND {which}", in_lock_order=IN_LOCK_ORDER.format(row="o")))
+    for which in (_OF_ALL, _OF_SELLER, "o.outbox_id = :outbox_id")
 )
 
-
-_FAILED_OF_FILTER = text(f"SELECT count(*) FROM product_outbox o WHERE {_OF_FILTER}")
+_FAILED_OF_ALL, _FAILED_OF_SELLER = (
+    text(f"SELECT count(*) FROM product_outbox o WHERE {_FAILED} AND {whose}") for whose in (_OF_ALL, _OF_SELLER)
+)
 
 
 def newest(
@@ -122,7 +119,7 @@ def newest(
         "limit": limit + 1,
     }
     if seller_id is None:
-        found = connection.execute(_NEWEST, values)
+        found = connection.execute(_NEWEST_OF_ALL, values)
     else:
         found = connection.execute(_NEWEST_OF_SELLER, values | {"seller_id": seller_id.value})
     return page(map(_entry, found), limit)
@@ -157,8 +154,9 @@ def retry_one(connection: Connection, wanted: IdPrefix) -> Retried:
 def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: SellerId | None) -> Retried:
     """Retry every failed event, of one seller or of all; other states cannot be retried."""
     PRODUCT_OUTBOX.move(status, "retry")
-    values = {"seller_id": None if seller_id is None else seller_id.value}
-    return _retried(connection.execute(_RETRY_ALL, _moves() | values).all())
+    if seller_id is None:
+        return _retried(connection.execute(_RETRY_ALL, _moves()).all())
+    return _retried(connection.execute(_RETRY_OF_SELLER, _moves() | {"seller_id": seller_id.value}).all())
 
 
 def look(outbox_id: UUID) -> Callable[[Connection], dict[str, object]]:
@@ -173,10 +171,11 @@ def look(outbox_id: UUID) -> Callable[[Connection], dict[str, object]]:
 
 def look_at_failed(seller_id: SellerId | None) -> Callable[[Connection], dict[str, object]]:
     """The number of failed events, of one seller or of all, as the audit log shows it."""
-    values = {"seller_id": None if seller_id is None else seller_id.value}
 
     def seen(connection: Connection) -> dict[str, object]:
-        return {"failed": connection.execute(_FAILED_OF_FILTER, values).scalar_one()}
+        if seller_id is None:
+            return {"failed": connection.execute(_FAILED_OF_ALL).scalar_one()}
+        return {"failed": connection.execute(_FAILED_OF_SELLER, {"seller_id": seller_id.value}).scalar_one()}
 
     return seen
 

@@ -32,6 +32,7 @@ from mustit_pipeline_tests.integration.rows import add_outbox
 EXAMPLES = int(os.environ.get("MUSTIT_TEST_API_EXAMPLES", "3"))
 # What a schema cannot say: one of two fields, the form of a value, or what two values are to each other.
 BEYOND_THE_SCHEMA = {
+    "VALIDATION_API_KEY",
     "VALIDATION_CURSOR",
     "VALIDATION_INTERVAL",
     "VALIDATION_INTERVAL_DAYS",

@@ -602,11 +602,15 @@ STATEMENTS: dict[str, Statement] = {
     "failed events": Statement(
         lambda c, s: outbox_list.newest(c, status=OutboxStatus.FAILED, seller_id=None, limit=20), BATCH
     ),
-    "events of one": Statement(lambda c, s: outbox_list.newest(c, status=None, seller_id=s.ready, limit=20), SELLER),
+    "events of one": Statement(lambda c, s: outbox_list.newest(c, status=None, seller_id=s.ready, limit=20), BATCH),
     "event by its first digits": Statement(lambda c, s: outbox_list.find(c, IdPrefix(str(s.outbox_id))), 5),
     "events behind a place": Statement(_events_behind(None), BATCH),
-    "events of one behind a place": Statement(_events_behind(READY), SELLER),
+    "events of one behind a place": Statement(_events_behind(READY), BATCH),
     "failed events before a retry": Statement(lambda c, s: outbox_list.look_at_failed(None)(c), BATCH),
+    "failed events of one before a retry": Statement(lambda c, s: outbox_list.look_at_failed(s.ready)(c), BATCH),
+    "events of one retried": Statement(
+        lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=s.ready), BATCH
+    ),
     "event retried": Statement(lambda c, s: outbox_list.retry_one(c, IdPrefix(str(s.failed_id))), 5),
     "events retried": Statement(
         lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
@@ -675,6 +679,7 @@ STATEMENTS: dict[str, Statement] = {
     "undelivered events": Statement(lambda c, s: exposition.outbox(c), 2 * SELLER),
     "due sellers": Statement(lambda c, s: exposition.due_sellers(c), BATCH),
     "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
+    "leased tasks": Statement(lambda c, s: exposition.leased_tasks(c), 2 * BATCH),
     # What is kept no longer.
     "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
     "sellers that were examined": Statement(_examine_again, OF_EACH),
