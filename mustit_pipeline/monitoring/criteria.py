@@ -184,7 +184,9 @@ def products_fresh(connection: Connection, settings: Settings, now: datetime) ->
         return Judgement(passed=True, summary="every crawl fetches everything: no age is promised")
     found = budget.view(connection, settings, now)
     oldest = found.oldest_age or 0.0
-    needed = "" if found.affords_promise else f"; the pool keeps {found.kept_age:.0f} h, {found.agents_needed} agents "
+    needed = (
+        "" if found.affords_promise else f"; the pool keeps {found.kept_age:.0f} h, {found.remedies.agents} agents "
+    )
     return Judgement(
         found.promise_kept,
         f"the oldest detail or option set is {oldest:.1f} h old, {found.max_age:g} h are promised"
@@ -196,9 +198,11 @@ def products_fresh(connection: Connection, settings: Settings, now: datetime) ->
             "expected_freshness_percent": round(100 * found.expected_freshness, 2),
             "capacity_per_day": found.capacity_per_day,
             "used_today": found.used_today,
+            "reserved": found.reserved,
+            "cost_per_day": found.cost_per_day,
             "agents": found.agents,
-            "agents_needed": found.agents_needed,
-            "sellers": _names([f"{one.seller_id} ({one.oldest_hours:.1f} h)" for one in found.sellers]),
+            "agents_needed": found.remedies.agents,
+            "sellers": _names([f"{one.seller_id} ({one.oldest_age or 0.0:.1f} h)" for one in found.sellers]),
         },
     )
 

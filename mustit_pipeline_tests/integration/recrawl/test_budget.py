@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.budget import Budget, view
+from mustit_pipeline.crawling.budget import Budget, SellerOrder, WhatIf, view
 from mustit_pipeline.crawling.recrawl import JUDGED_FOR, judge_pool
 from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.foundation.database import Database
@@ -42,9 +42,11 @@ def stock(database: Database, products: int, *, oldest_hours: float = 1.0) -> No
         )
 
 
-def budget(database: Database, settings: Settings, **what_if: float) -> Budget:
+def budget(database: Database, settings: Settings, what_if: WhatIf | None = None, only: str | None = None) -> Budget:
     with database.reading() as connection:
-        return view(connection, settings, NOW, **what_if)  # pyright: ignore[reportArgumentType]
+        return view(
+            connection, settings, NOW, what_if=what_if or WhatIf(), order=SellerOrder.FRESHNESS, most=20, only=only
+        )
 
 
 def judge(database: Database, settings: Settings) -> Judgement:
@@ -60,7 +62,7 @@ def test_fifty_agents_keep_twenty_thousand_products_within_a_day(
     found = budget(database, make_settings(**POOL))
     assert (found.agents, found.capacity_per_day, found.used_today, found.left_today) == (50, 96_000, 0, 12_000)
     assert (found.products, found.promise_per_day, found.kept_age) == (20_000, 40_000, 24)
-    assert (found.promise_kept, found.agents_needed, found.oldest_age) == (True, 22, 1)
+    assert (found.promise_kept, found.remedies.agents, found.oldest_age) == (True, 22, 1)
     assert 0.9 < found.expected_freshness <= 1
     assert found.promise_per_day <= found.cost_per_day <= found.capacity_per_day
     assert judge(database, make_settings(**POOL)).passed
@@ -72,11 +74,11 @@ def test_where_the_promise_cannot_be_kept_it_says_what_is_kept_and_what_would_ke
     stock(database, 200_000)
     settings = make_settings(**POOL)
     found = budget(database, settings)
-    assert (found.promise_kept, found.affords_promise, found.agents_needed) == (False, False, 220)
+    assert (found.promise_kept, found.affords_promise, found.remedies.agents) == (False, False, 220)
     assert found.kept_age > 24
-    assert budget(database, settings, agents_instead=found.agents_needed).affords_promise
-    assert not budget(database, settings, agents_instead=found.agents_needed - 1).affords_promise
-    kept = budget(database, settings, max_age_instead=found.kept_age)
+    assert budget(database, settings, WhatIf(agents=found.remedies.agents)).affords_promise
+    assert not budget(database, settings, WhatIf(agents=found.remedies.agents - 1)).affords_promise
+    kept = budget(database, settings, WhatIf(max_age=found.kept_age))
     assert (kept.affords_promise, kept.kept_age) == (True, found.kept_age)
     judged = judge(database, settings)
     assert not judged.passed
