@@ -16,7 +16,9 @@ from mustit_pipeline.domain.recrawl import (
     LOOK_SHARE,
     LOWEST_PRICE,
     Means,
+    Outlook,
     Terms,
+    fetches_of,
     moved_age,
     moved_price,
     outlook,
@@ -150,6 +152,33 @@ def terms_of(
         promise_rate=promise_rate(sources, pool.kept_age, share),
         min_chance=settings.min_change_chance,
     )
+
+
+def expected_choices(
+    connection: Connection, settings: Settings, stored: StoredExecution, now: datetime
+) -> float | None:
+    """About how many sources a crawl fetches whose sweep is under way; None where it fetches everything.
+
+    New products, and what the pool's terms fetch of the seller in the hours since it was last looked at.
+    """
+    if stored.is_swept or stored.listed_count is None or fetches_everything(settings, stored):
+        return None
+    listed = float(len(SOURCES) * stored.listed_count)
+    pool, seller_id = recrawl_terms.read_pool(connection), stored.seller_id.value
+    known = budget.profiles(connection, [seller_id], now, settings.page_size)
+    look = recrawl_terms.look_of(connection, seller_id)
+    if pool is None or not known or look.swept_at is None:
+        return listed
+    means = Means(
+        requests_per_hour=pool.requests_per_hour,
+        look_hours=look.look_hours,
+        max_age=pool.kept_age,
+        min_chance=settings.min_change_chance,
+    )
+    told = Outlook(pool.kept_age, pool.promise_broken, pool.price, pool.freshness, 0.0, pool.needed_per_hour)
+    hours = (now - look.swept_at).total_seconds() / 3600
+    new = max(0.0, listed - len(SOURCES) * known[0].products)
+    return min(listed, new + fetches_of(known[0].groups, means, told) * hours)
 
 
 def plan_rest(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> int:
