@@ -92,6 +92,7 @@ def show(execution_id: Id, as_json: Json = False) -> None:
         expected = {
             "doing": ahead.doing,
             "expectedTasks": ahead.expected_tasks,
+            "expectedTasksIsEstimate": ahead.is_estimate,
             "tasksInProgress": ahead.in_progress,
             "tasksPerSecond": round(ahead.per_second, 2),
             "expectedEndAt": iso(ahead.done_at),
@@ -148,7 +149,7 @@ def _progress(stored: StoredExecution, ahead: Outlook) -> str:
     ended = execution.completed_tasks + execution.failed_tasks
     if not ahead.expected_tasks:
         return "no task is planned"
-    about = "" if ahead.expected_tasks == execution.total_tasks else "about "
+    about = "about " if ahead.is_estimate else ""
     share = 100 * ended / ahead.expected_tasks
     return f"{share:.0f} %  ({ended:,} of {about}{ahead.expected_tasks:,} tasks, {execution.failed_tasks:,} failed)"
 
@@ -160,7 +161,11 @@ def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
     foreign = f", {stored.foreign_items:,} of them another seller's" if stored.foreign_items else ""
     listed = f"{stored.listed_count:,} products listed{foreign}"
     if stored.sweep_status is SweepStatus.PENDING:
-        return f"under way, {listed}" if stored.is_open else f"broken off, {listed}: nothing is deleted"
+        return (
+            f"under way, {listed}; what they will take is an estimate"
+            if stored.is_open
+            else f"broken off, {listed}: nothing is deleted"
+        )
     if stored.sweep_status is SweepStatus.COMPLETE:
         return f"COMPLETE, {listed}"
     failed = sum(standing.failed for standing in ahead.standings if standing.task_type is TaskType.MINISHOP)

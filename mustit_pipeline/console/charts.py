@@ -6,6 +6,8 @@ from datetime import datetime
 from itertools import pairwise
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 480, 66, 12, 10, 24
+# Of bars: room for names and texts, from one bar to the next, and how thick one is.
+NAMES, TEXTS, PITCH, THICKNESS = 120, 56, 22, 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,31 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar from left to right with a name before it and a text at its end."""
+
+    y: float
+    width: float
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A chart of bars, one below the other."""
+
+    height: int
+    left: int
+    thickness: int
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+
+    @property
+    def box(self) -> str:
+        return f"0 0 {WIDTH} {self.height}"
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """A value from a time on, and what is said of it; None where there was none."""
 
@@ -145,6 +172,18 @@ def lines(
         tuple(Mark(_x(at, span), text) for at, text in times),
     )
     return Lines(frame, tuple(drawn))
+
+
+def bars(rows: Sequence[tuple[str, float, str]], low: float, high: float, marks: Sequence[tuple[float, str]]) -> Bars:
+    """Bars of (name, value, text), one below the other, between two values."""
+    width = WIDTH - NAMES - TEXTS
+
+    def along(value: float) -> float:
+        return width * (min(max(value, low), high) - low) / ((high - low) or 1)
+
+    drawn = tuple(Bar(TOP + place * PITCH, along(value), name, text) for place, (name, value, text) in enumerate(rows))
+    height = TOP + PITCH * len(rows) + BOTTOM
+    return Bars(height, NAMES, THICKNESS, drawn, tuple(Mark(NAMES + along(value), text) for value, text in marks))
 
 
 def round_steps(low: float, high: float, wanted: int = 4) -> list[float]:

@@ -10,7 +10,7 @@ from mustit_pipeline.crawling.executions import would_join
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.pace import at_best
 from mustit_pipeline.crawling.planning import expected_tasks, tasks_for, wanted_products
-from mustit_pipeline.crawling.recrawl import fetches_everything, terms_of
+from mustit_pipeline.crawling.recrawl import expected_choices, terms_of
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser, Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
@@ -49,7 +49,7 @@ def estimate(
         joined = would_join(connection, seller_id)
     sources, explores = None, False
     if joined is not None and joined.is_planned:
-        products, requests = _left_of(joined, settings)
+        products, requests = _left_of(database, joined, settings)
     else:
         calls = RequestCounter()
         try:
@@ -85,13 +85,13 @@ def _chosen(database: Database, settings: Settings, seller_id: SellerId, count: 
     return chosen, terms.kept_age < settings.max_age_hours
 
 
-def _left_of(stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:
+def _left_of(database: Database, stored: StoredExecution, settings: Settings) -> tuple[int | None, int]:
     """The products of a planned execution (None without a listing), and its remaining requests."""
     execution = stored.execution
+    with database.reading() as connection:
+        chosen = expected_choices(connection, settings, stored, utc_now())
     left = (
-        expected_tasks(stored, settings.page_size, everything=fetches_everything(settings, stored))
-        - execution.completed_tasks
-        - execution.failed_tasks
+        expected_tasks(stored, settings.page_size, chosen=chosen) - execution.completed_tasks - execution.failed_tasks
     )
     count = stored.listed_count
     return None if count is None else wanted_products(count, stored.product_limit), left

@@ -12,7 +12,7 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.crawling.pace import at_best, held_for
 from mustit_pipeline.crawling.planning import expected_tasks
-from mustit_pipeline.crawling.recrawl import fetches_everything
+from mustit_pipeline.crawling.recrawl import expected_choices
 from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.tasks import TypeStanding
@@ -67,6 +67,8 @@ class Outlook:
 
     standings: Sequence[TypeStanding]
     expected_tasks: int
+    # While the listing is read: what its products will take is not planned yet.
+    is_estimate: bool
     in_progress: int
     per_second: float
     activity: Doing
@@ -131,13 +133,14 @@ def look(connection: Connection, settings: Settings, stored: StoredExecution, no
         connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
     )
     execution = stored.execution
-    everything = fetches_everything(settings, stored)
-    ahead = expected_tasks(stored, settings.page_size, everything=everything)
+    chosen = expected_choices(connection, settings, stored, now) if execution.is_open else None
+    ahead = expected_tasks(stored, settings.page_size, chosen=chosen)
     expected = ahead if execution.is_open else execution.total_tasks
     view = _View(settings, stored, roster.pool_status(connection, settings, now), standings, expected, now)
     doing = _doing(connection, view)
     done_at = _done_at(connection, view) if execution.status is ExecutionStatus.RUNNING else None
-    return Outlook(standings, expected, view.in_progress, view.per_second, doing, view.waits_for, done_at)
+    estimated = execution.is_open and stored.listed_count is not None and not stored.is_swept
+    return Outlook(standings, expected, estimated, view.in_progress, view.per_second, doing, view.waits_for, done_at)
 
 
 def used_up(settings: Settings, pool: PoolStatus) -> bool:

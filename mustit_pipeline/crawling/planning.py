@@ -36,14 +36,16 @@ def wanted_products(count: int, limit: int | None) -> int:
     return count if limit is None else min(count, limit)
 
 
-def expected_tasks(stored: StoredExecution, page_size: int, *, everything: bool) -> int:
+def expected_tasks(stored: StoredExecution, page_size: int, *, chosen: float | None) -> int:
     """All tasks that an execution comes to: while its pages are being read, their products are not planned yet.
 
-    A crawl that does not fetch everything is planned when all pages are read: until then only that much is known.
+    `chosen` is how many sources the recrawl policy is expected to fetch; None where everything is fetched.
     """
     planned = stored.planned_tasks
-    if stored.is_swept or stored.listed_count is None or not everything:
+    if stored.is_swept or stored.listed_count is None:
         return planned
+    if chosen is not None:
+        return max(planned, math.ceil(stored.listed_count / page_size) + math.ceil(chosen))
     return max(planned, tasks_for(wanted_products(stored.listed_count, stored.product_limit), page_size))
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents.sql import agent_bookings, agents
 from mustit_pipeline.crawling.planning import plan_chosen, planned_status
-from mustit_pipeline.crawling.sql import recrawl_terms, tasks
+from mustit_pipeline.crawling.sql import budget, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.recrawl_terms import PoolTerms
@@ -16,7 +16,9 @@ from mustit_pipeline.domain.recrawl import (
     LOOK_SHARE,
     LOWEST_PRICE,
     Means,
+    Outlook,
     Terms,
+    fetches_of,
     moved_age,
     moved_price,
     outlook,
@@ -47,23 +49,26 @@ def fetches_everything(settings: Settings, stored: StoredExecution) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PoolMeans:
-    """The agents of the pool, and what they can send in an hour."""
+    """The agents of the pool, what they can send in an hour, and the listing pages of due crawls in an hour."""
 
     agents: int
     requests_per_hour: float
+    due_pages: float
 
     @property
     def for_products(self) -> float:
-        """Requests in an hour without those that listing pages take."""
-        return self.requests_per_hour * (1 - LOOK_SHARE)
+        """Requests in an hour without those that listing pages take, which are more where many sellers are small."""
+        pages = max(LOOK_SHARE * self.requests_per_hour, self.due_pages)
+        return max(self.requests_per_hour - pages, LOOK_SHARE * self.requests_per_hour)
 
 
-def pool_means(connection: Connection, settings: Settings, number: int | None = None) -> PoolMeans:
+def pool_means(connection: Connection, settings: Settings, number: int | None = None, *, due_pages: float) -> PoolMeans:
     """Of the present pool, or of one with so many agents; a suspended agent comes back, a blocked one does not."""
     if number is None:
         number = sum(row.status is not AgentStatus.BLOCKED for row in agents.read_agents(connection))
     # Without any agent there is nothing to choose; but nothing is divided by zero either.
-    return PoolMeans(number, max(number, 1) * settings.requests_per_hour * 3600 / settings.window_seconds)
+    per_hour = max(number, 1) * settings.requests_per_hour * 3600 / settings.window_seconds
+    return PoolMeans(number, per_hour, due_pages)
 
 
 def means_of(settings: Settings, pool: PoolMeans, look_hours: float, *, max_age: float) -> Means:
@@ -85,7 +90,8 @@ def judge_pool(database: Database, settings: Settings, now: datetime) -> None:
 
 
 def _judged(connection: Connection, settings: Settings, known: PoolTerms | None, now: datetime) -> PoolTerms:
-    crowd, means = recrawl_terms.crowd(connection), pool_means(connection, settings)
+    crowd, looks = recrawl_terms.crowd(connection), budget.looks(connection, settings.page_size)
+    means = pool_means(connection, settings, due_pages=looks.due_pages_per_hour)
     found = outlook(crowd.groups, means_of(settings, means, crowd.look_hours, max_age=settings.max_age_hours))
     return PoolTerms(
         price=found.price if known is None else _moved(connection, known, means, now),
@@ -146,6 +152,33 @@ def terms_of(
         promise_rate=promise_rate(sources, pool.kept_age, share),
         min_chance=settings.min_change_chance,
     )
+
+
+def expected_choices(
+    connection: Connection, settings: Settings, stored: StoredExecution, now: datetime
+) -> float | None:
+    """About how many sources a crawl fetches whose sweep is under way; None where it fetches everything.
+
+    New products, and what the pool's terms fetch of the seller in the hours since it was last looked at.
+    """
+    if stored.is_swept or stored.listed_count is None or fetches_everything(settings, stored):
+        return None
+    listed = float(len(SOURCES) * stored.listed_count)
+    pool, seller_id = recrawl_terms.read_pool(connection), stored.seller_id.value
+    known = budget.profiles(connection, [seller_id], now, settings.page_size)
+    look = recrawl_terms.look_of(connection, seller_id)
+    if pool is None or not known or look.swept_at is None:
+        return listed
+    means = Means(
+        requests_per_hour=pool.requests_per_hour,
+        look_hours=look.look_hours,
+        max_age=pool.kept_age,
+        min_chance=settings.min_change_chance,
+    )
+    told = Outlook(pool.kept_age, pool.promise_broken, pool.price, pool.freshness, 0.0, pool.needed_per_hour)
+    hours = (now - look.swept_at).total_seconds() / 3600
+    new = max(0.0, listed - len(SOURCES) * known[0].products)
+    return min(listed, new + fetches_of(known[0].groups, means, told) * hours)
 
 
 def plan_rest(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> int:

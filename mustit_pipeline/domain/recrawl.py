@@ -8,7 +8,7 @@ written for an `Arithmetic`, so that floats, arrays and SQL expressions go throu
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -432,17 +432,34 @@ def outlook(groups: Sequence[Group], means: Means) -> Outlook:
     broken = needed > means.requests_per_hour
     kept_age = _kept_age(groups, means) if broken else promised
     price = _lowest(lambda price: _per_hour(groups, means, kept_age, price) <= means.requests_per_hour, *PRICES)
-    fresh = sum(group.sources * _freshness(group, means, kept_age, price) for group in groups)
     per_hour = _per_hour(groups, means, kept_age, price)
-    return Outlook(
-        kept_age, promise_broken=broken, price=price, freshness=fresh / sources, per_hour=per_hour, needed=needed
-    )
+    told = Outlook(kept_age, promise_broken=broken, price=price, freshness=1.0, per_hour=per_hour, needed=needed)
+    return replace(told, freshness=freshness_of(groups, means, told))
 
 
 def moved_age(kept_age: float, told: Outlook, hours: float) -> float:
     """The age that is kept so many hours later: it follows an outlook that breaks the promise only slowly."""
     followed = 1.0 - math.exp(-min(hours / AGE_FOLLOWS_HOURS, MOST_EXPECTED))
     return kept_age + followed * (told.kept_age - kept_age) if told.promise_broken else told.kept_age
+
+
+def freshness_of(groups: Sequence[Group], means: Means, told: Outlook) -> float:
+    """The expected share of these sources that are fresh, on the terms of an outlook."""
+    sources = sum(group.sources for group in groups)
+    fresh = sum(group.sources * _freshness(group, means, told.kept_age, told.price) for group in groups)
+    return fresh / sources if sources else 1.0
+
+
+def fetches_of(groups: Sequence[Group], means: Means, told: Outlook) -> float:
+    """The fetches of these sources per hour that are expected on the terms of an outlook."""
+    return _per_hour(groups, means, told.kept_age, told.price)
+
+
+def freshness_by_interval(groups: Sequence[Group], hours: float) -> float:
+    """The share of sources that are fresh where each is fetched once in so many hours."""
+    sources = sum(group.sources for group in groups)
+    fresh = sum(group.sources * _mean_decay(group.rate, hours) for group in groups)
+    return fresh / sources if sources else 1.0
 
 
 def fetch_age(group: Group, means: Means, price: float) -> float:

@@ -8,11 +8,12 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.crawling import budget
-from mustit_pipeline.domain.sampling import wilson_interval
 from mustit_pipeline.domain.states import TruthVerdict
+from mustit_pipeline.monitoring import staleness
 from mustit_pipeline.monitoring.fetch_times import fetch_times
 from mustit_pipeline.monitoring.sql import criteria as numbers
 from mustit_pipeline.monitoring.sql import health, spot_checks
+from mustit_pipeline.monitoring.staleness import Sampled, SellerSize, Share
 from mustit_pipeline.settings import Settings
 
 NAMES = 20
@@ -184,7 +185,9 @@ def products_fresh(connection: Connection, settings: Settings, now: datetime) ->
         return Judgement(passed=True, summary="every crawl fetches everything: no age is promised")
     found = budget.view(connection, settings, now)
     oldest = found.oldest_age or 0.0
-    needed = "" if found.affords_promise else f"; the pool keeps {found.kept_age:.0f} h, {found.agents_needed} agents "
+    needed = (
+        "" if found.affords_promise else f"; the pool keeps {found.kept_age:.0f} h, {found.remedies.agents} agents "
+    )
     return Judgement(
         found.promise_kept,
         f"the oldest detail or option set is {oldest:.1f} h old, {found.max_age:g} h are promised"
@@ -196,9 +199,11 @@ def products_fresh(connection: Connection, settings: Settings, now: datetime) ->
             "expected_freshness_percent": round(100 * found.expected_freshness, 2),
             "capacity_per_day": found.capacity_per_day,
             "used_today": found.used_today,
+            "reserved": found.reserved,
+            "cost_per_day": found.cost_per_day,
             "agents": found.agents,
-            "agents_needed": found.agents_needed,
-            "sellers": _names([f"{one.seller_id} ({one.oldest_hours:.1f} h)" for one in found.sellers]),
+            "agents_needed": found.remedies.agents,
+            "sellers": _names([f"{one.seller_id} ({one.oldest_age or 0.0:.1f} h)" for one in found.sellers]),
         },
     )
 
@@ -246,20 +251,26 @@ def sampled_truth(connection: Connection, settings: Settings, now: datetime) -> 
     wrong = found.get(TruthVerdict.WRONG, 0)
     right = found.get(TruthVerdict.EQUAL, 0) + found.get(TruthVerdict.EXPLAINED, 0)
     reached = _percent(right, right + wrong)
-    # What was different when it was sampled was stale then, whatever became of it.
-    sampled = sum(found.values())
-    stale = sampled - found.get(TruthVerdict.EQUAL, 0)
-    low, high = (100 * end for end in wilson_interval(stale, sampled))
-    stale_percent = _percent(stale, sampled) if sampled else 0.0
+    compared = staleness.shares(connection, since, now)
+    whole = staleness.of_source(compared, Sampled.PRODUCT)
+    low, high = (100 * end for end in whole.interval)
     return Judgement(
         reached >= settings.correct_percent,
         f"{reached:g} % of {right + wrong} sampled products equal the marketplace's; "
-        f"{stale_percent:g} % ({low:.2f} to {high:.2f}) were stale when sampled",
+        f"{100 * whole.ratio:.3g} % ({low:.2f} to {high:.2f}) of {whole.compared} were stale when sampled",
         {
-            "sampled": sampled,
-            "stale_percent": stale_percent,
-            "stale_percent_at_least": round(low, 3),
-            "stale_percent_at_most": round(high, 3),
+            **_staleness("", whole),
+            **{
+                name: value
+                for source in (Sampled.DETAIL, Sampled.OPTIONS, Sampled.LISTING)
+                for name, value in _staleness(f"{source.lower()}_", staleness.of_source(compared, source)).items()
+            },
+            **{
+                name: value
+                for size in SellerSize
+                for name, value in _staleness(f"{size.lower()}_sellers_", staleness.of_size(compared, size)).items()
+            },
+            "sampled_without_answer": whole.unanswered,
             "correct_percent": reached,
             "wanted_percent": settings.correct_percent,
             "right": right,
@@ -269,6 +280,16 @@ def sampled_truth(connection: Connection, settings: Settings, now: datetime) -> 
             "wrong_products": _names(spot_checks.wrong(connection, since, NAMES), wrong),
         },
     )
+
+
+def _staleness(prefix: str, share: Share) -> dict[str, int | float | str]:
+    low, high = share.interval
+    return {
+        f"{prefix}sampled": share.compared,
+        f"{prefix}stale_percent": round(100 * share.ratio, 3),
+        f"{prefix}stale_percent_at_least": round(100 * low, 3),
+        f"{prefix}stale_percent_at_most": round(100 * high, 3),
+    }
 
 
 def _names(names: list[str] | tuple[str, ...], number: int | None = None) -> str:

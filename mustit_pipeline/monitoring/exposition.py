@@ -26,6 +26,7 @@ from mustit_pipeline.domain.states import ExecutionStatus, ProductEventType, Tas
 from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, addresses, make_engine
+from mustit_pipeline.monitoring import staleness
 from mustit_pipeline.monitoring.criteria import LONGEST_INTERVAL, NAMES
 from mustit_pipeline.monitoring.sql import alerts, dagster_runs, exposition, health
 from mustit_pipeline.monitoring.sql.metrics import CHANGE_KINDS
@@ -157,6 +158,7 @@ def families(connection: Connection, settings: Settings, now: datetime) -> Itera
     yield from _held(connection)
     yield from _sellers(connection, settings, now)
     yield from _crawls(connection)
+    yield from _staleness(connection, settings, now)
 
 
 def _build(connection: Connection) -> Metric:
@@ -258,6 +260,21 @@ def _crawls(connection: Connection) -> Iterator[Metric]:
     unended = sum(one.tasks for status, one in found.items() if status is not ExecutionStatus.PAUSED)
     text = "Tasks of crawls that are not paused that wait for a worker, an agent or their next try"
     yield _gauge("mustit_tasks_waiting", text, max(0, unended - leased))
+
+
+def _staleness(connection: Connection, settings: Settings, now: datetime) -> Iterator[Metric]:
+    """What the uniform sample of the last days shows, by source and size of seller."""
+    found = staleness.shares(connection, now - timedelta(days=settings.truth_window_days), now)
+    labels = ("source", "size")
+    named = _lower({(source.value, size.value): share for (source, size), share in found.items()})
+    numbers = {of: share.compared for of, share in named.items()}
+    yield _gauges("mustit_sampled_products", "Products compared with the marketplace", labels, numbers)
+    ratios = {of: share.ratio for of, share in named.items()}
+    yield _gauges("mustit_sampled_stale_ratio", "Share of them that was stale", labels, ratios)
+    low = {of: share.interval[0] for of, share in named.items()}
+    yield _gauges("mustit_sampled_stale_ratio_lower", "Lower end of its 95 % confidence interval", labels, low)
+    high = {of: share.interval[1] for of, share in named.items()}
+    yield _gauges("mustit_sampled_stale_ratio_upper", "Upper end of its 95 % confidence interval", labels, high)
 
 
 def _lower(found: Mapping[Labels, T]) -> dict[Labels, T]:

@@ -1,4 +1,6 @@
-"""Spot checks: a few products are fetched again, with booked agents like any request, and compared with the catalog.
+"""Spot checks: a uniform sample of products is fetched again, with booked agents like any request, and compared.
+
+How many are stale is counted by source and size of seller (`staleness.py`). Whether the catalog is wrong takes longer.
 
 A difference alone proves nothing: the product may have changed since the last crawl. So it is stored with the hash of
 the marketplace's data, and judged later:
@@ -13,16 +15,18 @@ the marketplace's data, and judged later:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import md5
 
 import orjson
+from sqlalchemy import Connection
 
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
+from mustit_pipeline.crawling.recrawl import pool_means
 from mustit_pipeline.domain.states import TruthVerdict
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.foundation import event_loop
@@ -32,14 +36,17 @@ from mustit_pipeline.foundation.failures import FetchError, NotFoundAnswer
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.models import ProductDetail, ProductOption
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_options
+from mustit_pipeline.monitoring import staleness
 from mustit_pipeline.monitoring.sql import spot_checks
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Known, Sample, Suspect
+from mustit_pipeline.monitoring.staleness import Comparison, Sampled
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Subject
 
 AT_ONCE = 10
 GONE = "gone"
+SAMPLED = {"detail": Sampled.DETAIL, "options": Sampled.OPTIONS, GONE: Sampled.LISTING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,10 @@ class TruthReport:
 
 def spot_check(database: Database, settings: Settings) -> TruthReport:
     """Compare a few products with the marketplace, and judge earlier differences."""
-    number = settings.truth_sample
-    if not number:
+    if not settings.truth_sample:
         return TruthReport(0, 0, 0)
     with database.transaction() as connection:
+        number = _sample_size(connection, settings)
         spot_checks.forget_inactive(connection)
         suspects, drawn = spot_checks.suspects(connection, number), spot_checks.draw(connection, number)
         before = spot_checks.known(connection, [*(one.product for one in suspects), *drawn])
@@ -90,8 +97,17 @@ def spot_check(database: Database, settings: Settings) -> TruthReport:
     with database.transaction() as connection:
         spot_checks.add(connection, samples, now)
         spot_checks.judge(connection, judged, now)
+        staleness.count(
+            connection, [_comparison(one, looks) for one in drawn if one in after and not after[one].deleted]
+        )
         tallies.add(connection, Subject.FETCH, calls.durations)
     return TruthReport(len(answers), len(wanted) - len(answers), calls.requests)
+
+
+def _sample_size(connection: Connection, settings: Settings) -> int:
+    pool = pool_means(connection, settings, due_pages=0.0)
+    products = spot_checks.listed_products(connection)
+    return staleness.sample_size(products, pool.requests_per_hour, settings.truth_sample, spot_checks.CHANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +123,18 @@ class _Look:
         return bool(differences(self.before, self.said)) and bool(differences(self.after, self.said))
 
     @property
+    def stale(self) -> frozenset[Sampled]:
+        """The sources that differed before the request and after it."""
+        both = {*differences(self.before, self.said)} & {*differences(self.after, self.said)}
+        return frozenset(SAMPLED[source] for source in both)
+
+    @property
     def difference(self) -> str:
         return ", ".join(differences(self.after, self.said))
+
+
+def _comparison(product: Drawn, looks: Mapping[Drawn, _Look]) -> Comparison:
+    return Comparison(product.seller_products, looks[product].stale if product in looks else None)
 
 
 def _compare(product: Drawn, look: _Look) -> Sample:

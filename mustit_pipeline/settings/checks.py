@@ -35,7 +35,10 @@ class CheckSettings(BaseSettings):
     )
     suspicious_least: int = Field(20, ge=1, description="Fewer suspicious products than these are believed")
     truth_sample: int = Field(
-        10, ge=0, le=1000, description="Products an hour that are fetched anew to compare; 0 = none"
+        2,
+        ge=0,
+        le=1000,
+        description="Products an hour that are fetched anew to compare, at least; 1 % of all a day if more; 0 = none",
     )
     truth_seconds: float = Field(60, gt=0, le=600, description="The most that this may take; it waits for free agents")
     truth_window_days: float = Field(7, gt=0, le=365, description="How far back samples are counted together")

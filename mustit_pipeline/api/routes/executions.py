@@ -83,6 +83,9 @@ class ExecutionDetail(ExecutionAnswer):
 
     doing: str = Field(examples=["fetching"])
     expected_tasks: int
+    expected_tasks_is_estimate: bool = Field(
+        description="true while the listing is read: the tasks of its products are not planned yet"
+    )
     tasks_in_progress: int
     tasks_per_second: float
     expected_end_at: Time | None = Field(description="null where no progress is expected, and when it has ended")
@@ -131,6 +134,7 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
         **_fields(stored),
         doing=ahead.doing,
         expected_tasks=ahead.expected_tasks,
+        expected_tasks_is_estimate=ahead.is_estimate,
         tasks_in_progress=ahead.in_progress,
         tasks_per_second=round(ahead.per_second, 2),
         expected_end_at=ahead.done_at,

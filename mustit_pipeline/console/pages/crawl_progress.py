@@ -63,8 +63,8 @@ class Progress:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether more tasks are expected than are planned so far."""
-        return self.ahead.expected_tasks != self.stored.planned_tasks
+        """Whether the tasks of its products are not planned yet."""
+        return self.ahead.is_estimate
 
 
 def progress_of(connection: Connection, visit: Visit, stored: StoredExecution) -> Progress:

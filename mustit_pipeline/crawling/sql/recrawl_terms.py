@@ -122,7 +122,7 @@ _ENDED = text(f"""
 """)
 
 
-def _evidence_of_kinds(*more: str) -> str:
+def evidence_of_kinds(*more: str) -> str:
     """The rows of a seller `r`, one for each kind of source: its evidence, and other columns of the kind."""
     names = (*EVIDENCE, *more)
     rows = ", ".join(f"({', '.join(f'r.{kind}_{name}' for name in names)})" for kind in LEARNT_KINDS)
@@ -130,7 +130,7 @@ def _evidence_of_kinds(*more: str) -> str:
 
 
 _OF_KIND = SellerEvidence(*(column(f"k.{name}") for name in EVIDENCE))
-_SEEN, _RATE = listing(_OF_KIND, SQL), seller_rate(_OF_KIND, SQL)
+SEEN, RATE = listing(_OF_KIND, SQL), seller_rate(_OF_KIND, SQL)
 
 # Few groups, however many sellers there are: by rate, by what the listing shows in quarters, and by how far it lies in
 # powers of ten. A seller that was never swept counts with the products of its listing, at the usual rate.
@@ -139,9 +139,9 @@ _CROWD = text(f"""
         SELECT s.total_product_count, r.*, r.swept_at IS NULL AS unknown
         FROM sellers s LEFT JOIN recrawl_sellers r ON r.seller_id = s.seller_id WHERE {ACTIVE}
     ), kinds AS MATERIALIZED (
-        SELECT k.rates, {_SEEN.shown} AS shown, {_SEEN.false_rate} AS false_rate,
-               sum({_SEEN.shown} * {_RATE}) OVER (PARTITION BY r.seller_id) - {_SEEN.shown} * {_RATE} AS other
-        FROM known r CROSS JOIN LATERAL {_evidence_of_kinds("rates")} WHERE NOT r.unknown
+        SELECT k.rates, {SEEN.shown} AS shown, {SEEN.false_rate} AS false_rate,
+               sum({SEEN.shown} * {RATE}) OVER (PARTITION BY r.seller_id) - {SEEN.shown} * {RATE} AS other
+        FROM known r CROSS JOIN LATERAL {evidence_of_kinds("rates")} WHERE NOT r.unknown
     ), grouped AS (
         SELECT step.no AS step, sum(step.number) AS number, sum(step.number * k.shown) AS shown,
                sum(step.number * ln(k.false_rate)) AS false_rate, sum(step.number * k.other) AS other
@@ -159,9 +159,9 @@ _CROWD = text(f"""
            sum(products * greatest(look_hours, {LEAST_LOOK_HOURS})) / nullif(sum(products), 0) FROM known
 """)
 
-_INTERVAL = "CAST(CASE s.interval_unit WHEN 'DAYS' THEN 24 ELSE 1 END * s.interval_amount AS float8)"
+INTERVAL_HOURS = "CAST(CASE s.interval_unit WHEN 'DAYS' THEN 24 ELSE 1 END * s.interval_amount AS float8)"
 _LOOK = text(f"""
-    SELECT r.swept_at, coalesce(r.look_hours, {LEAST_LOOK_HOURS}) AS look_hours, {_INTERVAL} AS interval_hours,
+    SELECT r.swept_at, coalesce(r.look_hours, {LEAST_LOOK_HOURS}) AS look_hours, {INTERVAL_HOURS} AS interval_hours,
            s.total_product_count AS products
     FROM sellers s LEFT JOIN recrawl_sellers r USING (seller_id) WHERE s.seller_id = :seller_id
 """)
@@ -191,7 +191,7 @@ _BACKLOG = text(f"""
 
 _PAGES = "(1 + ceil(r.products / CAST(:page_size AS float8)))"
 _HOURS = column("l.hours")
-_VALUE_OF_SWEEP = sweep_value(column("CAST(r.products AS float8)"), _RATE, _SEEN.shown, _HOURS, SQL)
+_VALUE_OF_SWEEP = sweep_value(column("CAST(r.products AS float8)"), RATE, SEEN.shown, _HOURS, SQL)
 _WORTH = light_crawl_value(
     column("v.swept"),
     column(_PAGES),
@@ -203,12 +203,12 @@ _WORTH = light_crawl_value(
 # One narrow row for each seller, those with the oldest sources first. Those that are due soon are looked at then.
 _LIGHT = text(f"""
     SELECT r.seller_id, r.boost * {_WORTH} AS worth, l.hours, CAST({_PAGES} AS int) AS pages,
-           {_INTERVAL} AS interval_hours, coalesce({hours_between("r.oldest_at", ":now")}, 0) AS oldest_hours
+           {INTERVAL_HOURS} AS interval_hours, coalesce({hours_between("r.oldest_at", ":now")}, 0) AS oldest_hours
     FROM recrawl_sellers r
     JOIN sellers s ON s.seller_id = r.seller_id
     JOIN crawling_schedules c ON c.seller_id = r.seller_id
     CROSS JOIN LATERAL (SELECT {hours_between("r.swept_at", ":now")} AS hours OFFSET 0) AS l
-    CROSS JOIN LATERAL (SELECT sum({_VALUE_OF_SWEEP}) AS swept FROM {_evidence_of_kinds()} OFFSET 0) AS v
+    CROSS JOIN LATERAL (SELECT sum({_VALUE_OF_SWEEP}) AS swept FROM {evidence_of_kinds()} OFFSET 0) AS v
     WHERE {ACTIVE} AND c.status = '{ScheduleStatus.ACTIVE.value}' AND r.products > 0
       AND l.hours >= {LEAST_LOOK_HOURS}
       AND c.next_due_at > CAST(:now AS timestamptz) + make_interval(secs => {LEAST_LOOK_HOURS * 3600})

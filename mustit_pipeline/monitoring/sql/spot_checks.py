@@ -1,8 +1,9 @@
 """Products compared with the marketplace: drawn at random, kept until their difference is explained or proven."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from random import Random, SystemRandom
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -11,6 +12,11 @@ from mustit_pipeline.domain.states import ExecutionStatus, SellerStatus, TaskSta
 from mustit_pipeline.foundation.aging import Aged
 
 AGED = Aged("truth_samples", ("judged_at",))
+
+IDS = 2**128
+# Where more products are stored than are listed, windows hold more than one; and never more than twice as many.
+MOST_DRAWN = 2
+CHANCE = SystemRandom()
 
 # The two calls of a product's content.
 _CALLS = f"('{TaskType.PRODUCT_DETAIL.value}:' || t.item_no, '{TaskType.PRODUCT_OPTION.value}:' || t.item_no)"
@@ -22,6 +28,8 @@ class Drawn:
 
     seller_id: str
     item_no: int
+    # How many products its seller lists.
+    seller_products: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +64,29 @@ class Sample:
     difference: str | None = None
 
 
-# One of the next few after a random id, through the primary key: cheap for any size of table; one of several, so that a
-# product after a large gap is not drawn more often. num_nonnulls() keeps the planner from sorting all live products
-# instead.
-NEXT_FEW = 20
-_CANDIDATE = f"""
-    SELECT p.product_id, p.seller_id, p.item_no FROM products p
-    WHERE p.complete AND num_nonnulls(p.deleted_at) = 0 AND p.version > 0 AND {{after}}
-      AND (SELECT s.status FROM sellers s WHERE s.seller_id = p.seller_id) = '{SellerStatus.ACTIVE.value}'
-      AND (SELECT t.sample_id FROM truth_samples t WHERE t.seller_id = p.seller_id AND t.item_no = p.item_no
-             AND t.verdict = '{TruthVerdict.OPEN.value}') IS NULL
-    ORDER BY p.product_id LIMIT {NEXT_FEW}
-"""
+# The products whose ids lie in these windows, through the primary key: a window of a random place and a given width
+# holds each product as likely as any other, whatever the gaps between ids. It is as wide as to hold one; the limit
+# bounds the cost should the number of products be wrong. num_nonnulls() keeps the planner from sorting all live
+# products instead.
+MOST_IN_WINDOW = 20
 _DRAW = text(f"""
-    SELECT DISTINCT d.product_id, d.seller_id, d.item_no
-    FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, :number)) AS r
-    CROSS JOIN LATERAL (
-        SELECT * FROM (
-            ({_CANDIDATE.format(after="p.product_id >= r.id")})
-            UNION ALL
-            ({_CANDIDATE.format(after="true")})
-            LIMIT {NEXT_FEW}
-        ) AS few
-        ORDER BY random() LIMIT 1
-    ) AS d
+    SELECT * FROM (
+        SELECT DISTINCT ON (d.product_id) d.seller_id, d.item_no,
+               (SELECT s.total_product_count FROM sellers s WHERE s.seller_id = d.seller_id) AS total_product_count
+        FROM unnest(CAST(:lows AS uuid[]), CAST(:highs AS uuid[])) AS w(low, high)
+        CROSS JOIN LATERAL (
+            SELECT p.product_id, p.seller_id, p.item_no FROM products p
+            WHERE p.product_id BETWEEN w.low AND w.high
+              AND p.complete AND num_nonnulls(p.deleted_at) = 0 AND p.version > 0
+              AND (SELECT s.status FROM sellers s WHERE s.seller_id = p.seller_id) = '{SellerStatus.ACTIVE.value}'
+            ORDER BY p.product_id LIMIT {MOST_IN_WINDOW}
+        ) AS d
+    ) AS drawn
+    ORDER BY random() LIMIT :most
+""")
+
+_LISTED = text(f"""
+    SELECT coalesce(sum(total_product_count), 0) FROM sellers WHERE status = '{SellerStatus.ACTIVE.value}'
 """)
 
 # A product counts as refetched if a later whole crawl has fetched both bodies. Suspects that can be decided come first,
@@ -141,9 +148,28 @@ _WRONG = text(f"""
 """)
 
 
-def draw(connection: Connection, number: int) -> list[Drawn]:
-    """Random published products of active sellers, at most `number`."""
-    return [Drawn(row.seller_id, row.item_no) for row in connection.execute(_DRAW, {"number": number})]
+def listed_products(connection: Connection) -> int:
+    """The products that active sellers list."""
+    return int(connection.execute(_LISTED).scalar_one())
+
+
+def draw(connection: Connection, number: int, chance: Random = CHANCE) -> list[Drawn]:
+    """About so many published products of active sellers, each as likely as any other."""
+    width = IDS // max(listed_products(connection), 1)
+    windows = [window for _ in range(number) for window in _windows(chance.randrange(IDS), width)]
+    values = {
+        "lows": [UUID(int=low) for low, _ in windows],
+        "highs": [UUID(int=high) for _, high in windows],
+        "most": MOST_DRAWN * number,
+    }
+    rows = connection.execute(_DRAW, values)
+    return [Drawn(row.seller_id, row.item_no, row.total_product_count) for row in rows]
+
+
+def _windows(low: int, width: int) -> list[tuple[int, int]]:
+    """The ids from one on, going on from the first after the last, as ranges with both ends."""
+    high = low + width - 1
+    return [(low, high)] if high < IDS else [(low, IDS - 1), (0, high - IDS)]
 
 
 def suspects(connection: Connection, most: int) -> list[Suspect]:

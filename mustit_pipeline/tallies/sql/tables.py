@@ -18,6 +18,6 @@ tallies = Table(
     Column("seconds", Double, nullable=False),
     Column("buckets", ARRAY(BigInteger), nullable=False),
     PrimaryKeyConstraint("subject", "hour", "labels", "slot"),
-    CheckConstraint("subject IN ('CHANGE', 'DELIVERY', 'FETCH')", name="subject_known"),
+    CheckConstraint("subject IN ('CHANGE', 'DELIVERY', 'FETCH', 'SAMPLE')", name="subject_known"),
     Index(None, "hour"),
 )

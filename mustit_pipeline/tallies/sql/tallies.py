@@ -1,4 +1,4 @@
-"""Counts and durations that only grow: of fetches, changes and deliveries, by hour and all together.
+"""Counts and durations that only grow: of fetches, changes, deliveries and samples, by hour and all together.
 
 They are written in the transaction of what they count, by any number of processes: so they are right wherever read.
 """
@@ -24,6 +24,7 @@ class Subject(StrEnum):
     FETCH = "FETCH"
     CHANGE = "CHANGE"
     DELIVERY = "DELIVERY"
+    SAMPLE = "SAMPLE"
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -36,6 +37,7 @@ _BOUNDS: dict[Subject, tuple[float, ...]] = {
     # The criterion, 5 s, is one of them: whether it is kept is no estimate.
     Subject.FETCH: (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0),
     Subject.CHANGE: (),
+    Subject.SAMPLE: (),
     Subject.DELIVERY: (
         *(1.0, 5.0, 15.0, _MINUTE, 5 * _MINUTE, 15 * _MINUTE),
         *(_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, 24 * _HOUR, 48 * _HOUR),

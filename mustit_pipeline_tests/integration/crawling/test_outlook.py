@@ -100,6 +100,7 @@ def test_a_sweep_under_way_is_judged_by_what_is_listed_and_not_by_the_pages_that
     swept = seen(database, settings, running, now)
 
     assert [view.expected_tasks for view in (sweeping, limited, swept)] == [40 + 40_000, 1 + 200, 20]
+    assert [view.is_estimate for view in (sweeping, limited, swept)] == [True, True, False]
     assert sweeping.done_at is not None
     assert sweeping.done_at - now > timedelta(hours=9)
 

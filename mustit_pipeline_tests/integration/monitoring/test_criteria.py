@@ -308,8 +308,6 @@ def test_99_of_100_sampled_products_are_right(standing: Standing, wrong: int, pa
     found = standing.judge("sampled_truth")
 
     assert (found.passed, found.metadata["wrong"], found.metadata["undecided"]) == (passed, wrong, 1)
-    assert (found.metadata["sampled"], found.metadata["stale_percent"]) == (101, 50.5)
-    assert (found.metadata["stale_percent_at_least"], found.metadata["stale_percent_at_most"]) == (40.906, 60.047)
     assert str(found.metadata["wrong_products"]).count("dmont") == wrong
 
 

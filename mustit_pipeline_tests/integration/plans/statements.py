@@ -325,6 +325,11 @@ def _light(c: Connection, s: Scene) -> None:
     recrawl_terms.light_candidates(c, POOL, page_size=500, busy=["x"], now=s.now, limit=4)
 
 
+def _least_fresh(c: Connection, s: Scene) -> None:
+    found = budget.classes(c)
+    budget.least_fresh(c, found, [0.5] * recrawl_terms.RATE_STEPS * len(found), 10)
+
+
 def _drift(c: Connection, s: Scene) -> None:
     seen = Deviation("field 7", DriftKind.NEW, "nothing", "text", "x")
     record_drift(c, [Sighting(WAITING, 1, s.home.execution_id, seen)])
@@ -532,7 +537,10 @@ STATEMENTS: dict[str, Statement] = {
     "all sources": Statement(lambda c, s: recrawl_terms.crowd(c), 20 * OF_EACH),
     "requests that wait": Statement(lambda c, s: recrawl_terms.backlog(c), OF_EACH),
     "light crawls": Statement(_light, 8 * OF_EACH),
-    "oldest sellers": Statement(lambda c, s: budget.oldest(c, s.now, 10), 4 * OF_EACH),
+    "oldest sellers": Statement(lambda c, s: budget.oldest(c, 10), 4 * OF_EACH),
+    "looks at sellers": Statement(lambda c, s: budget.looks(c, 500), 4 * OF_EACH),
+    "least fresh sellers": Statement(_least_fresh, 20 * OF_EACH),
+    "sellers of a budget": Statement(lambda c, s: budget.profiles(c, [READY, WAITING], s.now, 500), 10),
     "requests and changes": Statement(lambda c, s: budget.spent(c, s.now - DAY), 4 * SELLER),
     "crawl that light ones give way to": Statement(lambda c, s: executions.is_due_open(c), OF_EACH),
     "light crawl that is due": Statement(lambda c, s: executions.make_due(c, ExecutionId(s.home.execution_id)), 5),
