@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import hypothesis
 import psycopg
 import pytest
 import structlog
@@ -59,10 +60,14 @@ class TestServers:
 
 
 def pytest_configure() -> None:
-    """Whoever runs the tests in the background may ignore signals; what the tests start must hear them all the same."""
+    """Nothing that surrounds the tests decides about them."""
+    # A shell that runs them in the background may ignore signals; what the tests start must hear them all the same.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    # How long an example takes says more about the machine than about the code.
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
