@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 COMPILE := uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 TESTS ?= mustit_pipeline_tests
+DOMAIN_TESTS := mustit_pipeline_tests/unit/domain
 
 export DAGSTER_DISABLE_TELEMETRY := yes
 
@@ -18,7 +19,7 @@ lock.write_text(entry.sub(r"psycopg[binary]\1psycopg[pool]\1", lock.read_text())
 endef
 export SPLIT_EXTRAS
 
-.PHONY: help setup up demo test lint coverage format bench chaos lock clean
+.PHONY: help setup up demo test lint types rules definitions domain coverage format bench chaos lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -41,20 +42,31 @@ demo: setup ## crawl, change, crawl again and compare, headless; prints a summar
 	@$(BIN)/mustit demo
 
 lint: setup ## formatting, lint rules, types, import rules, Dagster definitions
+	@$(MAKE) --no-print-directory -j2 types rules definitions
+
+types:
+	$(BIN)/pyright
+
+rules:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+definitions:
 	$(BIN)/python -m mustit_pipeline_tests.dagster_defs.strictly mustit_pipeline.definitions
+
+# The domain's own unit tests reach at least 80 % of it.
+domain:
+	$(BIN)/pytest $(DOMAIN_TESTS) -p no:cacheprovider --cov=mustit_pipeline.domain --cov-fail-under=80
 
 format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Three on two cores: many tests wait for something. The domain's own unit tests reach at least 80 % of it.
-test: lint ## all checks and tests, on real PostgreSQL and Redis
-	$(BIN)/pytest mustit_pipeline_tests/unit/domain -p no:cacheprovider --cov=mustit_pipeline.domain --cov-fail-under=80
-	$(BIN)/pytest $(TESTS) -n 3 --dist loadfile --no-loadscope-reorder
+# Types are checked beside the domain's tests; then three on two cores, since many tests wait for something.
+test: setup ## all checks and tests, on real PostgreSQL and Redis
+	@$(MAKE) --no-print-directory -j2 types rules definitions domain
+	$(BIN)/pytest $(TESTS) --ignore=$(DOMAIN_TESTS) -n 3 --dist loadfile --no-loadscope-reorder
 
 # A failed test is for `make test` to say; what it reached counts.
 coverage: setup ## how much of each room the tests reach: a table, and build/coverage/ (slower than make test)

@@ -20,7 +20,7 @@ class Plan:
     products: int = 10_000
 
 
-QUICK = Plan(6, 300)
+QUICK = Plan(4, 100)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import hypothesis
 import psycopg
 import pytest
 import structlog
@@ -18,14 +19,14 @@ from psycopg import sql
 from sqlalchemy import make_url
 
 from mustit_pipeline import embedded
-from mustit_pipeline.agents import roster
 from mustit_pipeline.embedded import Servers
-from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
-from mustit_pipeline.simulator.process import RunningSimulator, start_marketplace, start_product_server
+from mustit_pipeline.simulator.process import RunningSimulator
+from mustit_pipeline_tests.clusters import attach_migrated
 from mustit_pipeline_tests.databases import TestDatabases
+from mustit_pipeline_tests.simulators import forked_marketplace, forked_product_server
 
 if TYPE_CHECKING:
     from mustit_pipeline_tests.simulated_aws import SimulatedAws
@@ -59,10 +60,14 @@ class TestServers:
 
 
 def pytest_configure() -> None:
-    """Whoever runs the tests in the background may ignore signals; what the tests start must hear them all the same."""
+    """Nothing that surrounds the tests decides about them."""
+    # A shell that runs them in the background may ignore signals; what the tests start must hear them all the same.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    # How long an example takes says more about the machine than about the code.
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -93,16 +98,13 @@ def _fresh_settings(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 def test_servers() -> Generator[TestServers]:
     # Not under pytest's own folder: every session closes that to other accounts, and as root PostgreSQL is one.
     home = Path(tempfile.mkdtemp(prefix="mustit-tests-"))
-    servers = embedded.attach(home)
+    servers = attach_migrated(home)
     template = "template_mustit"
     started = TestServers(servers, template)
     with started.admin() as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))
-    engine = make_engine(make_url(servers.database_url).set(database=template))
-    with engine.begin() as connection:
-        schema.upgrade(connection)
-        roster.ensure_builtin(connection)
-    engine.dispose()
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE mustit").format(sql.Identifier(template)))
+        # No test kills these servers: a commit need not wait for the disk.
+        connection.execute("ALTER ROLE postgres SET synchronous_commit = off")
     yield started
     embedded.stop(home)
     shutil.rmtree(home)
@@ -182,16 +184,14 @@ def make_settings(database_url: str, tmp_path: Path) -> MakeSettings:
 @pytest.fixture
 def marketplace(tmp_path: Path) -> Generator[RunningSimulator]:
     """A simulated marketplace of the test's own, limits wide open."""
-    with start_marketplace(
-        state=tmp_path / "simulator", seed=7, requests_per_window=1_000_000, min_gap_seconds=0
-    ) as running:
+    with forked_marketplace(tmp_path / "simulator", seed=7) as running:
         yield running
 
 
 @pytest.fixture
 def product_server(tmp_path: Path) -> Generator[RunningSimulator]:
     """A simulated product server of the test's own."""
-    with start_product_server(state=tmp_path / "simulator") as running:
+    with forked_product_server(tmp_path / "simulator") as running:
         yield running
 
 

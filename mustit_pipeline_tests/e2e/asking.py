@@ -6,12 +6,16 @@ import pty
 import re
 import struct
 import subprocess
+import sys
 import termios
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
-from mustit_pipeline.cli.app import app
+from mustit_pipeline.cli.app import app, run
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, World
 
@@ -29,6 +33,27 @@ def ask(world: World, *arguments: str, **changed: str) -> Answer:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+def explained(world: World, *arguments: str, **changed: str) -> Answer:
+    """The same with its errors explained, as `mustit` does it."""
+    environment = world.mustit.variables(**changed)
+    out, err = StringIO(), StringIO()
+    load_settings.cache_clear()
+    with (
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(sys, "argv", [COMMAND, *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            run()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            load_settings.cache_clear()
+    return Answer(code, out.getvalue(), err.getvalue())
 
 
 def on_a_screen(world: World, columns: int, *arguments: str) -> list[str]:

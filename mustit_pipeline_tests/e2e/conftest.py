@@ -15,13 +15,12 @@ import pytest
 from sqlalchemy import make_url
 
 from mustit_pipeline import embedded
-from mustit_pipeline.agents import roster
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
-from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
-from mustit_pipeline.simulator.process import start_marketplace, start_product_server
+from mustit_pipeline_tests.clusters import attach_migrated
+from mustit_pipeline_tests.simulators import forked_marketplace, forked_product_server
 
 COMMAND = str(Path(sys.executable).parent / "mustit")
 WIDE_OPEN = {
@@ -103,19 +102,14 @@ def opened_world(folder: Path) -> Generator[World]:
     """A home with its servers, which stay up between commands."""
     home = folder / "home"
     with (
-        start_marketplace(
-            state=folder / "simulator", seed=7, requests_per_window=1_000_000, min_gap_seconds=0
-        ) as marketplace,
-        start_product_server(state=folder / "simulator") as product_server,
+        forked_marketplace(folder / "simulator", seed=7) as marketplace,
+        forked_product_server(folder / "simulator") as product_server,
         MarketplaceControl(marketplace.url) as market,
         ProductServerControl(product_server.url) as receiver,
     ):
-        servers = embedded.attach(home)
+        servers = attach_migrated(home)
         database = Database(make_engine(make_url(servers.database_url)))
         try:
-            with database.transaction() as connection:
-                schema.upgrade(connection)
-                roster.ensure_builtin(connection)
             urls = {"MUSTIT_BASE_URL": marketplace.url, "MUSTIT_PRODUCT_SERVER_URL": product_server.url}
             yield World(Mustit(home, {**WIDE_OPEN, **urls}), market, receiver, database)
         finally:

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql import alerts
 from mustit_pipeline.monitoring.sql.alerts import Condition
-from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.asking import ask, explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.crawls import crawl
 from mustit_pipeline_tests.integration.monitoring.inbox import TOKEN, Inbox, opened_inbox
@@ -88,7 +88,7 @@ def test_changes_that_look_wrong_fail_the_crawl_and_a_release_publishes_them(wor
     for product in world.market.products("jumping"):
         world.market.set_fields("jumping", product["itemNo"], sellingPrice=product["sellingPrice"] * 10)
 
-    crawled = world.mustit("crawl", "jumping", "--json", MUSTIT_SUSPICIOUS_LEAST="3")
+    crawled = explained(world, "crawl", "jumping", "--json", MUSTIT_SUSPICIOUS_LEAST="3")
 
     assert crawled.code == 1
     assert (crawled.document["status"], crawled.document["changes"]) == ("COMPLETED", {})

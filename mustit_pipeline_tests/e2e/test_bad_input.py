@@ -8,6 +8,7 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.sellers.sql import sellers
+from mustit_pipeline_tests.e2e.asking import explained
 from mustit_pipeline_tests.e2e.conftest import World
 
 
@@ -31,7 +32,7 @@ def test_a_seller_that_cannot_be_is_refused_and_nothing_is_stored(
 ) -> None:
     before = _ids(world)
 
-    refused = world.mustit("seller", "add", *arguments, "--json")
+    refused = explained(world, "seller", "add", *arguments, "--json")
 
     assert refused.code == 2
     assert refused.document["errorCode"].startswith(code.removesuffix("_BLANK"))
@@ -42,7 +43,7 @@ def test_a_seller_that_cannot_be_is_refused_and_nothing_is_stored(
 def test_a_known_id_is_refused_and_the_seller_stays_as_it_was(world: World) -> None:
     world.register("twice", 1)
 
-    refused = world.mustit("seller", "add", "twice", "--name", "Another", "--interval", "6h")
+    refused = explained(world, "seller", "add", "twice", "--name", "Another", "--interval", "6h")
 
     assert refused.code == 1
     assert "registered already" in refused.err
@@ -67,9 +68,9 @@ def test_paused_and_inactive_crawls_exit_1_with_the_reason_and_the_document(worl
         executions.save(connection, stored.execution)
     crawls.pause(world.database, stored.execution.id)
 
-    paused = world.mustit("crawl", "halted", "--json")
+    paused = explained(world, "crawl", "halted", "--json")
     deactivate_seller(world.database, SellerId("halted"), utc_now())
-    inactive = world.mustit("crawl", "halted", "--json")
+    inactive = explained(world, "crawl", "halted", "--json")
 
     assert (paused.code, paused.document["status"]) == (1, "PAUSED")
     assert paused.document["executionId"] == str(stored.execution.id)
@@ -91,7 +92,7 @@ def test_paused_and_inactive_crawls_exit_1_with_the_reason_and_the_document(worl
     ids=" ".join,
 )
 def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: list[str]) -> None:
-    refused = world.mustit(*arguments)
+    refused = explained(world, *arguments)
 
     assert refused.code == 2
     if arguments != ["seller"]:
@@ -111,7 +112,7 @@ def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: lis
     ids=" ".join,
 )
 def test_wrong_usage_is_a_document_too_where_one_is_asked_for(world: World, arguments: list[str], said: str) -> None:
-    refused = world.mustit(*arguments, "--json")
+    refused = explained(world, *arguments, "--json")
 
     assert refused.code == 2
     assert refused.document["errorCode"].startswith("VALIDATION_")
@@ -122,7 +123,7 @@ def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:
     world.register("at rest", 1)
     deactivate_seller(world.database, SellerId("at rest"), utc_now())
 
-    refused = world.mustit("seller", "set-interval", "at rest", "7d", "--json")
+    refused = explained(world, "seller", "set-interval", "at rest", "7d", "--json")
 
     assert (refused.code, refused.document["errorCode"]) == (1, "CONFLICT_SCHEDULE_INTERVAL")
 
@@ -130,7 +131,7 @@ def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:
 @pytest.mark.parametrize("arguments", [["crawl", "nowhere"], ["backfill", "nowhere"], ["worker", "--seconds", "1"]])
 def test_no_marketplace_is_called_that_nobody_named(world: World, arguments: list[str]) -> None:
     """Without an address `crawl` called the real marketplace, while `up` simulated one."""
-    refused = world.mustit(*arguments, "--json", MUSTIT_BASE_URL="")
+    refused = explained(world, *arguments, "--json", MUSTIT_BASE_URL="")
 
     assert (refused.code, refused.document["errorCode"]) == (1, "VALIDATION_SETTINGS")
     assert "https://m.web.mustit.co.kr" in refused.document["message"]
@@ -138,7 +139,7 @@ def test_no_marketplace_is_called_that_nobody_named(world: World, arguments: lis
 
 
 def test_a_misspelt_variable_is_named_at_the_start(world: World) -> None:
-    listed = world.mustit("seller", "list", "--json", MUSTIT_PAGESIZE="5")
+    listed = explained(world, "seller", "list", "--json", MUSTIT_PAGESIZE="5")
 
     assert listed.code == 0
     assert "no setting reads MUSTIT_PAGESIZE; MUSTIT_PAGE_SIZE was probably meant" in listed.err
@@ -167,18 +168,21 @@ def test_an_operator_resumes_the_pool_now(world: World) -> None:
             "UPDATE pool_state SET breaker_open_until = now() + interval '9 min', paused_until = now() + interval '1 h'"
         )
 
-    resumed = world.mustit("agents", "resume", "--json")
-    status = world.mustit("agents", "status", "--json").document
+    resumed = explained(world, "agents", "resume", "--json")
+    status = explained(world, "agents", "status", "--json").document
 
     assert resumed.code == 0
     assert resumed.document["endedPauseUntil"]
     assert resumed.document["closedCircuitUntil"]
     assert (status["circuit"], status["hostPausedUntil"]) == ("closed", None)
-    assert world.mustit("agents", "resume", "--json").document == {"closedCircuitUntil": None, "endedPauseUntil": None}
+    assert explained(world, "agents", "resume", "--json").document == {
+        "closedCircuitUntil": None,
+        "endedPauseUntil": None,
+    }
 
 
 def test_a_wrong_setting_is_named(world: World) -> None:
-    refused = world.mustit("seller", "list", "--json", MUSTIT_PAGE_SIZE="many")
+    refused = explained(world, "seller", "list", "--json", MUSTIT_PAGE_SIZE="many")
 
     assert refused.code == 1
     assert "MUSTIT_PAGE_SIZE" in refused.document["message"]
@@ -186,7 +190,7 @@ def test_a_wrong_setting_is_named(world: World) -> None:
 
 
 def test_a_relay_without_an_address_names_the_setting(world: World) -> None:
-    refused = world.mustit("relay", "--json", MUSTIT_PRODUCT_SERVER_URL="")
+    refused = explained(world, "relay", "--json", MUSTIT_PRODUCT_SERVER_URL="")
 
     assert refused.code == 1
     assert "MUSTIT_PRODUCT_SERVER_URL" in refused.document["message"]

@@ -17,7 +17,7 @@ from mustit_pipeline.foundation.database import make_engine
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
 from mustit_pipeline_tests.conftest import JWT_SECRET, dagster_beside
-from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.asking import ask, explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, Answer, World, opened_world
 from mustit_pipeline_tests.integration.crawls import crawl
 from mustit_pipeline_tests.integration.foundation.upgrading import migrate
@@ -191,7 +191,7 @@ def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_data
 
 def test_a_key_that_does_not_open_the_stored_tokens_is_named(world: World) -> None:
     world.register("keyed", 1)
-    assert world.mustit("crawl", "keyed").code == 0
+    assert explained(world, "crawl", "keyed").code == 0
 
     found = ask(world, "doctor", "--json", MUSTIT_TOKEN_KEY=OTHER_KEY)
 

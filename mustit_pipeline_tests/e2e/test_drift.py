@@ -13,7 +13,7 @@ from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import DomainError
-from mustit_pipeline_tests.e2e.asking import ask, on_a_screen
+from mustit_pipeline_tests.e2e.asking import ask, explained, on_a_screen
 from mustit_pipeline_tests.e2e.conftest import World
 
 COUPON = Deviation("detail.ProductInfoModule.coupon", DriftKind.NEW, "", "object", '{"name": "첫구매 [5%]"}')
@@ -25,7 +25,7 @@ GONE = Deviation("detail.ShippingModule", DriftKind.MISSING, "object", "", "")
 def execution_id(world: World) -> str:
     """A crawl that something can be said about."""
     world.register("drifting", 1)
-    return world.mustit("crawl", "drifting", "--json").document["executionId"]
+    return explained(world, "crawl", "drifting", "--json").document["executionId"]
 
 
 @pytest.fixture(autouse=True)

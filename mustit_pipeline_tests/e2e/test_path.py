@@ -12,7 +12,7 @@ from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.asking import ask, explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
 from mustit_pipeline_tests.integration.crawls import differences
 
@@ -99,7 +99,7 @@ def test_a_failed_task_makes_the_crawl_exit_1_and_the_rest_is_kept(world: World)
 def test_a_dry_run_says_what_a_crawl_would_cost_and_opens_nothing(world: World) -> None:
     world.register("estimated", 12)
 
-    told = world.mustit("crawl", "estimated", "--dry-run", "--json", MUSTIT_PAGE_SIZE="5")
+    told = explained(world, "crawl", "estimated", "--dry-run", "--json", MUSTIT_PAGE_SIZE="5")
     limited = ask(world, "crawl", "estimated", "--dry-run", "--limit", "2")
 
     assert told.code == limited.code == 0
@@ -140,7 +140,7 @@ def test_a_crawl_that_joins_a_limited_one_names_the_limit(world: World) -> None:
     world.register("limited", 4)
     open_or_join(world.database, SellerId("limited"), triggered_by="test", now=utc_now(), product_limit=2)
 
-    joined = world.mustit("crawl", "limited")
+    joined = explained(world, "crawl", "limited")
 
     assert joined.code == 0
     assert re.search(r"Joined the open execution \S+; it fetches at most 2 products\.", joined.err)
@@ -158,8 +158,8 @@ def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: Wor
         )
     world.market.reset_audit()
 
-    inactive = world.mustit("crawl", "switched-off", "--dry-run", "--json")
-    paused = world.mustit("crawl", "put-off", "--dry-run")
+    inactive = explained(world, "crawl", "switched-off", "--dry-run", "--json")
+    paused = explained(world, "crawl", "put-off", "--dry-run")
 
     assert (inactive.code, inactive.document["errorCode"]) == (1, "CONFLICT_SELLER_INACTIVE")
     assert paused.code == 1

@@ -15,7 +15,7 @@ from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline_tests.e2e.asking import settings_of
+from mustit_pipeline_tests.e2e.asking import explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import COMMAND, World, opened_world
 from mustit_pipeline_tests.e2e.terminal import KEYS, Terminal
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes
@@ -66,7 +66,7 @@ def test_a_crawl_that_is_stopped_ends_quietly_and_the_next_one_fetches_nothing_t
     assert "Traceback" not in terminal.text
     assert "the next crawl of this seller goes on from there" in terminal.text
     assert 0 < len(fetched(world)) < 2 * products
-    again = world.mustit("crawl", seller, "--json")
+    again = explained(world, "crawl", seller, "--json")
     assert (again.code, again.document["completedTasks"], again.document["failedTasks"]) == (0, 2 * products + 1, 0)
     assert set(fetched(world).values()) == {1}
     check_outcomes(world.database, ExecutionId(UUID(again.document["executionId"])))
@@ -136,8 +136,10 @@ def test_a_backfill_that_is_stopped_begins_no_further_seller(world: World) -> No
     assert not any("second" in url for url in world.market.requested_urls())
 
 
-@pytest.mark.parametrize("command", [["reconcile"], ["raw", "replay"], ["doctor"]], ids=" ".join)
-@pytest.mark.parametrize("seconds", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [(["reconcile"], 0.02), (["reconcile"], 0.3), (["reconcile"], 1.0), (["raw", "replay"], 1.0), (["doctor"], 1.0)],
+)
 def test_a_command_that_is_stopped_at_any_moment_says_nothing(world: World, command: list[str], seconds: float) -> None:
     with world.mustit.start(*command) as process:
         time.sleep(seconds)
@@ -153,8 +155,8 @@ def test_a_command_that_is_stopped_at_any_moment_says_nothing(world: World, comm
 def test_a_reconciliation_that_is_stopped_waits_for_no_answer(world: World) -> None:
     seller = "compared"
     world.register(seller, 30)
-    assert world.mustit("crawl", seller).code == 0
-    assert world.mustit("relay").code == 0
+    assert explained(world, "crawl", seller).code == 0
+    assert explained(world, "relay").code == 0
     fault = world.receiver.fault("slow", "any", seconds=4)
     try:
         with world.mustit.start("reconcile", "--seller", seller) as process:

@@ -101,7 +101,8 @@ def test_the_picture_has_a_line_for_every_operation(tmp_path: Path) -> None:
 def test_sellers_crawled_one_after_the_other_are_each_crawled_as_a_whole() -> None:
     crawled = sequence.run(sequence.QUICK)
 
-    assert [outcome.products for outcome in crawled.outcomes] == [300] * 6
+    plan = sequence.QUICK
+    assert [outcome.products for outcome in crawled.outcomes] == [plan.products] * plan.sellers
     assert all(seconds > 0 for seconds in crawled.processing)
 
 

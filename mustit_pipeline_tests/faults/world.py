@@ -12,16 +12,15 @@ from typing import Any
 from sqlalchemy import make_url, text
 
 from mustit_pipeline import embedded
-from mustit_pipeline.agents import roster
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.outbox.sql import outbox
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
-from mustit_pipeline.simulator.process import start_marketplace, start_product_server
+from mustit_pipeline_tests.clusters import attach_migrated
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.faults.logs import logging_to
+from mustit_pipeline_tests.simulators import forked_marketplace, forked_product_server
 
 # Far longer than anything here takes on the slowest machine: whoever waits so long has failed.
 PATIENCE_SECONDS = 120.0
@@ -89,13 +88,11 @@ def wait_until(
 def fresh_world() -> Generator[World]:
     """Start it all, and leave nothing behind."""
     home = Path(tempfile.mkdtemp(prefix="mustit-faults-"))
-    servers = embedded.attach(home)
+    servers = attach_migrated(home)
     try:
         with (
-            start_marketplace(
-                state=home / "simulator", seed=11, requests_per_window=1_000_000, min_gap_seconds=0
-            ) as marketplace,
-            start_product_server(state=home / "simulator") as product_server,
+            forked_marketplace(home / "simulator", seed=11) as marketplace,
+            forked_product_server(home / "simulator") as product_server,
             MarketplaceControl(marketplace.url) as market,
             ProductServerControl(product_server.url) as receiver,
         ):
@@ -118,9 +115,6 @@ def fresh_world() -> Generator[World]:
             )
             logs_of(settings).mkdir()
             database = Database(make_engine(make_url(servers.database_url)))
-            with database.transaction() as connection:
-                schema.upgrade(connection)
-                roster.ensure_builtin(connection)
             try:
                 with logging_to(logs_of(settings)):
                     yield World(database, settings, market, receiver)

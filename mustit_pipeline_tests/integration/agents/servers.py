@@ -19,9 +19,9 @@ from sqlalchemy import make_url, text
 from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.embedded.binaries import redis_programs
-from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.settings import Settings
+from mustit_pipeline_tests.clusters import attach_migrated
 
 POOL_TABLES = "user_agents, agent_limits, agent_bookings, pool_workers"
 
@@ -32,11 +32,9 @@ def migrated_database() -> Iterator[Database]:
     # Not in pytest's folder: another session of the same user closes it to the account that runs the server.
     with TemporaryDirectory(prefix="mustit-agents-") as folder:
         home = Path(folder) / "home"
-        servers = embedded.attach(home, redis=False)
+        servers = attach_migrated(home, redis=False)
         database = Database(make_engine(make_url(servers.database_url)))
         try:
-            with database.transaction() as connection:
-                schema.upgrade(connection)
             yield database
         finally:
             database.close()
