@@ -141,7 +141,9 @@ def _require_dagster_database(url: URL) -> None:
         reason = str(error.orig).strip().splitlines()[0]
         raise DatabaseUnreachable(
             f"Dagster's database does not answer at {url.render_as_string(hide_password=True)}: {reason}. "
-            "Check MUSTIT_DAGSTER_DATABASE_URL"
+            "Check MUSTIT_DAGSTER_DATABASE_URL",
+            korean=f"{DatabaseUnreachable.topic}: {url.render_as_string(hide_password=True)}의 Dagster 데이터베이스: "
+            f"{reason}. MUSTIT_DAGSTER_DATABASE_URL을 확인하세요",
         ) from None
 
 

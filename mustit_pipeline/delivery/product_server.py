@@ -118,7 +118,9 @@ class ProductServer:
         if settings.product_server_url is None:
             raise SettingsError(
                 "MUSTIT_PRODUCT_SERVER_URL is not set: give the product server's address, "
-                "or run `mustit up` to have one simulated"
+                "or run `mustit up` to have one simulated",
+                korean="MUSTIT_PRODUCT_SERVER_URL이 설정되지 않았습니다. 상품 서버의 주소를 설정하거나, "
+                "시뮬레이션은 `mustit up`을 실행하세요",
             )
         self._url = settings.product_server_url
         self._events = yarl.URL(self._url + EVENTS_PATH, encoded=True)

@@ -56,7 +56,7 @@ def outcome(parse: Parse, body: bytes) -> Any:
         (b'{"name": "\xb0\xa1"}', False),
         (b'{"name": "\\ud800"}', True),
         (b'{"name": "\\ud8"}', False),
-        (b'{"name": "\xed\xa0\x80"}', False),
+        (b'{"name": "\xed\xa0\x80"}', True),
         ("<html>점검 중</html>".encode(), False),
         (b'{"moduleList": [', False),
         (b"", False),
