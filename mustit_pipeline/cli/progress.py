@@ -20,8 +20,9 @@ from mustit_pipeline.cli.output import err, lasting, printable, until
 from mustit_pipeline.foundation.clock import utc_now
 
 POLL_SECONDS = 0.5
-# Reading the progress loads the database: at most this share of the time.
+# Reading the progress loads the database: at most this share of the time, as long as it is read each second.
 LOOKING_SHARE = 0.1
+LONGEST_POLL_SECONDS = 1.0
 LINE_SECONDS = 1.0
 # Between two equal lines: work that waits is seen to be alive, and fills no log.
 SAME_LINE_SECONDS = 60.0
@@ -124,7 +125,7 @@ def _followed(view: _View) -> Generator[None]:
         while not ended.wait(pause):
             pause = POLL_SECONDS
             with suppress(SQLAlchemyError):
-                pause = max(POLL_SECONDS, view.refresh() / LOOKING_SHARE)
+                pause = min(max(POLL_SECONDS, view.refresh() / LOOKING_SHARE), LONGEST_POLL_SECONDS)
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
