@@ -38,7 +38,10 @@ class DifferentRule:
 def different_rules(database: Database, settings: Settings) -> list[DifferentRule]:
     """Every rule that differs from its schedule, by name."""
     if settings.trigger_target_arn is None:
-        raise SettingsError("MUSTIT_TRIGGER_TARGET_ARN is not set: there are no rules to compare")
+        raise SettingsError(
+            "MUSTIT_TRIGGER_TARGET_ARN is not set: there are no rules to compare",
+            korean="MUSTIT_TRIGGER_TARGET_ARN이 설정되지 않아 비교할 규칙이 없습니다",
+        )
     present = {one.name: one for one in EventBridge(settings).present(RULE_PREFIX)}
     found: list[DifferentRule] = []
     with database.reading() as connection:

@@ -53,7 +53,10 @@ class RelayedRules:
 def relay_rules(database: Database, settings: Settings, clock: Callable[[], datetime]) -> RelayedRules:
     """Send every due change to EventBridge."""
     if settings.trigger_target_arn is None:
-        raise SettingsError("MUSTIT_TRIGGER_TARGET_ARN is not set: rules need a target")
+        raise SettingsError(
+            "MUSTIT_TRIGGER_TARGET_ARN is not set: rules need a target",
+            korean="MUSTIT_TRIGGER_TARGET_ARN이 설정되지 않았습니다. 규칙에는 대상이 필요합니다",
+        )
     bridge, owner = EventBridge(settings), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
     relayed, in_a_row = RelayedRules(), 0
     with database.transaction() as connection:

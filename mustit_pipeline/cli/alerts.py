@@ -33,7 +33,10 @@ def send_test(as_json: Json = False) -> None:
     """Send a test message to every address of MUSTIT_ALERT_URLS; exit 1 if one does not accept it."""
     targets = channels(load_settings().alert_addresses())
     if not targets:
-        raise SettingsError("MUSTIT_ALERT_URLS is not set: alerts are kept (`mustit alerts list`), but not sent")
+        raise SettingsError(
+            "MUSTIT_ALERT_URLS is not set: alerts are kept (`mustit alerts list`), but not sent",
+            korean="MUSTIT_ALERT_URLS가 설정되지 않아 알림은 저장되지만(`mustit alerts list`) 전송되지 않습니다",
+        )
     message = Message("[mustit] Test", "This is a test of `mustit alerts test`. Nothing is wrong.", good_news=True)
     errors = {channel.name: channel.send(message) for channel in targets}
     if as_json:

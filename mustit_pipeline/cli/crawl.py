@@ -111,7 +111,7 @@ def crawl(
     if as_json:
         print_json(summary.document())
     else:
-        _tell(summary)
+        tell(summary)
     if summary.stopped is not None:
         err.print(STOPPED, highlight=False, soft_wrap=True)
         raise summary.stopped
@@ -286,12 +286,21 @@ def _reasons(sources: Reasons, *, explores: bool) -> dict[str, int]:
     }
 
 
-def _tell(summary: CrawlSummary) -> None:
+def _left_out(stored: StoredExecution) -> str:
+    """The listed items that are not crawled, and why."""
+    foreign = f", {stored.foreign_items:,} listed of another seller" if stored.foreign_items else ""
+    skipped = f", {stored.skipped_items:,} listed unreadable" if stored.skipped_items else ""
+    return foreign + skipped
+
+
+def tell(summary: CrawlSummary) -> None:
+    """How a crawl ended, in two lines."""
     stored, execution = summary.stored, summary.stored.execution
     changes = ", ".join(f"{kind} {number}" for kind, number in summary.changes.items()) or "none"
     out.print(
         f"{execution.seller_id}: {execution.status}, {execution.completed_tasks} of {execution.total_tasks} tasks "
-        f"done, {execution.failed_tasks} failed, {stored.requests} requests, sweep {stored.sweep_status}",
+        f"done, {execution.failed_tasks} failed, {stored.requests} requests, sweep {stored.sweep_status}"
+        f"{_left_out(stored)}",
         markup=False,
         highlight=False,
         soft_wrap=True,

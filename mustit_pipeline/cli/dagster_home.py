@@ -69,11 +69,16 @@ def _composed(settings: Settings) -> dict[str, Any]:
 
 def _require_celery(settings: Settings) -> None:
     if find_spec("dagster_celery") is None:
-        raise SettingsError("MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'")
+        raise SettingsError(
+            "MUSTIT_RUN_LAUNCHER=celery needs dagster-celery: pip install 'mustit-pipeline[celery]'",
+            korean="MUSTIT_RUN_LAUNCHER=celery에는 dagster-celery가 필요합니다: pip install 'mustit-pipeline[celery]'",
+        )
     if settings.broker_url is None and settings.embedded_redis and not has_redis():
         raise SettingsError(
             "MUSTIT_RUN_LAUNCHER=celery needs a Redis, and no redis-server can be started here: install one, or set "
-            "MUSTIT_REDIS_URL or MUSTIT_BROKER_URL"
+            "MUSTIT_REDIS_URL or MUSTIT_BROKER_URL",
+            korean="MUSTIT_RUN_LAUNCHER=celery에는 Redis가 필요하지만 이 호스트에는 redis-server가 없습니다. "
+            "설치하거나 MUSTIT_REDIS_URL 또는 MUSTIT_BROKER_URL을 설정하세요",
         )
 
 
@@ -103,7 +108,10 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return yaml.safe_load(path.read_text())
     except FileNotFoundError:
-        raise SettingsError(f"DAGSTER_HOME is not set and there is no {path.relative_to(ROOT)} in {ROOT}") from None
+        raise SettingsError(
+            f"DAGSTER_HOME is not set and there is no {path.relative_to(ROOT)} in {ROOT}",
+            korean=f"DAGSTER_HOME이 설정되지 않았고 {ROOT}에 {path.relative_to(ROOT)}이(가) 없습니다",
+        ) from None
 
 
 def celery_address(url: str) -> str:

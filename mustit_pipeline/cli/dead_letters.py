@@ -110,7 +110,8 @@ def drop(message_id: Id, as_json: Json = False) -> None:
 def _letters(ground: Runtime, action: str | None = None, target: str = "") -> DeadLetters:
     if ground.settings.task_transport != "sqs":
         raise SettingsError(
-            "MUSTIT_TASK_TRANSPORT is not sqs: PostgreSQL carries the tasks, and there is no dead-letter queue"
+            "MUSTIT_TASK_TRANSPORT is not sqs: PostgreSQL carries the tasks, and there is no dead-letter queue",
+            korean="MUSTIT_TASK_TRANSPORT가 sqs가 아닙니다. PostgreSQL이 작업을 전달하므로 DLQ가 없습니다",
         )
     database = ground.database if action is None else AuditedDatabase(ground.database, cli_actor(), action, target)
     return DeadLetters(database, ground.settings)

@@ -44,7 +44,9 @@ def demo(
     for name in ("MUSTIT_BASE_URL", "MUSTIT_PRODUCT_SERVER_URL"):
         if os.environ.get(name):
             raise SettingsError(
-                f"{name} is set: the demo changes the marketplace, so it runs on simulated servers only"
+                f"{name} is set: the demo changes the marketplace, so it runs on simulated servers only",
+                korean=f"{name}이(가) 설정되어 있습니다. 데모는 마켓플레이스를 변경하므로 "
+                "시뮬레이션 서버에서만 실행됩니다",
             )
     for name, value in PACE.items():
         os.environ.setdefault(name, value)
@@ -67,7 +69,7 @@ def demo(
 class _Demo:
     def __init__(self, world: World, ground: Runtime, sellers: list[str], *, quiet: bool) -> None:
         if world.marketplace is None or world.product_server is None:
-            raise SettingsError("the demo needs simulated servers")
+            raise SettingsError("the demo needs simulated servers", korean="데모에는 시뮬레이션 서버가 필요합니다")
         self._ground = ground
         self._sellers = sellers
         self._quiet = quiet

@@ -20,9 +20,12 @@ from mustit_pipeline.cli.output import err, lasting, printable, until
 from mustit_pipeline.foundation.clock import utc_now
 
 POLL_SECONDS = 0.5
-# Reading the progress loads the database: at most this share of the time.
+# Reading the progress loads the database: at most this share of the time, as long as it is read each second.
 LOOKING_SHARE = 0.1
-LINE_SECONDS = 5.0
+LONGEST_POLL_SECONDS = 1.0
+LINE_SECONDS = 1.0
+# Between two equal lines: work that waits is seen to be alive, and fills no log.
+SAME_LINE_SECONDS = 60.0
 RATE_SECONDS = 15.0
 BAR_WIDTH = 24
 
@@ -122,7 +125,7 @@ def _followed(view: _View) -> Generator[None]:
         while not ended.wait(pause):
             pause = POLL_SECONDS
             with suppress(SQLAlchemyError):
-                pause = max(POLL_SECONDS, view.refresh() / LOOKING_SHARE)
+                pause = min(max(POLL_SECONDS, view.refresh() / LOOKING_SHARE), LONGEST_POLL_SECONDS)
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
@@ -141,12 +144,15 @@ def _on_a_screen(view: _View) -> Generator[None]:
 
 @contextmanager
 def _in_lines(view: _View) -> Generator[None]:
-    """Progress lines for a file or another program: few, and each complete."""
+    """Progress lines for a file or another program: one a second at most, and each complete."""
     ended = threading.Event()
 
     def tell() -> None:
+        told, told_at = None, 0.0
         while not ended.wait(LINE_SECONDS):
-            if (line := view.line()) is not None:
+            line, now = view.line(), time.monotonic()
+            if line is not None and (line != told or now - told_at >= SAME_LINE_SECONDS):
+                told, told_at = line, now
                 err.print(line, markup=False, highlight=False, soft_wrap=True)
 
     teller = threading.Thread(target=tell, daemon=True)

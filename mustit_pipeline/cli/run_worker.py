@@ -29,7 +29,9 @@ def run_worker(
     if settings.run_launcher != "celery":
         raise SettingsError(
             "runs happen beside the Dagster daemon and never reach a run worker: set MUSTIT_RUN_LAUNCHER=celery, "
-            "here and where `mustit up` runs"
+            "here and where `mustit up` runs",
+            korean="실행이 Dagster 데몬 옆에서 이루어져 run-worker에 도달하지 않습니다. "
+            "이 호스트와 `mustit up`을 실행하는 호스트에 MUSTIT_RUN_LAUNCHER=celery를 설정하세요",
         )
     _ = settings.marketplace_url
     app = _celery_app(settings)
@@ -54,7 +56,9 @@ def _celery_app(settings: Settings) -> Any:
     if not isinstance(launcher, CeleryRuns):
         raise SettingsError(
             f"the dagster.yaml in DAGSTER_HOME launches runs with {type(launcher).__name__}: "
-            "unset DAGSTER_HOME, or add deploy/celery/run_launcher.yaml to it"
+            "unset DAGSTER_HOME, or add deploy/celery/run_launcher.yaml to it",
+            korean=f"DAGSTER_HOME의 dagster.yaml은 {type(launcher).__name__}(으)로 실행을 시작합니다. "
+            "DAGSTER_HOME을 해제하거나 deploy/celery/run_launcher.yaml을 추가하세요",
         )
     app: Any = launcher.celery
     create_execute_job_task(app)

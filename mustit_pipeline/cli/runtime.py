@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.stopping import noted_signals
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import logs, schema
 from mustit_pipeline.foundation.database import Database, DatabaseUnreachable, addresses, open_database
@@ -140,7 +141,9 @@ def _require_dagster_database(url: URL) -> None:
         reason = str(error.orig).strip().splitlines()[0]
         raise DatabaseUnreachable(
             f"Dagster's database does not answer at {url.render_as_string(hide_password=True)}: {reason}. "
-            "Check MUSTIT_DAGSTER_DATABASE_URL"
+            "Check MUSTIT_DAGSTER_DATABASE_URL",
+            korean=f"{DatabaseUnreachable.topic}: {url.render_as_string(hide_password=True)}의 Dagster 데이터베이스: "
+            f"{reason}. MUSTIT_DAGSTER_DATABASE_URL을 확인하세요",
         ) from None
 
 
@@ -172,9 +175,10 @@ def run_quietly(
 
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    return defs.resolve_job_def(job).execute_in_process(
-        instance=instance, raise_on_error=False, run_config={**(config or {}), **quiet}, **options
-    )
+    with noted_signals():
+        return defs.resolve_job_def(job).execute_in_process(
+            instance=instance, raise_on_error=False, run_config={**(config or {}), **quiet}, **options
+        )
 
 
 def failure_reason(result: "dg.ExecuteInProcessResult") -> str:

@@ -75,5 +75,7 @@ def refuse_taken_port(variable: str, host: str, port: int) -> None:
         except OSError as error:
             raise SettingsError(
                 f"port {port} on {host} cannot be used ({error.strerror}): "
-                f"stop what listens there, or set {variable} to another port"
+                f"stop what listens there, or set {variable} to another port",
+                korean=f"{host}의 {port} 포트를 사용할 수 없습니다({error.strerror}). "
+                f"그 포트를 쓰는 프로세스를 종료하거나 {variable}을(를) 다른 포트로 설정하세요",
             ) from None

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -41,6 +44,33 @@ def ignore_signals() -> None:
     """A second Ctrl-C must not interrupt the cleanup after the first."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def noted_signals() -> Generator[None]:
+    """Note the first stop signal during a Dagster run, which installs one handler for both signals.
+
+    Python writes the number of each signal to this socket, whatever its handler does.
+    """
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        reading.setblocking(False)
+        writing.setblocking(False)
+        before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            if not heard:
+                heard.extend(_noted(reading)[:1])
+
+
+def _noted(reading: socket.socket) -> list[signal.Signals]:
+    try:
+        numbers = reading.recv(4096)
+    except BlockingIOError:
+        return []
+    return [signal.Signals(number) for number in numbers if number in STOPS]
 
 
 def raise_if_stopped(result: "dg.ExecuteInProcessResult") -> None:

@@ -72,7 +72,9 @@ def only_one(home: Path) -> Generator[None]:
         except BlockingIOError:
             raise SettingsError(
                 f"`mustit up` or `mustit demo` is running in {home} already: "
-                "stop it first, or set MUSTIT_HOME to another folder"
+                "stop it first, or set MUSTIT_HOME to another folder",
+                korean=f"{home}에서 `mustit up` 또는 `mustit demo`가 이미 실행 중입니다. "
+                "먼저 종료하거나 MUSTIT_HOME을 다른 폴더로 설정하세요",
             ) from None
         yield
 

@@ -21,7 +21,7 @@ from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options, text_of
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Attempts:
             task.complete(utc_now())
             return TaskResult(leased, calls, foreign=True)
         task.complete(utc_now())
-        body = fetched.body.decode()
+        body = text_of(fetched.body)
         if task.task_type is TaskType.MINISHOP:
             return TaskResult(leased, calls, body=body, page=value)
         return TaskResult(leased, calls, body=body, content=canonical.content_of(value, leased.known_hash))
@@ -111,7 +111,7 @@ class Attempts:
         log.info("attempt failed", code=code, reason=reason[:200])
         if not task.can_retry():
             # JSON, so it is text that PostgreSQL can hold.
-            return TaskResult(leased, calls, body=None if refused is None else refused.decode())
+            return TaskResult(leased, calls, body=None if refused is None else text_of(refused))
         task.retry()
         delay = backoff_seconds(task.retry_count, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
         return TaskResult(leased, calls, delay=delay)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+import orjson
 from msgspec import Struct, field
 from sqlalchemy import Connection
 
@@ -255,6 +256,9 @@ class ResultStore:
         changed = {
             item for item, seen in sighted.items() if (seen.version or seen.foreign) and _differs(entries[item], seen)
         }
+        parts = {item: entries[item] for item in changed if not entries[item].is_whole}
+        if parts:
+            changed -= _unchanged_parts(connection, home.seller_id, parts, sighted)
         foreign = {item for item, seen in sighted.items() if seen.foreign}
         asked = foreign if current.full_refetch else foreign & changed
         if asked:
@@ -270,9 +274,7 @@ class ResultStore:
                 if item in asked or (item not in foreign and (everything or _is_new(current, sighted[item])))
             }
             self._add(connection, home, plan_products(self._endpoints, versions, changed=changed))
-        # An entry that says only a part is compared with what completed it: it may differ for ever.
-        signalled = sorted(item for item in changed - foreign if entries[item].is_whole)
-        return _Shown(signalled, foreign - asked)
+        return _Shown(sorted(changed - foreign), foreign - asked)
 
     def _add(self, connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> None:
         tasks.add(connection, home, planned, planned_status(self._settings))
@@ -303,9 +305,22 @@ def _lock_products(connection: Connection, by_seller: Sequence[StoredExecution],
             products.lock(connection, current.home.seller_id, items[current.home])
 
 
-def _differs(entry: ListingEntry, seen: Sighted) -> bool:
+def _differs(entry: ListingEntry, seen: Sighted, earlier: str | None = None) -> bool:
     """Whether the listing says something else of a product than it did when that was last absorbed."""
-    return canonical.content_hash(canonical.canonical_json(canonical.listing_document(entry))) != seen.listing_hash
+    document = canonical.listing_document(entry, None if earlier is None else orjson.loads(earlier))
+    return canonical.content_hash(canonical.canonical_json(document)) != seen.listing_hash
+
+
+def _unchanged_parts(
+    connection: Connection, seller_id: str, parts: Mapping[int, ListingEntry], sighted: Mapping[int, Sighted]
+) -> set[int]:
+    """The entries without a price that say nothing new once the earlier price completes them."""
+    known = products.contents(connection, seller_id, sorted(parts))
+    return {
+        item
+        for item, entry in parts.items()
+        if item in known and not _differs(entry, sighted[item], known[item].listing)
+    }
 
 
 def _newest(results: Sequence[TaskResult]) -> list[TaskResult]:

@@ -109,7 +109,9 @@ class ProductServer:
         if settings.product_server_url is None:
             raise SettingsError(
                 "MUSTIT_PRODUCT_SERVER_URL is not set: give the product server's address, "
-                "or run `mustit up` to have one simulated"
+                "or run `mustit up` to have one simulated",
+                korean="MUSTIT_PRODUCT_SERVER_URL이 설정되지 않았습니다. 상품 서버의 주소를 설정하거나, "
+                "시뮬레이션은 `mustit up`을 실행하세요",
             )
         self._base = yarl.URL(settings.product_server_url, encoded=True).raw_path.rstrip("/")
         self._largest_body = settings.max_body_bytes

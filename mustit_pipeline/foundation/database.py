@@ -181,7 +181,9 @@ def open_database(settings: Settings, *, check_schema: bool = True) -> Database:
         kind, does = (DatabaseRefused, "refuses us") if refused else (DatabaseUnreachable, "does not answer")
         raise kind(
             f"PostgreSQL {does} at {url.render_as_string(hide_password=True)}: {reason}. "
-            "Check MUSTIT_DATABASE_URL, or unset it to use the embedded server"
+            "Check MUSTIT_DATABASE_URL, or unset it to use the embedded server",
+            korean=f"{kind.topic}: {url.render_as_string(hide_password=True)}의 PostgreSQL에서 온 오류: {reason}. "
+            "MUSTIT_DATABASE_URL을 확인하거나, 내장 서버를 쓰려면 해제하세요",
         ) from None
     except BaseException:
         database.close()

@@ -80,7 +80,12 @@ def require_current(connection: Connection) -> None:
         return
     _refuse_unknown(found)
     state = "has no schema yet" if found.current is None else f"has the older schema {found.current}"
-    raise SchemaMismatch(f"the database {state}, this code needs {found.expected}: run `mustit db upgrade`")
+    present = "스키마가 없습니다" if found.current is None else f"이전 스키마 {found.current}이(가) 있습니다"
+    raise SchemaMismatch(
+        f"the database {state}, this code needs {found.expected}: run `mustit db upgrade`",
+        korean=f"데이터베이스에 {present}. "
+        f"이 코드에는 {found.expected}이(가) 필요합니다: `mustit db upgrade`를 실행하세요",
+    )
 
 
 def _refuse_unknown(found: SchemaStatus) -> None:
@@ -88,5 +93,7 @@ def _refuse_unknown(found: SchemaStatus) -> None:
     if found.current is not None and found.current not in known:
         raise SchemaMismatch(
             f"the database has the schema {found.current}, which is newer than this code "
-            f"(it knows up to {found.expected}): upgrade mustit_pipeline"
+            f"(it knows up to {found.expected}): upgrade mustit_pipeline",
+            korean=f"데이터베이스의 스키마 {found.current}이(가) 이 코드가 아는 {found.expected}보다 새롭습니다: "
+            "mustit_pipeline을 업그레이드하세요",
         )

@@ -57,7 +57,10 @@ def lake_of(settings: Settings) -> Place:
         root = str(settings.home / "lake") if uri is None else os.path.abspath(os.path.expanduser(uri))
         return PathLake(filesystems.LocalFileSystem(), root)
     if not hasattr(filesystems, "S3FileSystem"):
-        raise SettingsError("MUSTIT_LAKE_URI is on S3, but this pyarrow was built without S3: `pip install pyarrow`")
+        raise SettingsError(
+            "MUSTIT_LAKE_URI is on S3, but this pyarrow was built without S3: `pip install pyarrow`",
+            korean="MUSTIT_LAKE_URI가 S3이지만 설치된 pyarrow는 S3를 지원하지 않습니다: `pip install pyarrow`",
+        )
     options = {}
     if settings.aws_endpoint_url is not None:
         endpoint = urlsplit(settings.aws_endpoint_url)

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
@@ -93,7 +93,7 @@ def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Devia
     except orjson.JSONDecodeError as error:
         reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
     except WrongValue as error:
-        reason, refused = str(error), body
+        reason, refused = str(error), text_of(body).encode()
         if drift is not None:
             drift += examine(source, document, closely=True, replaced=replaced)
     else:
@@ -108,30 +108,43 @@ def _decoded(body: bytes) -> tuple[Any, bool]:
     """The JSON of a body, and whether lone surrogates in it were replaced: orjson would refuse the whole body."""
     try:
         return orjson.loads(body), False
-    except orjson.JSONDecodeError:
-        replaced = _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", body)
+    except orjson.JSONDecodeError as error:
+        try:
+            encoded = text_of(body).encode()
+        except UnicodeDecodeError:
+            raise error from None
+        replaced = _SURROGATES.sub(lambda found: found[1] or b"\\ufffd", encoded)
         return _with_any_number(replaced), replaced != body
 
 
+def text_of(body: bytes) -> str:
+    """A body as text that PostgreSQL can hold.
+
+    Some servers encode the two halves of a character apart, which is no UTF-8: pairs are joined, and a half without its
+    other becomes U+FFFD. Any other wrong encoding raises UnicodeDecodeError.
+    """
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        halves = body.decode("utf-8", "surrogatepass")
+        return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def _with_any_number(body: bytes) -> Any:
-    """JSON with numbers too large for a float: only their own fields fail, while orjson would refuse the whole body."""
+    """JSON with NaN, Infinity or numbers too large for a float: only their own fields fail, not the whole body."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        if "infinity" not in error.msg:
+        if "infinity" not in error.msg and b"NaN" not in body and b"Infinity" not in body:
             raise
         try:
-            return json.loads(body, parse_int=_whole, parse_constant=_no_json)
+            return json.loads(body.decode(), parse_int=_whole)
         except (ValueError, RecursionError):
             raise error from None
 
 
 def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:

@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings
 
+from mustit_pipeline.settings.wrong_setting import WrongSetting
+
 LOOPBACK = ("127.0.0.1", "::1")
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
@@ -15,7 +17,10 @@ def _address(value: str) -> str:
     try:
         return str(ipaddress.ip_address("127.0.0.1" if value == "localhost" else value))
     except ValueError:
-        raise ValueError("takes an IP address of this host, such as 127.0.0.1 or 0.0.0.0") from None
+        raise WrongSetting(
+            "takes an IP address of this host, such as 127.0.0.1 or 0.0.0.0",
+            korean="127.0.0.1이나 0.0.0.0 같은 이 호스트의 IP 주소여야 합니다",
+        ) from None
 
 
 def _proxies(value: str) -> str:
@@ -28,12 +33,15 @@ def _proxies(value: str) -> str:
     try:
         return ",".join(str(ipaddress.ip_network(part.strip())) for part in said.split(","))
     except ValueError:
-        raise ValueError("takes yes, or the proxy's addresses: 10.0.0.5,10.1.0.0/16") from None
+        raise WrongSetting(
+            "takes yes, or the proxy's addresses: 10.0.0.5,10.1.0.0/16",
+            korean="yes 또는 프록시의 주소여야 합니다: 10.0.0.5,10.1.0.0/16",
+        ) from None
 
 
 def _file(value: Path) -> Path:
     if not value.is_file():
-        raise ValueError("there is no file at this path")
+        raise WrongSetting("there is no file at this path", korean="이 경로에 파일이 없습니다")
     return value
 
 
@@ -61,12 +69,18 @@ class ApiSettings(BaseSettings):
     @model_validator(mode="after")
     def _safe_address(self) -> "ApiSettings":
         if (self.api_tls_cert is None) != (self.api_tls_key is None):
-            raise ValueError("MUSTIT_API_TLS_CERT and MUSTIT_API_TLS_KEY: set both or neither")
+            raise WrongSetting(
+                "MUSTIT_API_TLS_CERT and MUSTIT_API_TLS_KEY: set both or neither",
+                korean="MUSTIT_API_TLS_CERT와 MUSTIT_API_TLS_KEY는 둘 다 설정하거나 둘 다 비워야 합니다",
+            )
         loopback = ipaddress.ip_address(self.api_host).is_loopback
         if not loopback and self.api_tls_cert is None and not self.api_behind_proxy:
-            raise ValueError(
+            raise WrongSetting(
                 f"MUSTIT_API_HOST is {self.api_host}, which others can reach: set MUSTIT_API_TLS_CERT and "
-                "MUSTIT_API_TLS_KEY, or MUSTIT_API_BEHIND_PROXY where a proxy does TLS"
+                "MUSTIT_API_TLS_KEY, or MUSTIT_API_BEHIND_PROXY where a proxy does TLS",
+                korean=f"MUSTIT_API_HOST {self.api_host}은(는) 다른 호스트에서 접근할 수 있습니다. "
+                "MUSTIT_API_TLS_CERT와 MUSTIT_API_TLS_KEY를, "
+                "또는 프록시가 TLS를 처리하면 MUSTIT_API_BEHIND_PROXY를 설정하세요",
             )
         return self
 

@@ -7,10 +7,13 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from mustit_pipeline.settings.http_url import HttpUrl
+from mustit_pipeline.settings.wrong_setting import WrongSetting
 
 API_KEY = re.compile(r"mk_[!-~]+_[!-~]+")
 FIFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 ARN = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:\S+")
+
+EXAMPLE_ARN = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
 
 
 class AwsSettings(BaseSettings):
@@ -55,31 +58,46 @@ class AwsSettings(BaseSettings):
     @classmethod
     def _arn(cls, value: str | None) -> str | None:
         if value is not None and not ARN.fullmatch(value):
-            raise ValueError("takes an ARN: arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers")
+            raise WrongSetting(f"takes an ARN: {EXAMPLE_ARN}", korean=f"ARN이어야 합니다: {EXAMPLE_ARN}")
         return value
 
     @field_validator("trigger_api_key")
     @classmethod
     def _api_key(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not API_KEY.fullmatch(value.get_secret_value()):
-            raise ValueError("takes an API key as `mustit apikey create` prints it: mk_<id>_<secret>")
+            raise WrongSetting(
+                "takes an API key as `mustit apikey create` prints it: mk_<id>_<secret>",
+                korean="`mustit apikey create`가 출력한 API 키여야 합니다: mk_<id>_<secret>",
+            )
         return value
 
     @field_validator("task_queue_name", "task_dlq_name")
     @classmethod
     def _fifo(cls, value: str) -> str:
         if not FIFO_NAME.fullmatch(value):
-            raise ValueError("takes the name of a FIFO queue: letters, digits, - and _, then .fifo")
+            raise WrongSetting(
+                "takes the name of a FIFO queue: letters, digits, - and _, then .fifo",
+                korean="FIFO 큐의 이름이어야 합니다: 영문자, 숫자, -, _ 다음에 .fifo",
+            )
         return value
 
     @model_validator(mode="after")
     def _target(self) -> "AwsSettings":
         if self.trigger == "eventbridge" and self.trigger_target_arn is None:
-            raise ValueError("with MUSTIT_TRIGGER set to eventbridge, MUSTIT_TRIGGER_TARGET_ARN must be set too")
+            raise WrongSetting(
+                "with MUSTIT_TRIGGER set to eventbridge, MUSTIT_TRIGGER_TARGET_ARN must be set too",
+                korean="MUSTIT_TRIGGER가 eventbridge이면 MUSTIT_TRIGGER_TARGET_ARN도 설정해야 합니다",
+            )
         if self.triggers_by_api and self.trigger_role_arn is None:
-            raise ValueError("MUSTIT_TRIGGER_TARGET_ARN is an API destination: MUSTIT_TRIGGER_ROLE_ARN must be set too")
+            raise WrongSetting(
+                "MUSTIT_TRIGGER_TARGET_ARN is an API destination: MUSTIT_TRIGGER_ROLE_ARN must be set too",
+                korean="MUSTIT_TRIGGER_TARGET_ARN이 API 대상이면 MUSTIT_TRIGGER_ROLE_ARN도 설정해야 합니다",
+            )
         if (self.trigger_api_url is None) != (self.trigger_api_key is None):
-            raise ValueError("MUSTIT_TRIGGER_API_URL and MUSTIT_TRIGGER_API_KEY are set together or not at all")
+            raise WrongSetting(
+                "MUSTIT_TRIGGER_API_URL and MUSTIT_TRIGGER_API_KEY are set together or not at all",
+                korean="MUSTIT_TRIGGER_API_URL과 MUSTIT_TRIGGER_API_KEY는 함께 설정하거나 함께 비워야 합니다",
+            )
         return self
 
     @property

@@ -5,6 +5,8 @@ import re
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
+from mustit_pipeline.settings.wrong_setting import WrongSetting
+
 ADDRESS = re.compile(r"[a-z][a-z0-9+]*://\S+", re.IGNORECASE)
 BETWEEN_ADDRESSES = re.compile(r"[\s,]+(?=[a-z][a-z0-9+]*://)", re.IGNORECASE)
 
@@ -56,7 +58,10 @@ class CheckSettings(BaseSettings):
     @classmethod
     def _alert_urls(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not all(map(ADDRESS.fullmatch, _split(value))):
-            raise ValueError("takes addresses like json://host/path, separated by blanks or commas")
+            raise WrongSetting(
+                "takes addresses like json://host/path, separated by blanks or commas",
+                korean="json://host/path 같은 주소를 공백이나 쉼표로 구분해 써야 합니다",
+            )
         return value
 
     def alert_addresses(self) -> list[str]:

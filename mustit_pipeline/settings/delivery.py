@@ -3,6 +3,8 @@
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings
 
+from mustit_pipeline.settings.wrong_setting import WrongSetting
+
 # Half of a lease may pass before its row is sent; a third is for the call, and the rest for storing the result.
 CALLS_PER_LEASE = 3
 
@@ -59,9 +61,12 @@ class DeliverySettings(BaseSettings):
     def _lease(self) -> "DeliverySettings":
         least = CALLS_PER_LEASE * self.product_server_call_seconds
         if self.relay_lease_seconds < least:
-            raise ValueError(
+            raise WrongSetting(
                 f"MUSTIT_RELAY_LEASE_SECONDS is {self.relay_lease_seconds:g}, and takes at least {least:g} with "
                 "MUSTIT_PRODUCT_SERVER_CONNECT_SECONDS and MUSTIT_PRODUCT_SERVER_READ_SECONDS as they are: "
-                "events would be sent again while they are still under way"
+                "events would be sent again while they are still under way",
+                korean=f"MUSTIT_RELAY_LEASE_SECONDS는 {self.relay_lease_seconds:g}이지만 "
+                "MUSTIT_PRODUCT_SERVER_CONNECT_SECONDS와 MUSTIT_PRODUCT_SERVER_READ_SECONDS에 맞추면 "
+                f"{least:g} 이상이어야 합니다. 더 짧으면 전송 중인 이벤트가 다시 전송됩니다",
             )
         return self

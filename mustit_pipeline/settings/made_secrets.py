@@ -7,8 +7,12 @@ import re
 import secrets
 from pathlib import Path
 
+from mustit_pipeline.settings.wrong_setting import WrongSetting
+
 UNNAMED = "k0"
 SHORTEST_SIGNING_KEY = 32
+KEYS = "takes 32 bytes in base64, or kid:key[,kid:key]"
+KEYS_KOREAN = "base64로 쓴 32바이트, 또는 kid:key[,kid:key]여야 합니다"
 
 
 class TokenKey:
@@ -21,13 +25,16 @@ class TokenKey:
             try:
                 key = base64.b64decode(encoded, validate=True)
             except ValueError as error:
-                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]") from error
+                raise WrongSetting(KEYS, korean=KEYS_KOREAN) from error
             if len(key) != 32 or (colon and not kid) or ":" in kid:
-                raise ValueError("takes 32 bytes in base64, or kid:key[,kid:key]")
+                raise WrongSetting(KEYS, korean=KEYS_KOREAN)
             # The same name at any position: a name by position would change when another key is put before it.
             name = kid or UNNAMED
             if name in self.keys:
-                raise ValueError(f"names the key id {name!r} twice; a key without a name is {UNNAMED}")
+                raise WrongSetting(
+                    f"names the key id {name!r} twice; a key without a name is {UNNAMED}",
+                    korean=f"키 이름 {name!r}이(가) 두 번 나옵니다. 이름이 없는 키는 {UNNAMED}입니다",
+                )
             self.keys[name] = key
         self.current = next(iter(self.keys))
 
@@ -40,13 +47,14 @@ class SigningKeys:
         for part in text.split(","):
             name, colon, secret = part.strip().rpartition(":")
             if len(secret) < SHORTEST_SIGNING_KEY or (colon and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name)):
-                raise ValueError(
-                    f"takes at least {SHORTEST_SIGNING_KEY} characters, or kid:secret[,kid:secret] with as many each"
+                raise WrongSetting(
+                    f"takes at least {SHORTEST_SIGNING_KEY} characters, or kid:secret[,kid:secret] with as many each",
+                    korean=f"{SHORTEST_SIGNING_KEY}자 이상이거나, 각각 그 길이인 kid:secret[,kid:secret]이어야 합니다",
                 )
             key = secret.encode()
             kid = name or hashlib.sha256(b"kid:" + key).hexdigest()[:16]
             if kid in self.keys:
-                raise ValueError(f"names the key id {kid!r} twice")
+                raise WrongSetting(f"names the key id {kid!r} twice", korean=f"키 이름 {kid!r}이(가) 두 번 나옵니다")
             self.keys[kid] = key
         self.current = next(iter(self.keys))
 

@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mustit_pipeline.domain.field_paths import FieldPaths
+from mustit_pipeline.domain.field_paths import SOURCES, FieldPaths
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
@@ -32,6 +32,7 @@ from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey, made_on
 from mustit_pipeline.settings.recrawl import RecrawlSettings
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
+from mustit_pipeline.settings.wrong_setting import WrongSetting, korean_of
 
 T = TypeVar("T")
 PREFIX = "MUSTIT_"
@@ -50,6 +51,17 @@ class SettingsError(EnvironmentFailure):
 
     code = "VALIDATION_SETTINGS"
     topic = "설정이 잘못되었습니다"
+
+
+def _field_paths(value: str) -> str:
+    try:
+        return FieldPaths.checked(value)
+    except ValueError as error:
+        raise WrongSetting(
+            str(error),
+            korean="쉼표로 구분한 필드 경로여야 합니다. detail.ProductInfoModule.stock이나 listing.items.*처럼 "
+            f"{', '.join(SOURCES)} 중 하나로 시작합니다",
+        ) from None
 
 
 def _same_database(one: str, other: str | None) -> bool:
@@ -168,7 +180,7 @@ class Settings(
     )
     deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
     deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
-    drift_block: Annotated[str, AfterValidator(FieldPaths.checked)] = Field(
+    drift_block: Annotated[str, AfterValidator(_field_paths)] = Field(
         "",
         description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch, kept "
         "for `mustit raw replay`, until the change is accepted",
@@ -183,13 +195,19 @@ class Settings(
         try:
             return value.expanduser()
         except RuntimeError as error:
-            raise ValueError("takes a folder; the account after ~ is not known here") from error
+            raise WrongSetting(
+                "takes a folder; the account after ~ is not known here",
+                korean="폴더여야 합니다. ~ 뒤의 계정을 이 호스트에서 찾을 수 없습니다",
+            ) from error
 
     @field_validator("listing_path")
     @classmethod
     def _absolute_path(cls, value: str) -> str:
         if not value.startswith("/") or value.endswith("/") or any(sign in value for sign in "?# "):
-            raise ValueError("takes an absolute path such as /api/listing, without a query")
+            raise WrongSetting(
+                "takes an absolute path such as /api/listing, without a query",
+                korean="/api/listing처럼 쿼리가 없는 절대 경로여야 합니다",
+            )
         return value
 
     @field_validator("token_key")
@@ -213,24 +231,38 @@ class Settings(
             missing = [n for n in ("dagster_database_url", "token_key", "jwt_secret") if getattr(self, n) is None]
             if missing:
                 names = ", ".join(PREFIX + name.upper() for name in missing)
-                raise ValueError(f"with {PREFIX}DATABASE_URL set, {names} must be set too")
+                raise WrongSetting(
+                    f"with {PREFIX}DATABASE_URL set, {names} must be set too",
+                    korean=f"{PREFIX}DATABASE_URL을 설정하면 {names}도 설정해야 합니다",
+                )
             if _same_database(self.database_url, self.dagster_database_url):
-                raise ValueError(
+                raise WrongSetting(
                     f"{PREFIX}DAGSTER_DATABASE_URL takes another database than {PREFIX}DATABASE_URL: "
-                    "both keep the version of their schema in a table of the same name"
+                    "both keep the version of their schema in a table of the same name",
+                    korean=f"{PREFIX}DAGSTER_DATABASE_URL은 {PREFIX}DATABASE_URL과 다른 데이터베이스여야 합니다. "
+                    "두 스키마의 버전이 같은 이름의 테이블에 저장됩니다",
                 )
         elif self.dagster_database_url is not None:
-            raise ValueError(
-                f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither"
+            raise WrongSetting(
+                f"{PREFIX}DAGSTER_DATABASE_URL is set but {PREFIX}DATABASE_URL is not: set both or neither",
+                korean=f"{PREFIX}DAGSTER_DATABASE_URL만 설정되어 있습니다. "
+                f"{PREFIX}DATABASE_URL과 함께 설정하거나 함께 비우세요",
             )
         if self.run_launcher == "celery" and self.broker_url is None and not self.has_redis:
-            raise ValueError(
-                f"{PREFIX}RUN_LAUNCHER is celery, but there is no Redis: set {PREFIX}REDIS_URL or {PREFIX}BROKER_URL"
+            raise WrongSetting(
+                f"{PREFIX}RUN_LAUNCHER is celery, but there is no Redis: set {PREFIX}REDIS_URL or {PREFIX}BROKER_URL",
+                korean=f"{PREFIX}RUN_LAUNCHER가 celery이지만 Redis가 없습니다. "
+                f"{PREFIX}REDIS_URL 또는 {PREFIX}BROKER_URL을 설정하세요",
             )
         for least, most in ORDERED:
             if getattr(self, least) > getattr(self, most):
-                names = f"{PREFIX}{least.upper()} is {getattr(self, least)} and {PREFIX}{most.upper()}"
-                raise ValueError(f"{names} {getattr(self, most)}: the second cannot be the smaller one")
+                first, second = f"{PREFIX}{least.upper()}", f"{PREFIX}{most.upper()}"
+                raise WrongSetting(
+                    f"{first} is {getattr(self, least)} and {second} {getattr(self, most)}: "
+                    "the second cannot be the smaller one",
+                    korean=f"{second}({getattr(self, most)})은(는) "
+                    f"{first}({getattr(self, least)})보다 작을 수 없습니다",
+                )
         return self
 
     @property
@@ -286,7 +318,10 @@ class Settings(
             return read(made_once(self.home, name))
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"{self.home}/secrets/{name}, made because {PREFIX}{name.upper()} is not set, cannot be used: {error}"
+                f"{self.home}/secrets/{name}, made because {PREFIX}{name.upper()} is not set, cannot be used: {error}",
+                korean=f"{PREFIX}{name.upper()}이(가) 설정되지 않아 만든 "
+                f"{self.home}/secrets/{name}을(를) 사용할 수 없습니다: "
+                f"{error.korean if isinstance(error, WrongSetting) else error}",
             ) from error
 
     @classmethod
@@ -307,7 +342,7 @@ def load_settings() -> Settings:
     try:
         return Settings()  # pyright: ignore[reportCallIssue]
     except ValidationError as error:
-        raise SettingsError(_readable(error)) from None
+        raise _refused(error) from None
 
 
 def with_changes(settings: Settings, **changed: object) -> Settings:
@@ -315,7 +350,7 @@ def with_changes(settings: Settings, **changed: object) -> Settings:
     try:
         return Settings.model_validate(settings.model_dump() | changed)
     except ValidationError as error:
-        raise SettingsError(_readable(error)) from None
+        raise _refused(error) from None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
@@ -327,17 +362,21 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     return {name: PREFIX + close[0] if close else None for name, close in likely.items()}
 
 
-def _readable(error: ValidationError) -> str:
-    lines: list[str] = []
-    for problem in error.errors(include_url=False, include_context=False):
+def _refused(error: ValidationError) -> SettingsError:
+    english: list[str] = []
+    korean: list[str] = []
+    for problem in error.errors(include_url=False):
         name = "".join(str(part) for part in problem["loc"][:1])
         text = problem["msg"].removeprefix("Value error, ")
         if not name:
-            lines.append(text)
+            english.append(text)
+            korean.append(korean_of(problem))
             continue
         field = Settings.model_fields[name]
         # An address may contain a password.
         private = any(word in name for word in ("secret", "token", "key", "url", "uri"))
         shown = "" if private else f", not {problem['input']!r}"
-        lines.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")
-    return "\n".join(lines)
+        given = "" if private else f" (입력값: {problem['input']!r})"
+        english.append(f"{PREFIX}{name.upper()}: {text}{shown} ({field.description})")
+        korean.append(f"{PREFIX}{name.upper()}: {korean_of(problem)}{given}")
+    return SettingsError("\n".join(english), korean="\n".join([f"{SettingsError.topic}:", *korean]))

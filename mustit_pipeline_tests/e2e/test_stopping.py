@@ -73,10 +73,12 @@ def test_a_crawl_that_is_stopped_ends_quietly_and_the_next_one_fetches_nothing_t
 
 
 class Interrupted(dg.ConfigurableResource):
-    """A resource during whose setup Ctrl-C is pressed."""
+    """A resource during whose setup the signal arrives."""
+
+    number: int
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.Signals(self.number))
         time.sleep(0.1)
 
 
@@ -85,22 +87,23 @@ def never_begun(interrupted: Interrupted) -> None:
     raise AssertionError("the run was stopped before its first step")
 
 
-@dg.job(resource_defs={"interrupted": Interrupted()}, executor_def=dg.in_process_executor)
-def stopped_early() -> None:
-    never_begun()
-
-
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_stopped_before_its_first_step_is_stopped_and_not_failed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:
-    """It was told as an error, `the run ended before its first step`, with exit 1."""
+    """It was told as an error, `the run ended before its first step`, with exit 1; and SIGTERM was taken for Ctrl-C."""
+
+    @dg.job(resource_defs={"interrupted": Interrupted(number=number)}, executor_def=dg.in_process_executor)
+    def stopped_early() -> None:
+        never_begun()
+
     monkeypatch.setattr(stopping, "heard", [])
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.DagsterInstance.ephemeral() as instance, stopping.noted_signals():
         result = stopped_early.execute_in_process(instance=instance, raise_on_error=False)
 
     with pytest.raises(stopping.Stopped) as stopped:
         stopping.raise_if_stopped(result)
-    assert stopped.value.exit_code == 130
+    assert stopped.value.exit_code == code
 
 
 def test_a_crawl_that_is_stopped_prints_its_document_all_the_same(world: World) -> None:

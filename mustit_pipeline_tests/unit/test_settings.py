@@ -4,6 +4,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -260,6 +261,21 @@ def test_an_address_that_a_driver_takes_is_taken(environment: pytest.MonkeyPatch
 
 def test_a_wrong_value_is_listed_here_for_every_field() -> None:
     assert {field for field, _, _ in WRONG} == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize(("name", "value", "takes"), WRONG)
+def test_every_refusal_is_korean_in_its_particulars_too(
+    environment: pytest.MonkeyPatch, name: str, value: str, takes: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(environment, **{name.upper(): value})
+
+    _, *lines = refused.value.korean.splitlines()
+    assert lines
+    assert all(re.search("[가-힣]", line) for line in lines)
+    # What pydantic and our own English say.
+    assert not re.search(r"Input|should|takes|must be|올바르지 않은 값", refused.value.korean)
+    assert "hunter2" not in refused.value.korean
 
 
 def test_all_wrong_values_are_named_at_once(environment: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from mustit_pipeline.cli.crawl import CrawlSummary, tell
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus
@@ -78,6 +79,24 @@ def test_another_sellers_item_is_skipped_and_asked_again_only_when_its_listing_e
     back = crawl(database, settings, SELLER)
     assert (summary(back), back.report.versions) == ((0, 0, SweepStatus.COMPLETE), {LifeCycle.CREATED: 1})
     assert_whole(database)
+
+
+def test_another_sellers_item_that_loses_its_price_is_not_asked_again(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its price an entry differs from what was stored of it, which has the price that it had."""
+    settings = make_settings(base_url=drifting.url)
+    register(database, SELLER)
+    drifting.change = owners = Owners()
+    crawl(database, settings, SELLER)
+    owners.price = ""
+    drifting.asked.clear()
+
+    outcome = crawl(database, settings, SELLER)
+
+    assert asked_for(drifting, FOREIGN) == 0
+    tell(CrawlSummary(outcome.stored))
+    assert "1 listed of another seller" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_crawl_that_breaks_off_before_it_has_asked_leaves_that_to_the_next_one(

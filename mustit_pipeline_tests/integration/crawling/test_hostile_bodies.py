@@ -38,6 +38,23 @@ def test_lone_surrogates_everywhere_cost_no_product_and_are_drift(
     assert_whole(database)
 
 
+def test_halves_of_characters_that_are_encoded_apart_are_stored(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    def cut(source: str, item_no: int | None, body: Any) -> bytes:
+        return orjson.dumps(body).replace("여성 백팩".encode(), b"\xed\xa0\xbd")
+
+    register(database, SELLER)
+    drifting.change = cut
+
+    outcome = crawl(database, make_settings(base_url=drifting.url), SELLER)
+
+    check_outcomes(database, outcome.stored.execution.id)
+    assert (outcome.stored.sweep_status, outcome.stored.skipped_items) == (SweepStatus.COMPLETE, 0)
+    assert outcome.report.versions == {LifeCycle.CREATED: 2}
+    assert_whole(database)
+
+
 def test_an_item_of_a_page_that_cannot_be_is_skipped_and_counted_and_the_other_is_crawled(
     database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
 ) -> None:

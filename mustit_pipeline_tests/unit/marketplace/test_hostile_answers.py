@@ -161,9 +161,6 @@ def test_hostile_items_of_a_page_cost_no_other_item(odd: list[Any]) -> None:
 
     odd = [item for item in odd if not takes_a_good_number(item)]
     body = written(listing(listing_item(itemNo=1), *odd, listing_item(itemNo=2)))
-    # NaN is no JSON: then nothing of the page is believed.
-    if any(word in body for word in (b"NaN", b"Infinity")):
-        return
     page = read(parse_listing, body)
     assert page is not None
     assert {1, 2} <= {entry.item_no for entry in page.entries}

@@ -117,6 +117,40 @@ def test_no_other_item_of_a_page_is_lost_and_none_is_skipped() -> None:
     assert page.entries[249].name == "이름 \ufffd"
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (b"\xed\xa0\xbd", "\ufffd"),
+        (b"\xed\xb8\x80", "\ufffd"),
+        (b"\xed\xa0\xbd\xed\xb8\x80", "😀"),
+        (b"\xed\xb8\x80\xed\xa0\xbd", "\ufffd\ufffd"),
+    ],
+)
+def test_halves_of_a_character_that_are_encoded_apart_cost_no_other_item(given: bytes, name: str) -> None:
+    drift: list[Deviation] = []
+    body = encoded(listing(listing_item(itemNo=1, name=MARK), listing_item(itemNo=2)))
+    page = parse_listing(body.replace(MARK.encode(), given), drift)
+    assert ([entry.item_no for entry in page.entries], page.skipped, page.entries[0].name) == ([1, 2], 0, name)
+    assert [one.observed for one in drift] == [LONE]
+
+
+@pytest.mark.parametrize("given", [b"\xe9\xff", b"\xc7\xd1\xb1\xdb", b"\xea\xb0"], ids=["Latin-1", "EUC-KR", "cut off"])
+def test_a_body_in_another_encoding_is_refused_as_a_whole(given: bytes) -> None:
+    body = encoded(listing(listing_item(itemNo=1, name=MARK), listing_item(itemNo=2)))
+    with pytest.raises(MalformedBody, match="not JSON"):
+        parse_listing(body.replace(MARK.encode(), given))
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400", b"9" * 400])
+@pytest.mark.parametrize(("field", "entries"), [("price", [2]), ("likeStatus", [1, 2])])
+def test_a_number_that_is_none_costs_its_own_item_and_none_in_a_field_that_is_not_read(
+    number: bytes, field: str, entries: list[int]
+) -> None:
+    body = encoded(listing(listing_item(itemNo=1, **{field: MARK}), listing_item(itemNo=2)))
+    page = parse_listing(body.replace(f'"{MARK}"'.encode(), number))
+    assert [entry.item_no for entry in page.entries] == entries
+
+
 @pytest.mark.parametrize("escape", [r"\ud8", r"\ud83", r"\ud83g", r"\u", "\\"])
 def test_an_escape_that_is_cut_off_is_not_json(escape: str) -> None:
     with pytest.raises(MalformedBody, match="not JSON"):

@@ -56,7 +56,7 @@ def outcome(parse: Parse, body: bytes) -> Any:
         (b'{"name": "\xb0\xa1"}', False),
         (b'{"name": "\\ud800"}', True),
         (b'{"name": "\\ud8"}', False),
-        (b'{"name": "\xed\xa0\x80"}', False),
+        (b'{"name": "\xed\xa0\x80"}', True),
         ("<html>점검 중</html>".encode(), False),
         (b'{"moduleList": [', False),
         (b"", False),
@@ -65,7 +65,9 @@ def outcome(parse: Parse, body: bytes) -> Any:
 def test_a_refused_body_is_kept_where_it_is_json_and_can_be_stored(parse: Parse, body: bytes, kept: bool) -> None:
     with pytest.raises(MalformedBody) as refused:
         parse(body)
-    assert (refused.value.document == body) is kept
+    # A half of a character that was encoded alone is kept as U+FFFD: PostgreSQL cannot hold it.
+    storable = body.replace(b"\xed\xa0\x80", "\ufffd".encode())
+    assert (refused.value.document == storable) is kept
     assert kept or refused.value.document is None
 
 
