@@ -43,7 +43,7 @@ class _Frame:
     products: int
     lack: int
     window: float
-    # From one crawl to the next; where that is longer than a window, what is stored is made older by the rest.
+    # From one crawl to the next: what is stored is made older by what is more than a window.
     between: float
     kills: int
     dagster: bool
@@ -75,7 +75,7 @@ class _Frame:
 
 
 SHORT_FRAME = _Frame(products=99, lack=4, window=0.5, between=600, kills=1, dagster=False)
-LONG_FRAME = _Frame(products=249, lack=10, window=10, between=10, kills=5, dagster=True)
+LONG_FRAME = _Frame(products=249, lack=10, window=4, between=600, kills=5, dagster=True)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def requests_go_where_changes_are(world: World, size: Size) -> Numbers:
     hidden, oldest, longest_round = _Hidden(), timedelta(), timedelta()
     rounds = kills = shown_changes = 0
     began = clock = utc_now()
-    changing_until = began + (frame.max_age if frame.dagster else frame.max_age / 3)
+    changing_until = began + frame.max_age / 3
     while clock < changing_until + frame.max_age + longest_round:
         shown: list[int] = []
         if clock < changing_until:
@@ -129,7 +129,7 @@ def requests_go_where_changes_are(world: World, size: Size) -> Numbers:
         longest_round = max(longest_round, clock - before)
         hidden.look(_found(world), clock)
     _expect_promise(frame, max(oldest, hidden.longest()), longest_round)
-    requests = _expect_budget(world, frame, rounds, utc_now() - began)
+    requests = _expect_budget(world, frame, utc_now() - began, clock - began)
     return {
         "crawls": rounds,
         "kills": kills,
@@ -151,14 +151,16 @@ def _expect_promise(frame: _Frame, waited: timedelta, longest_round: timedelta) 
         raise AssertionError(f"{waited} without a fetch, {frame.max_age} were promised, a round took {longest_round}")
 
 
-def _expect_budget(world: World, frame: _Frame, rounds: int, took: timedelta) -> int:
+def _expect_budget(world: World, frame: _Frame, took: timedelta, passed: timedelta) -> int:
+    """By the clock, and by the time that has passed for what is stored."""
     requests: int = world.market.audit()["requests"]
     # A window may have begun before the first request and another after the last.
     most = AGENTS * (took.total_seconds() / frame.window + 2)
     if requests > most:
         raise AssertionError(f"{requests} requests in {took}, the pool has {most:.0f}")
-    if requests > rounds * frame.everything / frame.lack + AGENTS:
-        raise AssertionError(f"{requests} requests are more than 1/{frame.lack} of everything in {rounds} crawls")
+    crawls = passed.total_seconds() / frame.between + 1
+    if requests > crawls * frame.everything / frame.lack:
+        raise AssertionError(f"{requests} requests in {passed} are more than 1/{frame.lack} of everything")
     return requests
 
 
