@@ -14,7 +14,12 @@ from sqlalchemy import Connection, Table, text
 
 from mustit_pipeline.catalog.sql.tables import product_change_sets, product_raw_data, products
 from mustit_pipeline.crawling.sql import task_months
-from mustit_pipeline.crawling.sql.tables import crawler_tasks, crawling_schedule_executions
+from mustit_pipeline.crawling.sql.tables import (
+    crawler_tasks,
+    crawling_schedule_executions,
+    recrawl_products,
+    recrawl_sellers,
+)
 from mustit_pipeline.domain.schedule import CrawlingSchedule
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, ScheduleId, SellerId
@@ -116,6 +121,15 @@ _TABLES = (
         source=_LAST,
     ),
     _Copied(
+        recrawl_products,
+        {"seller_id": "c.seller_id", "item_no": _ITEM}
+        | {
+            column: f"r.{column} - make_interval(mins => c.n % 1200)"
+            for column in ("detail_fetched_at", "option_fetched_at")
+        },
+        source="",
+    ),
+    _Copied(
         product_change_sets,
         _OF_COPY | _earlier("detected_at") | {"change_set_id": _other("r.change_set_id"), "item_no": _ITEM},
     ),
@@ -147,6 +161,24 @@ _EXECUTIONS = """
     CREATE TABLE pattern.executions AS
     SELECT execution_id, created_at, CAST(row_number() OVER (ORDER BY created_at DESC) - 1 AS int) AS later
     FROM pattern.crawling_schedule_executions
+"""
+
+# What is known of a seller is one row, whatever is stored of it: every registered one has it from the start.
+_KNOWN = f"""
+    INSERT INTO recrawl_sellers ({", ".join(column.name for column in recrawl_sellers.columns)})
+    SELECT {
+    ", ".join(
+        {
+            "seller_id": "s.seller_id",
+            "swept_at": "r.swept_at - make_interval(mins => 120 + CAST(ascii(md5(s.seller_id)) AS int))",
+            "oldest_at": "r.oldest_at - make_interval(mins => 120 + CAST(ascii(md5(s.seller_id)) AS int))",
+        }.get(column.name, f"r.{column.name}")
+        for column in recrawl_sellers.columns
+    )
+}
+    FROM recrawl_sellers r CROSS JOIN sellers s
+    WHERE r.seller_id = :seller_id AND s.seller_id LIKE 'stored%'
+    ON CONFLICT (seller_id) DO NOTHING
 """
 
 _CRAWLED = """
@@ -196,6 +228,7 @@ class Filler:
                 name = copied.table.name
                 query = text(f"CREATE TABLE pattern.{name} AS SELECT * FROM {name} WHERE seller_id = :seller_id")
                 connection.execute(query, {"seller_id": seller_id})
+            connection.execute(text(_KNOWN), {"seller_id": seller_id})
             connection.exec_driver_sql(_EXECUTIONS)
             connection.exec_driver_sql(_KEPT_BODIES)
             self._make_months(connection)

@@ -4,15 +4,20 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from benchmarks.filling import seller_name
 from mustit_pipeline.catalog.history import find_product, find_version
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.cli.app import app
+from mustit_pipeline.crawling import budget
+from mustit_pipeline.crawling.recrawl import judge_pool, spare_requests, terms_of
+from mustit_pipeline.crawling.sql import recrawl_terms
+from mustit_pipeline.crawling.sql.choosing import Chooser
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -21,6 +26,7 @@ from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline.monitoring.metrics import SEOUL, metrics_of
 from mustit_pipeline.monitoring.sql import spot_checks
 from mustit_pipeline.outbox.sql import outbox_list
+from mustit_pipeline.scheduling.light import CONSIDERED
 from mustit_pipeline.scheduling.sql.next_sellers import count_next_sellers, next_sellers
 from mustit_pipeline.settings import Settings, load_settings
 from mustit_pipeline.upkeep.maintenance import maintain
@@ -49,6 +55,17 @@ class Ground:
     settings: Settings
     seller_id: str
     item_no: int
+    # A seller that was crawled a moment ago.
+    crawled_id: str
+
+
+# What the recrawl policy asks of everything that is stored; each has a second, however much that is.
+RECRAWL = PLANNING, LIGHT, JUDGING, BUDGET = (
+    "planning an adaptive crawl",
+    "choosing a seller for a light crawl",
+    "judging the pool",
+    "budget view",
+)
 
 
 def operations(ground: Ground) -> dict[str, Callable[[], object]]:
@@ -66,6 +83,10 @@ def operations(ground: Ground) -> dict[str, Callable[[], object]]:
         "outbox list": lambda: _events(database, None, None),
         "outbox list of a seller": lambda: _events(database, None, SellerId(ground.seller_id)),
         "outbox list, FAILED": lambda: _events(database, OutboxStatus.FAILED, None),
+        JUDGING: lambda: _judge(database, settings),
+        PLANNING: lambda: _plan(ground),
+        LIGHT: lambda: _choose_light(database, settings),
+        BUDGET: lambda: _view(database, settings),
     }
 
 
@@ -90,6 +111,40 @@ def _choose(database: Database) -> None:
         chosen = next_sellers(connection, LANES, busy=[seller_name(0)], slice_seconds=SLICE_SECONDS)
         waiting = count_next_sellers(connection, busy=[])
     _require(len(chosen) == LANES and waiting >= LANES, "no seller is due")
+
+
+def _judge(database: Database, settings: Settings) -> None:
+    """Anew, whenever it was judged last."""
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE recrawl_pool SET judged_at = now() - interval '1 hour'"))
+    judge_pool(database, settings, utc_now())
+
+
+def _plan(ground: Ground) -> None:
+    """The choice among all sources of a seller, a day later: what is planned then is written by one COPY."""
+    now = utc_now() + timedelta(days=1)
+    with ground.database.reading() as connection:
+        terms = terms_of(connection, ground.settings, ground.crawled_id, now)
+        chosen = sum(len(chunk) for chunk in Chooser(connection, ground.crawled_id, terms, now).choose(None))
+    _require(chosen > 0, "nothing is worth a request")
+
+
+def _choose_light(database: Database, settings: Settings) -> None:
+    now = utc_now()
+    with database.reading() as connection:
+        pool = recrawl_terms.read_pool(connection)
+        _require(pool is not None, "the pool was not judged")
+        assert pool is not None
+        found = recrawl_terms.light_candidates(
+            connection, pool, page_size=settings.page_size, busy=[], now=now, limit=LANES + CONSIDERED
+        )
+        spare_requests(connection, settings, now)
+    _require(bool(found), "no seller can have a light crawl")
+
+
+def _view(database: Database, settings: Settings) -> None:
+    with database.reading() as connection:
+        budget.view(connection, settings, utc_now())
 
 
 def _recover(database: Database, settings: Settings) -> None:

@@ -23,6 +23,8 @@ class Job:
     redis_url: str
     home: str
     first: bool
+    # Only ours has a policy: the others fetch everything.
+    recrawl: str = "everything"
 
     def listing(self, page_no: int, page_size: int | None = None) -> str:
         """The address of a listing page."""
@@ -49,6 +51,8 @@ class Outcome:
     peak_bytes: int
     stages: dict[str, float] = field(default_factory=dict[str, float])
     products: int = 0
+    # As the marketplace counted them.
+    requests: int = 0
     created: list[int] = field(default_factory=list[int])
     changed: list[int] = field(default_factory=list[int])
 

@@ -80,6 +80,8 @@ class Store:
 async def _crawl(job: Job) -> Outcome:
     connection = await asyncpg.connect(job.database_url)
     await connection.execute(_SCHEMA)
+    # Those of this crawl are read back.
+    await connection.execute("TRUNCATE changes")
     connector = aiohttp.TCPConnector(limit=job.concurrency, use_dns_cache=True)
     async with aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), skip_auto_headers=("Accept", "Accept-Encoding")
@@ -122,7 +124,7 @@ async def _fetch_all(job: Job, get: Callable[[str], Any], store: Store) -> None:
 
 
 async def _read_back(connection: Any, outcome: Outcome, job: Job) -> Outcome:
-    rows = await connection.fetch("SELECT item_no FROM changes WHERE version = $1", 1 if job.first else 2)
+    rows = await connection.fetch("SELECT item_no FROM changes")
     items = [row["item_no"] for row in rows]
     outcome.products = await connection.fetchval("SELECT count(*) FROM products")
     outcome.created, outcome.changed = (items, []) if job.first else ([], items)

@@ -28,7 +28,7 @@ def settings_of(job: Job, **changed: object) -> Settings:
         "page_size": job.page_size,
         "max_concurrent_requests": job.concurrency,
         "requests_per_hour": 1_000_000,
-        "recrawl": "everything",
+        "recrawl": job.recrawl,
         "min_request_gap_seconds": 0,
     }
     return settings_for(Path(job.home), job.database_url, job.redis_url, **(values | changed))

@@ -74,7 +74,15 @@ class World:
                 roster.load(connection, [f"Mozilla/5.0 (X11; Linux x86_64) agent/{number}" for number in range(agents)])
             register(database, seller_id)
 
-    def job(self, seller_id: str, database_url: str, *, first: bool, concurrency: int = CONCURRENCY) -> Job:
+    def job(
+        self,
+        seller_id: str,
+        database_url: str,
+        *,
+        first: bool,
+        recrawl: str = "everything",
+        concurrency: int = CONCURRENCY,
+    ) -> Job:
         """The same for every contender but for the database."""
         return Job(
             base_url=self.url,
@@ -86,6 +94,7 @@ class World:
             redis_url=self.servers.redis_url,
             home=str(self.home / "ours"),
             first=first,
+            recrawl=recrawl,
         )
 
     def _admin(self) -> psycopg.Connection[Any]:

@@ -36,14 +36,15 @@ def crawl(job: Job) -> Outcome:
     with psycopg.connect(job.database_url) as connection:
         for statement in filter(str.strip, SCHEMA.split(";")):
             connection.execute(statement.encode())
+        # Those of this crawl are read back.
+        connection.execute("TRUNCATE changes")
         connection.commit()
         process = CrawlerProcess(settings(job))
         watch = Stopwatch()
         process.crawl(SellerSpider, job=job)
         process.start()
         outcome = watch.outcome()
-        version = 1 if job.first else 2
-        items = [row[0] for row in connection.execute("SELECT item_no FROM changes WHERE version = %s", (version,))]
+        items = [row[0] for row in connection.execute("SELECT item_no FROM changes")]
         counted = connection.execute("SELECT count(*) FROM products").fetchone()
     outcome.products = counted[0] if counted else 0
     outcome.created, outcome.changed = (items, []) if job.first else ([], items)

@@ -20,6 +20,7 @@ from mustit_pipeline_tests.faults.celery_scenarios import CELERY_SCENARIOS
 from mustit_pipeline_tests.faults.delivery_scenarios import DELIVERY_SCENARIOS
 from mustit_pipeline_tests.faults.engine_scenarios import ENGINE_SCENARIOS
 from mustit_pipeline_tests.faults.many_sellers_scenarios import MANY_SELLERS_SCENARIOS
+from mustit_pipeline_tests.faults.recrawl_scenarios import RECRAWL_SCENARIOS
 from mustit_pipeline_tests.faults.scenarios import LONG, QUICK, Numbers, Size
 from mustit_pipeline_tests.faults.scenarios import SCENARIOS as PIPELINE_SCENARIOS
 from mustit_pipeline_tests.faults.throttling_scenarios import THROTTLING_SCENARIOS
@@ -38,6 +39,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *MANY_SELLERS_SCENARIOS,
     *BACKFILL_SCENARIOS,
     *WEB_SCENARIOS,
+    *RECRAWL_SCENARIOS,
 )
 INTERRUPTED = 130
 

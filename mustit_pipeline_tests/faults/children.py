@@ -33,6 +33,13 @@ def crawling(world: World, settings: Settings, seller_id: str) -> Generator[subp
 
 
 @contextmanager
+def running_crawl(world: World, settings: Settings, seller_id: str) -> Generator[subprocess.Popen[bytes]]:
+    """`mustit crawl`: the crawl as a Dagster run."""
+    with _child(world, settings, ["-c", COMMAND, "crawl", seller_id]) as started:
+        yield started
+
+
+@contextmanager
 def working(world: World, settings: Settings) -> Generator[subprocess.Popen[bytes]]:
     """`mustit worker`."""
     with _child(world, settings, ["-c", COMMAND, "worker"]) as started:

@@ -85,4 +85,6 @@ def test_the_results_are_a_table_targets_json_and_a_picture(compared: Recrawl, t
     assert len({target.name for target in compared.targets()}) == 3 * 3 + 2 + 4 + 4
     assert set(compared.document()) == {"plan", "usual", "others", "told"}
     recrawl_plot.draw(compared, tmp_path / "recrawl.svg")
-    assert "oracle" in (tmp_path / "recrawl.svg").read_text()
+    picture = (tmp_path / "recrawl.svg").read_text()
+    assert "oracle" in picture
+    assert all(label in picture for label, _ in recrawl_plot.MEASURES.values())

@@ -111,13 +111,18 @@ _OF_INACTIVE_SELLERS = text(f"""
 
 _POOL = text("SELECT breaker_open_until, paused_until FROM pool_state")
 
+# The calls of one product.
+ONE_PRODUCT = 2
+
 _NAMED = """
     SELECT (array_agg(name ORDER BY since, seller_id))[1:{most}] AS names, count(*) AS number
     FROM ({ailing}) AS ailing
 """
 _DAY = "to_char(since AT TIME ZONE 'Asia/Seoul', 'YYYY-MM-DD HH24:MI')"
 
-# The newest end decides; cancelled executions are not counted.
+# The newest end decides; cancelled executions are not counted. A crawl under the recrawl policy may have a handful of
+# tasks, of which one product that always fails is a large share: so much of a day's tasks must have failed, and more
+# than the calls of one product, unless nothing else was fetched.
 _FAILING = f"""
     SELECT seller_id, since, seller_id || ' (' || why || ', ' || {_DAY} || ')' AS name FROM (
         SELECT s.seller_id, e.ended_at AS since,
@@ -125,19 +130,27 @@ _FAILING = f"""
                     ELSE e.failed_tasks || ' of ' || e.total_tasks || ' tasks failed' END AS why
         FROM sellers s
         CROSS JOIN LATERAL (
-            SELECT status, error_code, failed_tasks, completed_tasks, total_tasks, ended_at
+            SELECT status, error_code, failed_tasks, completed_tasks, total_tasks, started_at, ended_at
             FROM crawling_schedule_executions
             WHERE seller_id = s.seller_id AND started_at >= :since
               AND status IN ('{ExecutionStatus.COMPLETED.value}', '{ExecutionStatus.FAILED.value}')
             UNION ALL
             -- One that could not even be planned has never started.
-            SELECT status, error_code, failed_tasks, completed_tasks, total_tasks, ended_at
+            SELECT status, error_code, failed_tasks, completed_tasks, total_tasks, started_at, ended_at
             FROM crawling_schedule_executions
             WHERE seller_id = s.seller_id AND started_at IS NULL AND status = '{ExecutionStatus.FAILED.value}'
             ORDER BY ended_at DESC NULLS LAST LIMIT 1
         ) AS e
+        CROSS JOIN LATERAL (
+            SELECT sum(failed_tasks) AS failed, sum(completed_tasks + failed_tasks) AS tasks
+            FROM crawling_schedule_executions
+            WHERE seller_id = s.seller_id AND started_at > e.started_at - interval '1 day'
+              AND started_at <= e.started_at
+              AND e.failed_tasks > {ONE_PRODUCT}
+        ) AS day
         WHERE {ACTIVE} AND (e.status = '{ExecutionStatus.FAILED.value}'
-                            OR 100.0 * e.completed_tasks < :percent * (e.completed_tasks + e.failed_tasks))
+                            OR (e.failed_tasks > 0 AND e.completed_tasks = 0)
+                            OR 100.0 * (day.tasks - day.failed) < :percent * day.tasks)
     ) AS found
 """
 
@@ -208,7 +221,7 @@ def pool(connection: Connection) -> PoolState:
 
 
 def failing(connection: Connection, since: datetime, percent: float, most: int) -> Ailing:
-    """Active sellers whose last crawl failed or had too many failed tasks; oldest first."""
+    """Active sellers whose last crawl failed, or had failed tasks that are too many of the day's; oldest first."""
     return _ailing(connection, _FAILING, most, {"since": since, "percent": percent})
 
 

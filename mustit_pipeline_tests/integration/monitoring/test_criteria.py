@@ -214,6 +214,27 @@ def test_a_seller_is_failing_while_its_last_crawl_is_a_failure(standing: Standin
     assert standing.judge("sellers_succeeding").passed
 
 
+def test_one_product_that_always_fails_is_no_failing_seller_however_few_its_tasks(standing: Standing) -> None:
+    for hours in (3, 2, 1):
+        standing.crawl("dmont", hours * HOUR, total_tasks=3, completed_tasks=1, failed_tasks=2)
+    assert standing.judge("sellers_succeeding").passed
+    standing.crawl("dmont", HOUR / 2, total_tasks=4, completed_tasks=1, failed_tasks=3)
+    assert standing.judge("sellers_succeeding").metadata["failing"] == 1
+
+
+def test_a_small_crawl_is_judged_with_the_other_tasks_of_the_day(standing: Standing) -> None:
+    standing.crawl("dmont", 25 * HOUR, total_tasks=1000, completed_tasks=1000)
+    standing.crawl("dmont", HOUR, total_tasks=8, completed_tasks=2, failed_tasks=6)
+    assert not standing.judge("sellers_succeeding").passed
+    standing.crawl("dmont", 20 * HOUR, total_tasks=200, completed_tasks=200)
+    assert standing.judge("sellers_succeeding").passed
+
+
+def test_a_seller_of_which_nothing_was_fetched_is_failing(standing: Standing) -> None:
+    standing.crawl("dmont", HOUR, total_tasks=1, completed_tasks=0, failed_tasks=1)
+    assert not standing.judge("sellers_succeeding").passed
+
+
 def test_a_seller_is_overdue_after_two_of_its_own_intervals_without_a_whole_crawl(standing: Standing) -> None:
     standing.crawl("dmont", 2 * DAY + HOUR)
     standing.crawl("dmont", HOUR, product_limit=3)

@@ -218,6 +218,41 @@ def test_a_light_crawl_gives_way_to_one_that_is_due_and_goes_on_afterwards(open_
     assert [len(queue.claim(2)) for queue in queues] == [2, 2]
 
 
+def test_a_light_crawl_is_paused_resumed_and_worked_on_slice_by_slice_like_any_other(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.age(30)
+    due_at = shop.scalar("SELECT next_due_at FROM crawling_schedules")
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    work = Crawl(shop.database, shop.settings, stored)
+    work.sweep(60)
+    crawls.pause(shop.database, stored.id)
+    assert work.fetch_products(PRODUCT_TYPES, 60).requests == 0
+
+    crawls.resume(shop.database, stored.id)
+    # A slice whose time is over, and one of another process.
+    assert work.fetch_products(PRODUCT_TYPES, 0).remaining == 2 * PRODUCTS
+    ended = finish(shop, crawls.find(shop.database, stored.id))
+    assert (ended.kind, ended.status) == (ExecutionKind.LIGHT, ExecutionStatus.COMPLETED)
+    assert len(shop.fetched(stored.id)) == 2 * PRODUCTS
+    assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at
+
+
+def test_a_light_crawl_that_is_cancelled_leaves_no_work_and_the_interval_as_it_was(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    shop.age(30)
+    due_at = shop.scalar("SELECT next_due_at FROM crawling_schedules")
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    work = Crawl(shop.database, shop.settings, stored)
+    work.sweep(60)
+    crawls.cancel(shop.database, stored.id, utc_now())
+    report = work.fetch_products(PRODUCT_TYPES, 60)
+    assert (report.requests, report.remaining) == (0, 0)
+    assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at
+    assert open_light(shop.database, SellerId(SELLER), utc_now()) is not None
+
+
 def slices(database: Database, free: int = 4) -> list[str]:
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '1 day'"))
