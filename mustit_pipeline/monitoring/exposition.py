@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.crawling.fetching import FetchOutcome
-from mustit_pipeline.domain.states import ProductEventType, TaskType
+from mustit_pipeline.domain.states import ExecutionStatus, ProductEventType, TaskType
 from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, addresses, make_engine
@@ -156,6 +156,7 @@ def families(connection: Connection, settings: Settings, now: datetime) -> Itera
     yield from _outbox(connection, now)
     yield from _held(connection)
     yield from _sellers(connection, settings, now)
+    yield from _crawls(connection)
 
 
 def _build(connection: Connection) -> Metric:
@@ -245,8 +246,18 @@ def _sellers(connection: Connection, settings: Settings, now: datetime) -> Itera
     text = "Active sellers without a whole crawl for too many of their intervals"
     overdue = health.overdue(connection, now, settings.overdue_intervals, NAMES)
     yield _gauge("mustit_sellers_overdue", text, overdue.number)
-    crawls = {(status.value,): number for status, number in exposition.open_executions(connection).items()}
+
+
+def _crawls(connection: Connection) -> Iterator[Metric]:
+    found = exposition.open_executions(connection)
+    crawls = {(status.value,): one.number for status, one in found.items()}
     yield _gauges("mustit_crawls_open", "Crawls that have not ended, by state", ("state",), _lower(crawls))
+    leased = exposition.leased_tasks(connection)
+    yield _gauge("mustit_tasks_leased", "Tasks that a worker holds", leased)
+    # More workers would not help a crawl that an operator has paused.
+    unended = sum(one.tasks for status, one in found.items() if status is not ExecutionStatus.PAUSED)
+    text = "Tasks of crawls that are not paused that wait for a worker, an agent or their next try"
+    yield _gauge("mustit_tasks_waiting", text, max(0, unended - leased))
 
 
 def _lower(found: Mapping[Labels, T]) -> dict[Labels, T]:

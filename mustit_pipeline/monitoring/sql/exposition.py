@@ -20,6 +20,14 @@ class Rows:
     oldest: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class OpenCrawls:
+    """The open crawls of one state, and their tasks that have not ended."""
+
+    number: int
+    tasks: int
+
+
 _OUTBOX = text(
     " UNION ALL ".join(
         f"SELECT '{state.value}' AS state, count(*) AS number, min(created_at) AS oldest FROM product_outbox "
@@ -39,9 +47,12 @@ _DUE = text(f"""
 """)
 
 _OPEN = text(f"""
-    SELECT status, count(*) AS number FROM crawling_schedule_executions
-    WHERE status IN ({listed(OPEN_STATES)}) GROUP BY status
+    SELECT status, count(*) AS number, sum(total_tasks - completed_tasks - failed_tasks) AS tasks
+    FROM crawling_schedule_executions WHERE status IN ({listed(OPEN_STATES)}) GROUP BY status
 """)
+
+# By the index of leases: as many rows as the workers hold, however many wait.
+_LEASED = text("SELECT count(*) FROM crawler_tasks WHERE lease_expires_at IS NOT NULL")
 
 
 def outbox(connection: Connection) -> dict[OutboxStatus, Rows]:
@@ -60,7 +71,12 @@ def due_sellers(connection: Connection) -> int:
     return connection.execute(_DUE).scalar_one()
 
 
-def open_executions(connection: Connection) -> dict[ExecutionStatus, int]:
+def open_executions(connection: Connection) -> dict[ExecutionStatus, OpenCrawls]:
     """Crawls that have not ended, by state."""
-    found = {ExecutionStatus(row.status): row.number for row in connection.execute(_OPEN)}
-    return {status: found.get(status, 0) for status in sorted(OPEN_STATES)}
+    found = {ExecutionStatus(row.status): OpenCrawls(row.number, row.tasks) for row in connection.execute(_OPEN)}
+    return {status: found.get(status, OpenCrawls(0, 0)) for status in sorted(OPEN_STATES)}
+
+
+def leased_tasks(connection: Connection) -> int:
+    """Tasks that a worker holds."""
+    return connection.execute(_LEASED).scalar_one()

@@ -19,12 +19,14 @@ from structlog.testing import capture_logs
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.access import Scope
+from mustit_pipeline.domain.states import ExecutionStatus, TaskStatus
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.monitoring import exposition
 from mustit_pipeline.monitoring.exposition import Exposition
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
+from mustit_pipeline_tests.integration import rows
 from mustit_pipeline_tests.integration.api.conftest import MakeClient
 from mustit_pipeline_tests.integration.crawls import crawl, register
 
@@ -112,6 +114,24 @@ def test_an_incomplete_sweep_is_seen_in_the_coverage_without_counting_products(
 
     assert found["mustit_sweeps_incomplete"] == 1
     assert (found["mustit_sweep_listed_products"], found["mustit_sweep_seen_products"]) == (40, 20)
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting"), [(ExecutionStatus.RUNNING, 3), (ExecutionStatus.PENDING, 3), (ExecutionStatus.PAUSED, 0)]
+)
+def test_tasks_that_wait_for_a_worker_are_counted_unless_their_crawl_is_paused(
+    reader: TestClient, database: Database, status: ExecutionStatus, waiting: int
+) -> None:
+    """The number that an autoscaler of workers follows."""
+    home = rows.ground(database, status).home
+    states = [TaskStatus.PUBLISHED, TaskStatus.WAITING, TaskStatus.RETRY, TaskStatus.COMPLETED, TaskStatus.FAILED]
+    with database.transaction() as connection:
+        for item_no, state in enumerate([*states, TaskStatus.IN_PROGRESS, TaskStatus.IN_PROGRESS], start=1):
+            rows.add_task(connection, home, state, item_no)
+
+    found = numbers(scraped(reader))
+
+    assert (found["mustit_tasks_waiting"], found["mustit_tasks_leased"]) == (waiting, 2)
 
 
 def test_two_servers_tell_the_same(ground: Ground, database: Database) -> None:

@@ -675,6 +675,7 @@ STATEMENTS: dict[str, Statement] = {
     "undelivered events": Statement(lambda c, s: exposition.outbox(c), 2 * SELLER),
     "due sellers": Statement(lambda c, s: exposition.due_sellers(c), BATCH),
     "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
+    "leased tasks": Statement(lambda c, s: exposition.leased_tasks(c), 2 * BATCH),
     # What is kept no longer.
     "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
     "sellers that were examined": Statement(_examine_again, OF_EACH),
