@@ -18,6 +18,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.monitoring.alerting import observe
+from mustit_pipeline.monitoring.exposition import Exposition
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings
@@ -227,10 +228,19 @@ def test_an_alert_tells_of_dead_letters_and_ends_when_they_are_gone_not_while_sq
 
     assert alerts() == ["1 messages of tasks are parked"]
     assert dead_letters.depths(settings) == dead_letters.QueueDepths(visible=0, in_flight=0, dead=1)
+    metrics = Exposition(queues.database, settings)
+    assert "\nmustit_dead_letters 1.0\n" in metrics.text("")[0].decode()
+    metrics.close()
     said = [one for one in watched(settings, queues.database) if one.subject == "task queue"]
     assert [(one.health, one.detail) for one in said] == [(Health.WARNING, "1 messages are parked")]
     strict.go_wrong("GetQueueAttributes", *[Fault.ERROR] * 2)
     assert len(alerts()) == 1
+    strict.go_wrong("GetQueueAttributes", *[Fault.ERROR] * 2)
+    metrics = Exposition(queues.database, settings)
+    told = metrics.text("")[0].decode()
+    metrics.close()
+    assert "\nmustit_task_queue_up 0.0\n" in told
+    assert "mustit_dead_letters" not in told
     ask("dlq", "redrive", "--all")
     assert alerts() == []
 
