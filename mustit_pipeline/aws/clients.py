@@ -4,13 +4,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from threading import Lock
 from typing import Any
 
 from mustit_pipeline.domain.errors import ExternalFailure
 from mustit_pipeline.settings import Settings
 
-_MAKING = Lock()
 CONNECT_SECONDS, READ_SECONDS, TRIES = 3, 5, 2
 LONGEST_REASON = 300
 # 4xx errors that a retry may fix.
@@ -57,17 +55,18 @@ class AwsUnreachable(ExternalFailure):
 
 
 @cache
-def _session() -> Any:
-    """One for the process: reading a service's description takes a tenth of a second, and each queue has a client."""
-    return import_module("boto3.session").Session()
+def _descriptions() -> Any:
+    """Of AWS's services, read once in a process: that takes a tenth of a second, and each queue has a client."""
+    return import_module("botocore.loaders").create_loader()
 
 
 def aws_client(settings: Settings, service: str) -> Any:
     """A client of one service; the usual AWS_ variables set credentials and region."""
     config = import_module("botocore.config")
-    # A session is not safe for threads; what it has made is.
-    with aws_failures(service), _MAKING:
-        return _session().client(
+    with aws_failures(service):
+        session = import_module("botocore.session").Session()
+        session.register_component("data_loader", _descriptions())
+        return session.create_client(
             service,
             endpoint_url=settings.aws_endpoint_url,
             config=config.Config(

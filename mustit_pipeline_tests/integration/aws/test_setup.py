@@ -208,7 +208,8 @@ def test_nothing_of_aws_is_imported_without_the_settings() -> None:
     code = """
 import sys
 import mustit_pipeline.definitions, mustit_pipeline.cli.worker, mustit_pipeline.cli.crawl
-import mustit_pipeline.monitoring.alerting, mustit_pipeline.crawling.transports
+import mustit_pipeline.monitoring.alerting, mustit_pipeline.crawling.transports, mustit_pipeline.crawling.dead_letters
+import mustit_pipeline.cli.app, mustit_pipeline.cli.serve, mustit_pipeline.web, mustit_pipeline.monitoring.exposition
 print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore")))
 """
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
