@@ -41,6 +41,8 @@ from mustit_pipeline.settings import Settings
 # Unread messages of one execution: what its groups can give to workers in one call each.
 MOST_UNREAD = GROUPS * BATCH
 LONGEST_PAUSE_SECONDS = 30.0
+# Of the time for which a message is ours, this part may go by before it is leased.
+RECEIVING_SHARE = 4
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -119,7 +121,9 @@ class SqsQueue:
 
     def _receive(self, limit: int) -> list[Message]:
         received: list[Message] = []
-        while len(received) < limit:
+        # Where SQS is slow, fewer: the first of many would be visible again before the last has come and all are leased.
+        until = time.monotonic() + self._visibility / RECEIVING_SHARE
+        while len(received) < limit and time.monotonic() < until:
             wanted = limit - len(received)
             some = self._call(lambda wanted=wanted: self._queue.receive(wanted, self._visibility))
             if not some:
