@@ -121,7 +121,7 @@ class SqsQueue:
 
     def _receive(self, limit: int) -> list[Message]:
         received: list[Message] = []
-        # Where SQS is slow, fewer: the first of many would be visible again before the last has come and all are leased.
+        # Where SQS is slow, fewer: the first of many would be visible again before all have come and are leased.
         until = time.monotonic() + self._visibility / RECEIVING_SHARE
         while len(received) < limit and time.monotonic() < until:
             wanted = limit - len(received)
