@@ -127,9 +127,10 @@ class DeadLetters:
 
     def redrive(self, letter: DeadLetter) -> Redriven:
         """Let the call of a letter be made, and remove the letter; where it cannot be made, the letter stays."""
-        if letter.task is None:
+        state = letter.task
+        if state is None:
             return Redriven.UNKNOWN
-        done = self._send_again(letter.task) if letter.task.is_open else self._plan_anew(letter.task)
+        done = self._send_again(state) if state.is_open else self._plan_anew(state)
         if done.is_done:
             self.drop(letter)
         return done

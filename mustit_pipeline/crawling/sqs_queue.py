@@ -105,8 +105,8 @@ class SqsQueue:
             message = self._messages.pop(_key(lease), None)
             if message is None:
                 continue
-            if lease.task.is_exhausted:
-                failed.append(_Failed(message, lease.task.error_code, lease.task.error_text))
+            if lease.is_exhausted:
+                failed.append(_Failed(message, lease.error_code, lease.error_text))
             else:
                 useless.append(message.receipt)
         self._delete([*useless, *self._park(failed)])

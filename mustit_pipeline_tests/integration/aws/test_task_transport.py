@@ -148,7 +148,7 @@ def test_a_published_task_whose_message_is_lost_comes_back(queues: Queues, stric
     client.purge_queue(QueueUrl=client.get_queue_url(QueueName=TASKS)["QueueUrl"])
     assert queues.states() == {"PUBLISHED": 3}
 
-    recover_tasks(queues.database, queues.make_settings(), utc_now())
+    recover_tasks(queues.database, queues.make_settings(lease_seconds=60), utc_now())
     assert queues.states() == {"PUBLISHED": 3}, "they are not missed yet"
     miss_published(queues)
 
@@ -264,9 +264,9 @@ def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resume
 
 def test_the_heartbeat_keeps_a_message_from_others_for_as_long_as_its_lease(queues: Queues, strict: StrictAws) -> None:
     stored = queues.opened("s", new=2)
-    holder = queues.queue(stored, lease_seconds=0.5)
+    holder = queues.queue(stored, lease_seconds=1.4)
     held = holder.claim(2)
-    end = time.monotonic() + 1.6
+    end = time.monotonic() + 3.0
     other = queues.queue(stored)
     while time.monotonic() < end:
         holder.renew(held)
