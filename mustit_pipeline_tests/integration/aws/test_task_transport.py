@@ -381,8 +381,10 @@ def test_a_worker_on_another_host_takes_its_share_over_sqs(
     database: Database, make: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
     market.add_seller("s", 30)
+    # Long enough for the worker, which looks once in a second, to find something left to do.
+    market.settings(latencyMs=300)
     register(database, "s")
-    settings = make(base_url=marketplace.url, page_size=10, lease_seconds=5)
+    settings = make(base_url=marketplace.url, page_size=10, lease_seconds=5, max_concurrent_requests=5)
     done: list[int] = []
 
     def follow(report: WorkReport) -> None:
