@@ -15,6 +15,8 @@ from mustit_pipeline.aws.clients import AwsRefused
 from mustit_pipeline.aws.fifo_queue import FifoQueue
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.crawling.result_buffer import WorkReport
@@ -25,6 +27,7 @@ from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.crawling.task_messages import message_of
 from mustit_pipeline.crawling.transports import shared_queue
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -381,10 +384,8 @@ def test_a_worker_on_another_host_takes_its_share_over_sqs(
     database: Database, make: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
     market.add_seller("s", 30)
-    # Long enough for the worker, which looks once in a second, to find something left to do.
-    market.settings(latencyMs=300)
     register(database, "s")
-    settings = make(base_url=marketplace.url, page_size=10, lease_seconds=5, max_concurrent_requests=5)
+    settings = make(base_url=marketplace.url, page_size=10, lease_seconds=5)
     done: list[int] = []
 
     def follow(report: WorkReport) -> None:
@@ -392,6 +393,11 @@ def test_a_worker_on_another_host_takes_its_share_over_sqs(
 
     async def both() -> None:
         worker = asyncio.create_task(serve(database, settings, 60, follow))
+        opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now())
+        await asyncio.to_thread(Crawl(database, settings, opened.stored).sweep, 60)
+        # The run leaves the products to the worker until it has taken some.
+        while not done:
+            await asyncio.sleep(0.05)
         await asyncio.to_thread(crawl, database, settings, "s")
         worker.cancel()
         with suppress(asyncio.CancelledError):
