@@ -396,8 +396,7 @@ def test_a_worker_on_another_host_takes_its_share_over_sqs(
         opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now())
         await asyncio.to_thread(Crawl(database, settings, opened.stored).sweep, 60)
         # The run leaves the products to the worker until it has taken some.
-        while not done:
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_until, lambda: done)
         await asyncio.to_thread(crawl, database, settings, "s")
         worker.cancel()
         with suppress(asyncio.CancelledError):
