@@ -209,29 +209,34 @@ def receiver(product_server: RunningSimulator) -> Generator[ProductServerControl
         yield control
 
 
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Generator["SimulatedAws"]:
-    """A simulated AWS of the test's own; who we are comes from the usual variables."""
+@pytest.fixture(scope="session")
+def aws_server() -> Generator["SimulatedAws"]:
+    """One simulated AWS for all tests of this process: whatever listens, its memory is the process's."""
     # Its libraries take seconds to import, and few tests need them.
-    from mustit_pipeline_tests.simulated_aws import VARIABLES, simulated_aws
+    from mustit_pipeline_tests.simulated_aws import simulated_aws
 
-    for name, value in VARIABLES.items():
-        monkeypatch.setenv(name, value)
     with simulated_aws() as made:
         yield made
 
 
+@pytest.fixture
+def aws(aws_server: "SimulatedAws", monkeypatch: pytest.MonkeyPatch) -> "SimulatedAws":
+    """The same with nothing in it; who we are comes from the usual variables."""
+    from mustit_pipeline_tests.simulated_aws import VARIABLES
+
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    aws_server.reset()
+    return aws_server
+
+
 @pytest.fixture(scope="session")
-def strict_aws_server() -> Generator["StrictAws"]:
-    """A strict simulated AWS for all tests of this process."""
-    from mustit_pipeline_tests.simulated_aws import VARIABLES, simulated_aws
+def strict_aws_server(aws_server: "SimulatedAws") -> Generator["StrictAws"]:
+    """A strict one in front of it, for all tests of this process."""
     from mustit_pipeline_tests.strict_aws import strict_aws
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in VARIABLES.items():
-            patch.setenv(name, value)
-        with simulated_aws() as behind, strict_aws(behind) as made:
-            yield made
+    with strict_aws(aws_server) as made:
+        yield made
 
 
 @pytest.fixture

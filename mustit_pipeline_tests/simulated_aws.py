@@ -48,6 +48,11 @@ class SimulatedAws:
         attributes = {"VisibilityTimeout": str(visibility_seconds)}
         return Queue(client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], client)
 
+    def reset(self) -> None:
+        """Forget everything."""
+        self.let_in("inf")
+        httpx.post(f"{self.endpoint}/moto-api/reset", trust_env=False).raise_for_status()
+
     def let_in(self, requests: str) -> None:
         """So many more requests are let in, whoever sends them."""
         httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=requests, trust_env=False).raise_for_status()
@@ -65,6 +70,5 @@ def simulated_aws() -> Generator[SimulatedAws]:
     try:
         yield made
     finally:
-        made.let_in("inf")
-        httpx.post(f"{made.endpoint}/moto-api/reset", trust_env=False).raise_for_status()
+        made.reset()
         server.stop()

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
@@ -265,6 +266,8 @@ def strict_aws(behind: SimulatedAws) -> Generator[StrictAws]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body in one packet: the second of two would wait 40 ms for the receiver's acknowledgement.
+        wbufsize = -1
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -286,7 +289,7 @@ def strict_aws(behind: SimulatedAws) -> Generator[StrictAws]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     made.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=partial(server.serve_forever, 0.05), daemon=True)
     thread.start()
     try:
         yield made

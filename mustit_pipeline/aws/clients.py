@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -53,11 +54,19 @@ class AwsUnreachable(ExternalFailure):
         )
 
 
+@cache
+def _descriptions() -> Any:
+    """Of AWS's services, read once in a process: that takes a tenth of a second, and each queue has a client."""
+    return import_module("botocore.loaders").create_loader()
+
+
 def aws_client(settings: Settings, service: str) -> Any:
     """A client of one service; the usual AWS_ variables set credentials and region."""
-    session, config = import_module("boto3.session"), import_module("botocore.config")
+    config = import_module("botocore.config")
     with aws_failures(service):
-        return session.Session().client(
+        session = import_module("botocore.session").Session()
+        session.register_component("data_loader", _descriptions())
+        return session.create_client(
             service,
             endpoint_url=settings.aws_endpoint_url,
             config=config.Config(

@@ -1,7 +1,7 @@
 """An SQS FIFO queue: messages sent in batches, received for a time, kept invisible, deleted."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,8 @@ class Outgoing:
     body: str
     group: str
     deduplication: str
+    # Said beside the body; neither a name nor a text may be empty.
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Message:
     group: str
     deduplication: str
     sent_at: datetime | None
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ class FifoQueue:
                 "MessageBody": one.body,
                 "MessageGroupId": one.group,
                 "MessageDeduplicationId": one.deduplication,
+                "MessageAttributes": {
+                    name: {"DataType": "String", "StringValue": value} for name, value in one.attributes.items()
+                },
             }
             for number, one in enumerate(messages)
         ]
@@ -89,6 +95,7 @@ class FifoQueue:
                 VisibilityTimeout=visibility_seconds,
                 WaitTimeSeconds=0,
                 MessageSystemAttributeNames=SYSTEM_ATTRIBUTES,
+                MessageAttributeNames=["All"],
                 # If the answer is lost, the client's next try gets the same messages.
                 ReceiveRequestAttemptId=uuid4().hex,
             )
@@ -131,4 +138,5 @@ def _message(one: dict[str, Any]) -> Message:
         attributes.get("MessageGroupId", ""),
         attributes.get("MessageDeduplicationId", ""),
         datetime.fromtimestamp(int(sent_ms) / 1000, UTC) if sent_ms.isdecimal() else None,
+        {name: value.get("StringValue", "") for name, value in one.get("MessageAttributes", {}).items()},
     )

@@ -16,9 +16,9 @@ def work_policy(settings: Settings) -> dict[str, Any]:
     """For workers, the Dagster daemon and the runs: what the settings switch on, and no more."""
     statements: list[dict[str, Any]] = []
     if settings.task_transport == "sqs":
-        tasks = ("sqs:SendMessage", *RECEIVING, *HOLDING)
-        statements.append(_allow("Tasks", tasks, [_queue(settings.task_queue_name)]))
-        statements.append(_allow("DeadLetters", (*RECEIVING, *HOLDING), [_queue(settings.task_dlq_name)]))
+        # A task without an attempt left is sent to the second one.
+        queues = [_queue(settings.task_queue_name), _queue(settings.task_dlq_name)]
+        statements.append(_allow("Tasks", ("sqs:SendMessage", *RECEIVING, *HOLDING), queues))
     if settings.trigger_queue_url is not None:
         queue = _queue(trigger_queue_name(settings.trigger_queue_url))
         statements.append(_allow("Triggers", RECEIVING, [queue]))

@@ -36,7 +36,11 @@ COMMANDS = {
     "drift": ("drift", "app", "Fields of the marketplace's bodies that changed: look at them, accept them."),
     "outbox": ("outbox", "app", "Events for the product server: what waits or failed, and failed ones sent again."),
     "triggers": ("triggers", "app", "Messages that asked for crawls and are parked: look at them, dismiss them."),
-    "dlq": ("dead_letters", "app", "Messages of tasks that SQS has parked: look at them, send them again, drop them."),
+    "dlq": (
+        "dead_letters",
+        "app",
+        "Messages of tasks that failed after all attempts: look at them, send them again, drop them.",
+    ),
     "aws": ("aws", "app", "Queues and rules in AWS: made, compared and mended."),
     "agents": ("agents", "app", "The pool of user agents."),
     "budget": ("budget", "budget", "What the pool's requests buy, and what would keep the promised age."),

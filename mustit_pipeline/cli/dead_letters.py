@@ -1,4 +1,4 @@
-"""`mustit dlq`: messages of tasks that SQS has parked."""
+"""`mustit dlq`: messages of tasks that failed after all attempts, or that SQS has parked."""
 
 from typing import Annotated, Any
 
@@ -11,13 +11,13 @@ from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import Limit, iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
 from mustit_pipeline.cli.runtime import Runtime, runtime
-from mustit_pipeline.crawling.dead_letters import DeadLetter, DeadLetters, Redriven
+from mustit_pipeline.crawling.dead_letters import DeadLetter, DeadLetters
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.foundation.paging import page
 from mustit_pipeline.settings import SettingsError
 
 app = typer.Typer(
-    help="Messages of tasks that SQS has parked, because no worker came to an end with them: look, send again, drop.",
+    help="Messages of tasks that failed after all attempts, or that no worker ever ended: look, send again, drop.",
     no_args_is_help=True,
 )
 
@@ -26,7 +26,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id, or how 
 
 @app.command("list", epilog="Example: `mustit dlq list --json`")
 def show_all(limit: Limit = 100, as_json: Json = False) -> None:
-    """List dead letters, oldest first, each with its task as it is now. Other receivers do not get them meanwhile."""
+    """List dead letters, oldest first, each with its reason and its task as it is now."""
     with runtime() as ground, _letters(ground).look(limit + 1) as letters:
         show_page(
             page(letters, limit), as_json=as_json, document=_document, table=_table, empty="There is no dead letter."
@@ -35,7 +35,7 @@ def show_all(limit: Limit = 100, as_json: Json = False) -> None:
 
 @app.command("show", epilog="Example: `mustit dlq show 0b6f13c2`")
 def show(message_id: Id, as_json: Json = False) -> None:
-    """Show one dead letter: its text, and its task as it is now."""
+    """Show one dead letter: its reason, its text, and its task as it is now."""
     with runtime() as ground, _letters(ground).find(message_id) as letter:
         if as_json:
             print_json(_document(letter))
@@ -43,6 +43,7 @@ def show(message_id: Id, as_json: Json = False) -> None:
         print_fields(
             {
                 "id": letter.id,
+                "reason": letter.reason,
                 "sent": local(letter.message.sent_at),
                 "received": f"{letter.message.receives} times, this time included",
                 "group": letter.message.group,
@@ -59,12 +60,10 @@ def redrive(
     message_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="The message's id, or how it begins.")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every dead letter whose task is still to be done.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every dead letter whose task has not succeeded.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Send the tasks of dead letters to workers again. A letter whose task has ended, or is unknown, stays: drop it."""
+    """Have the calls of dead letters made: open tasks are sent again, failed ones planned anew in another crawl."""
     if (not message_id) is not everything:
         raise typer.BadParameter("give either a message's id or --all")
     with runtime() as ground:
@@ -74,13 +73,13 @@ def redrive(
                 done = {letter.id: letters.redrive(letter)}
         else:
             done = letters.redrive_all()
-    redriven = [one for one, what in done.items() if what in (Redriven.SENT_AGAIN, Redriven.ON_ITS_WAY)]
+    redriven = [one for one, what in done.items() if what.is_done]
     if message_id and not redriven:
         [(one, what)] = done.items()
         raise Conflict(
             "CONFLICT_DEAD_LETTER_ENDED",
             korean=f"다시 보낼 작업이 없는 메시지입니다: {one}",
-            english=f"{one} cannot be redriven: {what}. `mustit dlq drop {one}` removes it",
+            english=f"{one} is not redriven: {what}. `mustit dlq drop {one}` removes it",
         )
     if as_json:
         left = {one: what.name for one, what in done.items() if one not in redriven}
@@ -120,7 +119,7 @@ def _letters(ground: Runtime, action: str | None = None, target: str = "") -> De
 def _table(found: list[DeadLetter]) -> Table:
     return make_table(
         ["id", "sent", "task now"],
-        ["seller", "type", "url"],
+        ["seller", "type", "reason", "url"],
         [
             (
                 short(one.id),
@@ -128,6 +127,7 @@ def _table(found: list[DeadLetter]) -> Table:
                 "unknown" if one.status is None else status(one.status.value),
                 one.says and one.says.seller_id,
                 one.says and one.says.task_type.value,
+                one.reason,
                 one.says.request_url if one.says else one.message.body,
             )
             for one in found
@@ -148,4 +148,5 @@ def _document(one: DeadLetter) -> dict[str, Any]:
         "taskType": says and says.task_type.value,
         "requestUrl": says and says.request_url,
         "taskStatus": one.status and one.status.value,
+        "reason": one.reason,
     }

@@ -8,13 +8,14 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
 import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline.aws.clients import AwsUnreachable
+from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
 from mustit_pipeline.aws.fifo_queue import BATCH, FifoQueue, Message
 from mustit_pipeline.crawling import recovery
 from mustit_pipeline.crawling.queue import LOOK_SECONDS, rest_of, worker_name
@@ -23,7 +24,14 @@ from mustit_pipeline.crawling.sql import leases, messages
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.sql.messages import TaskState, WaitingTask
-from mustit_pipeline.crawling.task_messages import GROUPS, TaskMessage, group_of, message_of, read_message
+from mustit_pipeline.crawling.task_messages import (
+    GROUPS,
+    TaskMessage,
+    dead_letter_of,
+    group_of,
+    message_of,
+    read_message,
+)
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.foundation.clock import utc_now
@@ -33,9 +41,20 @@ from mustit_pipeline.settings import Settings
 # Unread messages of one execution: what its groups can give to workers in one call each.
 MOST_UNREAD = GROUPS * BATCH
 LONGEST_PAUSE_SECONDS = 30.0
+# Of the time for which a message is ours, this part may go by before it is leased.
+RECEIVING_SHARE = 4
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A message whose task has no attempt left, and why the last one failed."""
+
+    message: Message
+    code: str | None
+    reason: str | None
 
 
 class SqsQueue:
@@ -46,9 +65,10 @@ class SqsQueue:
         self._settings = settings
         self._owner = worker_name()
         self._queue = FifoQueue(settings, settings.task_queue_name)
+        self._dead = FifoQueue(settings, settings.task_dlq_name)
         self._visibility = visibility_seconds(settings)
         # The messages of the tasks that we hold, by task and lease.
-        self._receipts: dict[tuple[UUID, int], str] = {}
+        self._messages: dict[tuple[UUID, int], Message] = {}
         self._failures = 0
         self._quiet_until = 0.0
 
@@ -71,7 +91,7 @@ class SqsQueue:
     def renew(self, held: Sequence[LeasedTask]) -> None:
         with self._database.transaction() as connection:
             leases.heartbeat(connection, held, self._settings.lease_seconds)
-        receipts = [receipt for lease in held if (receipt := self._receipts.get(_key(lease))) is not None]
+        receipts = [message.receipt for lease in held if (message := self._messages.get(_key(lease))) is not None]
         self._call(lambda: self._queue.extend(receipts, self._visibility))
 
     def settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
@@ -79,8 +99,17 @@ class SqsQueue:
             # They get new messages: in the old ones, having been received would count as a lost worker.
             with self._database.transaction() as connection:
                 messages.withdraw(connection, [_key(lease) for lease in handed_back])
-        receipts = [self._receipts.pop(_key(lease), None) for lease in (*ended, *handed_back)]
-        self._delete([receipt for receipt in receipts if receipt is not None])
+        useless: list[str] = []
+        failed: list[_Failed] = []
+        for lease in (*ended, *handed_back):
+            message = self._messages.pop(_key(lease), None)
+            if message is None:
+                continue
+            if lease.is_exhausted:
+                failed.append(_Failed(message, lease.error_code, lease.error_text))
+            else:
+                useless.append(message.receipt)
+        self._delete([*useless, *self._park(failed)])
 
     def rest(self) -> float | None:
         recovery.recover_tasks(self._database, self._settings, utc_now())
@@ -92,7 +121,9 @@ class SqsQueue:
 
     def _receive(self, limit: int) -> list[Message]:
         received: list[Message] = []
-        while len(received) < limit:
+        # Where SQS is slow, fewer: the first of many would be visible again before all have come and are leased.
+        until = time.monotonic() + self._visibility / RECEIVING_SHARE
+        while len(received) < limit and time.monotonic() < until:
             wanted = limit - len(received)
             some = self._call(lambda wanted=wanted: self._queue.receive(wanted, self._visibility))
             if not some:
@@ -131,11 +162,12 @@ class SqsQueue:
                 max_releases=self._settings.task_max_releases,
             )
             ours = {lease.task_id for lease in leased}
-            left = messages.states(connection, [task_id for task_id in (*wanted, *spare) if task_id not in ours])
+            others = [task_id for task_id in (*wanted, *spare) if task_id not in ours]
+            left = messages.states(connection, others, max_retries=self._settings.task_max_retries)
             halted = [one for one in left.values() if one.task_id in spare or not one.is_running]
             withdrawn = messages.withdraw(connection, [(one.task_id, one.lease_no) for one in halted])
         for lease in leased:
-            self._receipts[_key(lease)] = wanted[lease.task_id][0].receipt
+            self._messages[_key(lease)] = wanted[lease.task_id][0]
         self._tidy(read, ours, left, withdrawn)
         return leased
 
@@ -148,6 +180,7 @@ class SqsQueue:
     ) -> None:
         """Delete messages that are of no more use, and put off those whose task is in another worker's hands."""
         useless: list[str] = []
+        failed: list[_Failed] = []
         newest = {body.task_id: message.receipt for message, body in read}
         for message, body in read:
             state = left.get(body.task_id)
@@ -157,12 +190,35 @@ class SqsQueue:
                     useless.append(message.receipt)
             elif state is None:
                 log.warning("a message names a task that does not exist; SQS parks it", task_id=str(body.task_id))
+            elif state.is_exhausted:
+                # Its worker was stopped before it could park the message, or has failed with the task.
+                failed.append(_Failed(message, state.error_code, state.error_text))
             elif body.task_id in withdrawn or not state.is_open or not state.is_due:
                 useless.append(message.receipt)
             elif state.is_leased:
                 seconds = max(1, math.ceil(state.lease_left))
                 self._call(lambda receipt=message.receipt, seconds=seconds: self._queue.extend([receipt], seconds))
-        self._delete(useless)
+        self._delete([*useless, *self._park(failed)])
+
+    def _park(self, failed: Sequence[_Failed]) -> list[str]:
+        """Send messages of tasks without an attempt left to the dead-letter queue; returns the receipts of those.
+
+        The others stay in the task queue until they come again: a message is deleted only after it is parked.
+        """
+        parked: list[str] = []
+        for start in range(0, len(failed), BATCH):
+            batch = failed[start : start + BATCH]
+            letters = [dead_letter_of(one.message, one.code, one.reason) for one in batch]
+            try:
+                taken = self._call(lambda letters=letters: self._dead.send(letters))
+            except AwsRefused as error:
+                # The redrive policy of the task queue parks them, without a reason.
+                log.warning("SQS takes no dead letters", error=error.english, count=len(failed))
+                break
+            if taken is None:
+                break
+            parked += [one.message.receipt for one, ours in zip(batch, taken, strict=True) if ours]
+        return parked
 
     def _delete(self, receipts: Sequence[str]) -> None:
         """What is not deleted comes again, and is found to be of no use then."""

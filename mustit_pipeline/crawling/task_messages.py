@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from mustit_pipeline.aws.fifo_queue import Outgoing
+from mustit_pipeline.aws.fifo_queue import Message, Outgoing
 from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.domain.states import TaskType
 
@@ -14,6 +14,11 @@ from mustit_pipeline.domain.states import TaskType
 GROUPS = 16
 # What SQS takes as the name of a group, with room for the rest of the name.
 _FITS = re.compile(r"[!-~]{1,100}")
+# What SQS does not take in an attribute.
+_UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Attributes of a dead letter.
+CODE, REASON = "errorCode", "reason"
+LONGEST_REASON = 1000
 
 
 class TaskMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,6 +37,20 @@ def message_of(task: WaitingTask) -> Outgoing:
         msgspec.json.encode(body).decode(),
         group_of(task),
         f"{task.task_id}:{task.retry_count}:{task.lease_no}",
+    )
+
+
+def dead_letter_of(message: Message, code: str | None, reason: str | None) -> Outgoing:
+    """The same message for the dead-letter queue, and why its task has failed.
+
+    SQS drops a second one of the same message. A message that an operator has moved back to the task queue is another.
+    """
+    said = {CODE: code, REASON: reason and _UNFIT.sub("\ufffd", reason)[:LONGEST_REASON]}
+    return Outgoing(
+        message.body,
+        message.group,
+        f"dead:{message.message_id}",
+        {name: text for name, text in said.items() if text},
     )
 
 

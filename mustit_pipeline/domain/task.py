@@ -47,6 +47,11 @@ class CrawlerTask(Aggregate):
         """Whether it may go back to the queue; the last release in a row that is allowed fails it instead."""
         return self.status in TASK.sources("release") and self.release_count + 1 < self.max_releases
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it has failed after all of its attempts."""
+        return used_up_attempts(self.status, self.error_code, self.retry_count, self.max_retries)
+
     def complete(self, at: datetime) -> None:
         """Its result is stored."""
         self._set(status=TASK.move(self.status, "complete"), completed_at=at, release_count=0)
@@ -96,3 +101,14 @@ class CrawlerTask(Aggregate):
         self._set(
             status=status, error_code=code, error_text=reason, completed_at=at, release_count=0, permanent=permanent
         )
+
+
+def used_up_attempts(status: TaskStatus, error_code: str | None, retry_count: int, max_retries: int) -> bool:
+    """Whether a task has FAILED and no attempt or worker is left for it.
+
+    One that would have failed again all the same (a 404, a body of another shape) has not: a further attempt would be
+    of no use. Nor has a cancelled one.
+    """
+    if status not in TASK.sources("retry") or error_code == CANCELLED:
+        return False
+    return retry_count >= max_retries or error_code == RELEASED_TOO_OFTEN

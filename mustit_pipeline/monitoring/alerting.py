@@ -165,8 +165,8 @@ def _dead_letters(settings: Settings) -> Sequence[Condition] | None:
             "dead letters",
             DEAD_LETTERS,
             f"{depths.dead} messages of tasks are parked",
-            "No worker came to an end with them. `mustit dlq list` shows them and their tasks; "
-            "`mustit dlq redrive --all` sends again what is still to be done, `mustit dlq drop ID` removes the rest.",
+            "Their tasks failed after all attempts, or no worker came to an end with them. `mustit dlq list` says why; "
+            "`mustit dlq redrive --all` has the calls made, `mustit dlq drop ID` removes what is not wanted.",
         ),
     )
 

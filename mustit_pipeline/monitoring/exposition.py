@@ -20,7 +20,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from mustit_pipeline.agents import roster
+from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
 from mustit_pipeline.catalog.sql import drift
+from mustit_pipeline.crawling import dead_letters
 from mustit_pipeline.crawling.fetching import FetchOutcome
 from mustit_pipeline.domain.states import ExecutionStatus, ProductEventType, TaskType
 from mustit_pipeline.foundation import schema
@@ -41,8 +43,8 @@ FRESH_SECONDS = 5.0
 STALE_SECONDS = 10.0
 RUN_HOURS = 24
 DAGSTER_SECONDS = 2.0
-# A database of Dagster's that does not answer is not asked with every scrape.
-DAGSTER_PAUSE_SECONDS = 60.0
+# Dagster's database or SQS, if it does not answer, is not asked with every scrape.
+SILENT_PAUSE_SECONDS = 60.0
 
 # The two forms that are kept: any other wish of a reader is answered with the second.
 OPEN_METRICS, PLAIN = "application/openmetrics-text", "text/plain"
@@ -91,6 +93,7 @@ class Exposition:
         self._settings = settings
         self._dagster: Database | None = None
         self._dagster_silent_until = 0.0
+        self._sqs_silent_until = 0.0
         self._reading = Lock()
         self._last: _Scrape | None = None
 
@@ -114,7 +117,7 @@ class Exposition:
         try:
             last = self._last
             if last is None or last.age >= FRESH_SECONDS:
-                last = self._last = _Scrape([*self._business(), *self._runs()])
+                last = self._last = _Scrape([*self._business(), *self._runs(), *self._task_queue()])
             return last
         finally:
             self._reading.release()
@@ -133,6 +136,27 @@ class Exposition:
             text = f"Dagster runs whose state changed in the last {RUN_HOURS} hours"
             yield _gauges("mustit_dagster_runs", text, ("job", "state"), runs)
 
+    def _task_queue(self) -> Iterator[Metric]:
+        """What lies in SQS, where it carries the tasks; if it does not answer, that is said."""
+        if self._settings.task_transport != "sqs":
+            return
+        found = self._queue_depths()
+        yield _gauge("mustit_task_queue_up", "Whether SQS answers", 0 if found is None else 1)
+        if found is not None:
+            states = {("visible",): found.visible, ("in_flight",): found.in_flight}
+            yield _gauges("mustit_task_queue_messages", "Messages of tasks in SQS, by state", ("state",), states)
+            yield _gauge("mustit_dead_letters", "Messages of tasks that are parked", found.dead)
+
+    def _queue_depths(self) -> dead_letters.QueueDepths | None:
+        if time.monotonic() < self._sqs_silent_until:
+            return None
+        try:
+            return dead_letters.depths(self._settings)
+        except (AwsRefused, AwsUnreachable) as error:
+            log.warning("SQS does not answer: no metrics of the task queue", error=error.english)
+            self._sqs_silent_until = time.monotonic() + SILENT_PAUSE_SECONDS
+            return None
+
     def _recent_runs(self) -> list[dagster_runs.Runs] | None:
         if time.monotonic() < self._dagster_silent_until:
             return None
@@ -143,7 +167,7 @@ class Exposition:
                 return dagster_runs.recent(connection, RUN_HOURS)
         except SQLAlchemyError as error:
             log.warning("Dagster's database does not answer: no metrics of runs", error=type(error).__name__)
-            self._dagster_silent_until = time.monotonic() + DAGSTER_PAUSE_SECONDS
+            self._dagster_silent_until = time.monotonic() + SILENT_PAUSE_SECONDS
             return None
 
 

@@ -15,6 +15,7 @@ from botocore.validate import ParamValidator
 from kubernetes import client
 from packaging.requirements import Requirement
 
+from mustit_pipeline.crawling.worker import MOST_HELD
 from mustit_pipeline.settings import Settings, load_settings, unknown_variables
 from mustit_pipeline_tests.architecture.deployments import (
     DEPLOY,
@@ -273,9 +274,15 @@ def test_workers_scale_on_cpu_and_on_the_depth_of_the_queue() -> None:
         validate("application-autoscaling", "PutScalingPolicy", {**given, **target})
     by_cpu, by_queue = (policy["TargetTrackingScalingPolicyConfiguration"] for policy in policies)
     assert by_cpu["TargetValue"] == 70
-    [waiting, _, _] = resolved(by_queue)["CustomizedMetricSpecification"]["Metrics"]
-    [queue] = waiting["MetricStat"]["Metric"]["Dimensions"]
-    assert queue["Value"] == Settings.model_fields["task_queue_name"].default
+    [*depths, _, _] = resolved(by_queue)["CustomizedMetricSpecification"]["Metrics"]
+    for depth in depths:
+        [queue] = depth["MetricStat"]["Metric"]["Dimensions"]
+        assert queue["Value"] == Settings.model_fields["task_queue_name"].default
+    assert [one["MetricStat"]["Metric"]["MetricName"] for one in depths] == [
+        "ApproximateNumberOfMessagesVisible",
+        "ApproximateNumberOfMessagesNotVisible",
+    ]
+    assert by_queue["TargetValue"] < MOST_HELD, "a busy worker would never be too many messages"
     assert resources["Workers"]["Properties"]["ResourceId"] == {"Sub": "service/${Cluster}/${WorkerService.Name}"}
 
 
@@ -308,10 +315,14 @@ def test_the_objects_of_kubernetes_fit_together() -> None:
 
 def test_workers_scale_on_kubernetes_by_a_metric_that_is_exported() -> None:
     [scaler] = [one["spec"] for one in manifests() if one["kind"] == "HorizontalPodAutoscaler"]
-    by_cpu, by_crawls = scaler["metrics"]
-    metric = by_crawls["external"]["metric"]
-    source = (ROOT / "mustit_pipeline" / "monitoring" / "exposition.py").read_text()
+    by_cpu, by_tasks = scaler["metrics"]
 
     assert by_cpu["resource"]["target"]["averageUtilization"] == 70
-    assert re.search(rf'"{metric["name"]}", [^)]*\("state",\)', source)
-    assert metric["selector"]["matchLabels"] == {"state": "running"}
+    assert by_tasks["external"]["metric"] == {"name": "mustit_tasks_waiting"}
+    assert_exported("mustit_tasks_waiting")
+
+
+def assert_exported(metric: str) -> None:
+    """The API's /metrics has a gauge of this name, without labels."""
+    source = (ROOT / "mustit_pipeline" / "monitoring" / "exposition.py").read_text()
+    assert re.search(rf'_gauge\("{metric}", ', source)

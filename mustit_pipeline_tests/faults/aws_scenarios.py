@@ -1,23 +1,40 @@
 """What can be done to a crawl whose tasks SQS carries: its processes are killed, SQS repeats messages and fails."""
 
+import json
 import os
 import random
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
+from sqlalchemy import text
+
+from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.aws.setup import make_queues
+from mustit_pipeline.aws.trigger_queue import TriggerQueue
+from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.domain.schedule import rule_name
+from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.scheduling.triggers import take_triggers
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.faults.children import working
-from mustit_pipeline_tests.faults.engine_scenarios import crawl_killed_at_random_moments
+from mustit_pipeline_tests.faults.engine_scenarios import MOST_SLICES, crawl_killed_at_random_moments
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.scenarios import SELLER, Numbers, Size
-from mustit_pipeline_tests.faults.world import World
+from mustit_pipeline_tests.faults.world import World, fresh_world
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.simulated_aws import VARIABLES, simulated_aws
 from mustit_pipeline_tests.strict_aws import Fault, StrictAws, strict_aws
 
+TARGET = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
+QUEUE = "https://sqs.ap-northeast-2.amazonaws.com/123456789012/mustit-triggers"
+EXECUTIONS = "SELECT count(*) FROM crawling_schedule_executions"
 CALLS = ("SendMessageBatch", "ReceiveMessage", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
 
 
@@ -50,14 +67,145 @@ def workers_over_an_sqs_that_misbehaves(world: World, size: Size) -> Numbers:
             home = settings.home / f"worker-{number}"
             stack.enter_context(working(changed, settings.model_copy(update={"home": home})))
         struck = stack.enter_context(_misbehaving(aws))
-        outcome = crawl(world.database, settings, SELLER)
-        if outcome.stored.execution.failed_tasks:
-            raise AssertionError(f"{outcome.stored.execution.failed_tasks} tasks failed")
+        _crawl_whole(world, settings)
         asked = {url: times for url, times in world.market.requested_urls().items() if "mustit-api" in url}
         repeated = sum(times - 1 for times in asked.values())
         if repeated > 2 * settings.max_concurrent_requests:
             raise AssertionError(f"{repeated} requests were repeated")
         return {"struck": struck(), "repeated": repeated, "effects": check_all(changed, SELLER, settings)}
+
+
+def a_sellers_life_over_eventbridge_and_sqs(world: World, size: Size) -> Numbers:
+    """Registered, crawled twice by a rule's messages and two `mustit worker`, deactivated: as PostgreSQL would have it.
+
+    Every message comes ten times, and the budget of agents is the default one.
+    """
+    limits = {"requests_per_hour": 80, "min_request_gap_seconds": 1.0, "max_concurrent_requests": 10, "page_size": 50}
+    world.market.settings(requestsPerWindow=80)
+    with _over_sqs(world) as (changed, aws), ExitStack() as stack:
+        settings = changed.with_settings(
+            trigger="eventbridge", trigger_target_arn=TARGET, trigger_queue_url=QUEUE, lease_seconds=10, **limits
+        )
+        make_queues(settings)
+        aws.repeats = 9
+        world.market.add_seller(SELLER, size.products)
+        register(world.database, SELLER)
+        relay_rules(world.database, settings, utc_now)
+        rule, bridge = rule_name(SellerId(SELLER)), aws.client("events")
+        _expect(bridge.describe_rule(Name=rule)["ScheduleExpression"] == "rate(1 day)", "the seller has a rule")
+        for number in range(2):
+            home = settings.home / f"worker-{number}"
+            stack.enter_context(working(changed, settings.model_copy(update={"home": home})))
+        seen = stack.enter_context(_workers_seen(world))
+        _crawl_by_rule(world, settings, aws, rule)
+        asked = world.market.requested_urls()
+        world.deliver(settings)
+        first = {_row(row) for row in _state(world)}
+        world.market.random_changes(SELLER, size.products // 4)
+        _crawl_by_rule(world, settings, aws, rule)
+
+        registry.change_interval(world.database, SellerId(SELLER), CrawlingInterval.hours(6), utc_now())
+        relay_rules(world.database, settings, utc_now)
+        _expect(bridge.describe_rule(Name=rule)["ScheduleExpression"] == "rate(6 hours)", "the rule has changed")
+        deactivate_seller(world.database, SellerId(SELLER), utc_now())
+        relay_rules(world.database, settings, utc_now)
+        _expect(bridge.list_rules()["Rules"] == [], "the rule is gone")
+        _expect(aws.left(settings.task_dlq_name) == 0, "nothing is parked")
+        _expect(len(seen()) > 2, "both workers and the run have worked")
+        effects = check_all(changed, SELLER, settings)
+    repeated = sum(times - 1 for url, times in asked.items() if "mustit-api" in url)
+    hurt = world.number("SELECT count(*) FROM crawler_tasks WHERE retry_count + release_count > 0")
+    _expect(not repeated, f"no request of the first crawl was repeated: {repeated} were, {hurt} tasks were hurt")
+    told = _state(world)
+    with fresh_world() as usual:
+        default = usual.with_settings(**limits)
+        usual.market.add_seller(SELLER, size.products)
+        register(usual.database, SELLER)
+        _crawl_whole(usual, default)
+        usual.deliver(default)
+        other_first = {_row(row) for row in _state(usual)}
+        usual.market.random_changes(SELLER, size.products // 4)
+        _crawl_whole(usual, default)
+        _expect(usual.market.products(SELLER) == world.market.products(SELLER), "both marketplaces are alike")
+        _expect(first == other_first, "the state after the first crawl is the default transport's")
+        found = [one for one in zip(told, _state(usual), strict=True) if one[0] != one[1]]
+        if found:
+            raise AssertionError(f"{len(found)} rows differ from the default transport's, such as {found[0]}")
+    audit = world.market.audit()
+    return {
+        "workers seen": len(seen()),
+        "rows compared": len(told),
+        "most in a window": audit["maxInWindow"],
+        "requests": audit["requests"],
+        "effects": effects,
+    }
+
+
+def _crawl_by_rule(world: World, settings: Settings, aws: StrictAws, rule: str) -> None:
+    """The rule fires three times in its window: one crawl."""
+    before = world.number(EXECUTIONS)
+    for _ in range(3):
+        aws.fire(rule)
+    queue = TriggerQueue(settings, QUEUE)
+    while take_triggers(world.database, settings, queue, utc_now).messages:
+        pass
+    _crawl_whole(world, settings)
+    _expect(world.number(EXECUTIONS) == before + 1, "one crawl in a window")
+
+
+def _crawl_whole(world: World, settings: Settings) -> None:
+    stored = crawl(world.database, settings, SELLER).stored
+    for _ in range(MOST_SLICES):
+        if stored.is_open:
+            stored = crawl(world.database, settings, SELLER).stored
+    _expect(stored.status is ExecutionStatus.COMPLETED and not stored.failed_tasks, "the crawl is whole")
+
+
+# All that a crawl leaves, but for ids, times, and the order in which it was done.
+_STATES = (
+    """SELECT 'product', item_no, version, complete, deleted_at IS NULL, minishop_data_hash, detail_data_hash,
+              option_data_hash FROM products""",
+    "SELECT 'version', item_no, version, life_cycle, changes, product_data FROM product_change_sets",
+    "SELECT 'event', item_no, version, event_type FROM product_outbox",
+    "SELECT 'task', task_key, status, retry_count, release_count, error_code FROM crawler_tasks",
+    """SELECT 'crawl', status, sweep_status, total_tasks, completed_tasks, failed_tasks, requests, throttled
+       FROM crawling_schedule_executions""",
+    "SELECT 'body', source, item_no, page_no, status, content_hash FROM product_raw_data",
+)
+
+
+def _state(world: World) -> list[tuple[Any, ...]]:
+    with world.database.reading() as connection:
+        return sorted((tuple(row) for query in _STATES for row in connection.execute(text(query))), key=_row)
+
+
+def _row(row: tuple[Any, ...]) -> str:
+    return json.dumps(row, sort_keys=True, default=str)
+
+
+def _expect(kept: bool, what: str) -> None:
+    if not kept:
+        raise AssertionError(f"it is not so: {what}")
+
+
+@contextmanager
+def _workers_seen(world: World) -> Generator[Callable[[], set[str]]]:
+    """The owners of leases that were seen so far."""
+    over, seen = threading.Event(), set[str]()
+    query = text("SELECT DISTINCT split_part(lease_owner, ':', 2) FROM crawler_tasks WHERE lease_owner IS NOT NULL")
+
+    def look() -> None:
+        while not over.wait(0.05):
+            with world.database.reading() as connection:
+                seen.update(connection.execute(query).scalars())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield lambda: seen
+    finally:
+        over.set()
+        looking.join()
 
 
 @contextmanager
@@ -84,6 +232,7 @@ def _misbehaving(aws: StrictAws) -> Generator[Callable[[], int]]:
 
 
 AWS_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (
+    a_sellers_life_over_eventbridge_and_sqs,
     crawl_over_sqs_killed_at_random_moments,
     workers_over_an_sqs_that_misbehaves,
 )

@@ -49,6 +49,19 @@ class LeasedTask(Struct, frozen=True):
     def completed_at(self) -> datetime | None:
         return self.task.completed_at
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether its task has failed after all attempts."""
+        return self.task.is_exhausted
+
+    @property
+    def error_code(self) -> str | None:
+        return self.task.error_code
+
+    @property
+    def error_text(self) -> str | None:
+        return self.task.error_text
+
 
 _KNOWN_HASH = """(
     SELECT CASE t.task_type WHEN 'PRODUCT_DETAIL' THEN p.detail_data_hash

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, text
 
 from mustit_pipeline.crawling.sql.tasks import PUBLISHED
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
+from mustit_pipeline.domain.task import CANCELLED, used_up_attempts
 from mustit_pipeline.foundation.tables import listed
 
 WAITING = TASK.target("withdraw").value
@@ -44,6 +45,14 @@ class TaskState:
     lease_left: float
     is_due: bool
     is_running: bool
+    # Failed after all of its attempts.
+    is_exhausted: bool
+    error_code: str | None
+    error_text: str | None
+    seller_id: str
+    task_type: TaskType
+    item_no: int | None
+    probe: bool
 
     @property
     def is_open(self) -> bool:
@@ -52,6 +61,16 @@ class TaskState:
     @property
     def is_leased(self) -> bool:
         return self.status in TASK.sources("release")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended without a result; one that an operator cancelled has not failed."""
+        return self.status in TASK.sources("retry") and self.error_code != CANCELLED
+
+    @property
+    def is_of_a_sweep(self) -> bool:
+        """Whether its call means something only together with a whole look at the listing."""
+        return self.item_no is None or self.probe
 
 
 def _first(which: str, columns: str, limit: str) -> str:
@@ -158,7 +177,8 @@ _ADOPT = text(f"""
 
 _STATES = text(f"""
     SELECT t.task_id, t.execution_id, t.status, t.lease_no, t.available_at <= now() AS is_due,
-           coalesce(extract(epoch FROM t.lease_expires_at - now()), 0) AS lease_left,
+           coalesce(extract(epoch FROM t.lease_expires_at - now()), 0) AS lease_left, t.retry_count, t.error_code,
+           t.error_text, t.seller_id, t.task_type, t.item_no, t.probe,
            (SELECT e.status FROM crawling_schedule_executions e
             WHERE e.execution_id = t.execution_id) = '{_RUNNING}' AS is_running
     FROM crawler_tasks t
@@ -230,18 +250,28 @@ def adopt(connection: Connection, *, limit: int) -> int:
     return len(connection.execute(_ADOPT, {"limit": limit}).all())
 
 
-def states(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, TaskState]:
+def states(connection: Connection, ids: Sequence[UUID], *, max_retries: int) -> dict[UUID, TaskState]:
     """The tasks as they are now; those that do not exist are left out."""
-    return {row.task_id: _state(row) for row in connection.execute(_STATES, {"ids": list(ids)})} if ids else {}
+    if not ids:
+        return {}
+    return {row.task_id: _state(row, max_retries) for row in connection.execute(_STATES, {"ids": list(ids)})}
 
 
-def _state(row: Row[Any]) -> TaskState:
+def _state(row: Row[Any], max_retries: int) -> TaskState:
+    status = TaskStatus(row.status)
     return TaskState(
         row.task_id,
         row.execution_id,
-        TaskStatus(row.status),
+        status,
         row.lease_no,
         float(row.lease_left),
         row.is_due,
         row.is_running,
+        used_up_attempts(status, row.error_code, row.retry_count, max_retries),
+        row.error_code,
+        row.error_text,
+        row.seller_id,
+        TaskType(row.task_type),
+        row.item_no,
+        row.probe,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -73,7 +74,8 @@ def checks_of(asset: str, key: str) -> list[dg.AssetCheckSpec]:
     ]
 
 
-@dg.asset(
+by_day = partial(
+    dg.asset,
     deps=FROM_VERSIONS,
     partitions_def=days,
     group_name="lake",
@@ -81,9 +83,10 @@ def checks_of(asset: str, key: str) -> list[dg.AssetCheckSpec]:
     kinds=KINDS,
     code_version="1",
     retry_policy=RETRY_TRANSIENT,
-    check_specs=checks_of("product_catalog", "seller and item"),
-    metadata=schema_of(PRODUCT_CATALOG),
 )
+
+
+@by_day(check_specs=checks_of("product_catalog", "seller and item"), metadata=schema_of(PRODUCT_CATALOG))
 def product_catalog(
     context: dg.AssetExecutionContext, settings: SettingsResource, database: BusinessDatabase
 ) -> dg.MaterializeResult:
@@ -92,16 +95,8 @@ def product_catalog(
     return _written(context, settings, database, CATALOG)
 
 
-@dg.asset(
-    deps=FROM_VERSIONS,
-    partitions_def=days,
-    group_name="lake",
-    owners=OWNERS,
-    kinds=KINDS,
-    code_version="1",
-    retry_policy=RETRY_TRANSIENT,
-    check_specs=checks_of("product_changes", "seller, item, version and field"),
-    metadata=schema_of(PRODUCT_CHANGES),
+@by_day(
+    check_specs=checks_of("product_changes", "seller, item, version and field"), metadata=schema_of(PRODUCT_CHANGES)
 )
 def product_changes(
     context: dg.AssetExecutionContext, settings: SettingsResource, database: BusinessDatabase

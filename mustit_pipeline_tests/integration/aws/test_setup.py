@@ -16,6 +16,7 @@ from mustit_pipeline.aws.setup import make_destination, make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
 from mustit_pipeline.crawling.dead_letters import DeadLetters, QueueDepths, depths
 from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.results import TaskResult
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -23,7 +24,6 @@ from mustit_pipeline.scheduling.triggers import take_triggers
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.contract.task_queues import Queues, fetched
 from mustit_pipeline_tests.integration.aws.asking import asking
-from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.strict_aws import StrictAws
 
 QUEUE = "https://sqs.ap-northeast-2.amazonaws.com/123456789012/mustit-triggers"
@@ -145,15 +145,17 @@ def _work(database: Database, make: MakeSettings, strict: StrictAws) -> None:
     settings = make()
     queues = Queues("sqs", database, make)
     stored = queues.opened("s", new=2)
-    queue = queues.queue(stored, lease_seconds=0.4)
-    leased = queue.claim(2)
-    queue.renew(leased)
-    queues.store().store([fetched(leased[0])])
+    queue = queues.queue(stored)
+    first, second = queue.claim(2)
+    queue.renew([first, second])
+    second.task.fail("the last attempt", utc_now())
+    queues.store().store([fetched(first), TaskResult(second)])
     queue.rest()
-    other = queues.queue(stored)
-    wait_until(lambda: other.claim(2) or strict.left("mustit-crawler-tasks-dlq.fifo"))
     assert depths(settings) == QueueDepths(visible=0, in_flight=0, dead=1)
-    assert len(DeadLetters(database, settings).redrive_all()) == 1
+    letters = DeadLetters(database, settings)
+    assert len(letters.redrive_all()) == 1
+    with letters.look(1) as [letter]:
+        letters.drop(letter)
     strict.client("sqs").send_message(
         QueueUrl=strict.client("sqs").get_queue_url(QueueName="mustit-triggers")["QueueUrl"], MessageBody="{}"
     )
@@ -206,7 +208,8 @@ def test_nothing_of_aws_is_imported_without_the_settings() -> None:
     code = """
 import sys
 import mustit_pipeline.definitions, mustit_pipeline.cli.worker, mustit_pipeline.cli.crawl
-import mustit_pipeline.monitoring.alerting, mustit_pipeline.crawling.transports
+import mustit_pipeline.monitoring.alerting, mustit_pipeline.crawling.transports, mustit_pipeline.crawling.dead_letters
+import mustit_pipeline.cli.app, mustit_pipeline.cli.serve, mustit_pipeline.web, mustit_pipeline.monitoring.exposition
 print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore")))
 """
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

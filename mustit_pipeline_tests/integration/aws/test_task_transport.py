@@ -15,6 +15,8 @@ from mustit_pipeline.aws.clients import AwsRefused
 from mustit_pipeline.aws.fifo_queue import FifoQueue
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling.crawl import Crawl
+from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.crawling.result_buffer import WorkReport
@@ -25,6 +27,7 @@ from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.crawling.task_messages import message_of
 from mustit_pipeline.crawling.transports import shared_queue
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -77,6 +80,12 @@ def publish_unread(queues: Queues, queue: TaskQueue, strict: StrictAws, tasks: i
     strict.go_wrong(RECEIVE, Fault.NONE, *[Fault.ERROR] * FOR_GOOD)
     wait_until(lambda: queue.claim(tasks) or "PUBLISHED" in queues.states())
     assert "PUBLISHED" in queues.states()
+
+
+def miss_published(queues: Queues) -> None:
+    """As if so much time had gone by that the messages of published tasks must be lost."""
+    with queues.database.transaction() as connection:
+        connection.execute(text("UPDATE crawler_tasks SET published_at = published_at - interval '1 hour'"))
 
 
 @pytest.mark.parametrize(
@@ -142,8 +151,9 @@ def test_a_published_task_whose_message_is_lost_comes_back(queues: Queues, stric
     client.purge_queue(QueueUrl=client.get_queue_url(QueueName=TASKS)["QueueUrl"])
     assert queues.states() == {"PUBLISHED": 3}
 
-    recover_tasks(queues.database, queues.make_settings(), utc_now())
+    recover_tasks(queues.database, queues.make_settings(lease_seconds=60), utc_now())
     assert queues.states() == {"PUBLISHED": 3}, "they are not missed yet"
+    miss_published(queues)
 
     done = work_off(queues, queue)
     assert len(done) == len(set(done)) == 3
@@ -306,6 +316,7 @@ def test_tasks_of_one_transport_are_carried_by_the_other_after_a_change_of_the_s
     assert len(leased) == 2
     queues.store().store([fetched(lease) for lease in leased])
     assert queues.states() == {"COMPLETED": 3, "PUBLISHED": 1}
+    miss_published(queues)
 
     assert len(work_off(queues, queues.queue(stored, lease_seconds=0.4))) == 1
 
@@ -353,11 +364,11 @@ def test_any_seller_and_any_page_has_a_group_that_sqs_takes(seller: str) -> None
 def test_a_whole_crawl_over_sqs_holds_what_the_marketplace_shows_and_asks_for_everything_once(
     database: Database, make: MakeSettings, strict: StrictAws, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
-    market.add_seller("s", 60)
+    market.add_seller("s", 30)
     register(database, "s")
     strict.repeats = 2
 
-    outcome = crawl(database, make(base_url=marketplace.url, page_size=20, lease_seconds=5), "s")
+    outcome = crawl(database, make(base_url=marketplace.url, page_size=10, lease_seconds=5), "s")
 
     assert outcome.stored.status is ExecutionStatus.COMPLETED
     check_outcomes(database, outcome.stored.id)
@@ -365,16 +376,16 @@ def test_a_whole_crawl_over_sqs_holds_what_the_marketplace_shows_and_asks_for_ev
         rows = connection.execute(text("SELECT item_no, product_data FROM product_change_sets")).all()
     assert {item: json.loads(data) for item, data in rows} == {one["itemNo"]: one for one in market.products("s")}
     asked = {url: times for url, times in market.requested_urls().items() if url != "/"}
-    assert (len(asked), set(asked.values())) == (1 + 3 + 2 * 60, {1})
+    assert (len(asked), set(asked.values())) == (1 + 3 + 2 * 30, {1})
     assert outcome.stored.requests == len(asked)
 
 
 def test_a_worker_on_another_host_takes_its_share_over_sqs(
     database: Database, make: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
-    market.add_seller("s", 60)
+    market.add_seller("s", 30)
     register(database, "s")
-    settings = make(base_url=marketplace.url, page_size=20, lease_seconds=5)
+    settings = make(base_url=marketplace.url, page_size=10, lease_seconds=5)
     done: list[int] = []
 
     def follow(report: WorkReport) -> None:
@@ -382,6 +393,10 @@ def test_a_worker_on_another_host_takes_its_share_over_sqs(
 
     async def both() -> None:
         worker = asyncio.create_task(serve(database, settings, 60, follow))
+        opened = open_or_join(database, SellerId("s"), triggered_by="test", now=utc_now())
+        await asyncio.to_thread(Crawl(database, settings, opened.stored).sweep, 60)
+        # The run leaves the products to the worker until it has taken some.
+        await asyncio.to_thread(wait_until, lambda: done)
         await asyncio.to_thread(crawl, database, settings, "s")
         worker.cancel()
         with suppress(asyncio.CancelledError):
@@ -389,6 +404,6 @@ def test_a_worker_on_another_host_takes_its_share_over_sqs(
 
     asyncio.run(both())
 
-    assert number(database, "SELECT count(*) FROM crawler_tasks WHERE status = 'COMPLETED'") == 3 + 2 * 60
+    assert number(database, "SELECT count(*) FROM crawler_tasks WHERE status = 'COMPLETED'") == 3 + 2 * 30
     assert done
-    assert number(database, "SELECT count(*) FROM products WHERE complete") == 60
+    assert number(database, "SELECT count(*) FROM products WHERE complete") == 30

@@ -1,7 +1,7 @@
 """The lake on a path, and the same on S3."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mustit_pipeline.lake.place import Place, lake_of
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import register
-from mustit_pipeline_tests.simulated_aws import REGION, VARIABLES, simulated_aws
+from mustit_pipeline_tests.simulated_aws import REGION, SimulatedAws
 
 KOREAN = "한글 & a/b 50%"
 
@@ -36,13 +36,9 @@ class Lake:
         return found
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Generator[str]:
-    """A simulated AWS for all tests of a file: starting one takes a second."""
-    with pytest.MonkeyPatch.context() as patch, simulated_aws() as made:
-        for name, value in VARIABLES.items():
-            patch.setenv(name, value)
-        yield made.endpoint
+@pytest.fixture
+def endpoint(aws: SimulatedAws) -> str:
+    return aws.endpoint
 
 
 @pytest.fixture

@@ -505,7 +505,7 @@ STATEMENTS: dict[str, Statement] = {
     # While PostgreSQL carries the tasks, all of them are published and none is lost.
     "messages lost": Statement(lambda c, s: messages.withdraw_lost(c, seconds=90, limit=500), 2 * SELLER),
     "tasks adopted": Statement(lambda c, s: messages.adopt(c, limit=BATCH), 3 * BATCH),
-    "tasks of messages": Statement(lambda c, s: messages.states(c, s.task_ids), 3 * BATCH),
+    "tasks of messages": Statement(lambda c, s: messages.states(c, s.task_ids, max_retries=2), 3 * BATCH),
     # At worst each task of a batch is compared with each.
     "heartbeat": Statement(lambda c, s: leases.heartbeat(c, s.leased(c), 30), 10 * BATCH),
     "tasks handed back": Statement(lambda c, s: leases.hand_back(c, s.leased(c)), 10 * BATCH),
