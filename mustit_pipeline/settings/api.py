@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings
 
+from mustit_pipeline.settings.http_url import HttpUrl
+
 LOOPBACK = ("127.0.0.1", "::1")
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
@@ -53,6 +55,10 @@ class ApiSettings(BaseSettings):
         "",
         description="A proxy does TLS: `yes` for one on this host, or its addresses; their X-Forwarded headers count",
     )
+    console_url: HttpUrl | None = Field(
+        None,
+        description="Address at which people open the console, for links from Dagster; without it that of this host",
+    )
     console_images: bool = Field(
         False,
         description="Show pictures of products in the console: browsers then ask the marketplace's servers for them",
@@ -74,3 +80,12 @@ class ApiSettings(BaseSettings):
     def api_is_https(self) -> bool:
         """Whether browsers reach the server by HTTPS, so that cookies are for HTTPS only."""
         return self.api_tls_cert is not None or bool(self.api_behind_proxy)
+
+    @property
+    def console_address(self) -> str:
+        """Where a browser finds the console; an address for every interface is that of this host."""
+        if self.console_url is not None:
+            return self.console_url
+        host = "127.0.0.1" if self.api_host in ("0.0.0.0", "::") else self.api_host
+        scheme = "https" if self.api_tls_cert is not None else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api_port}"
