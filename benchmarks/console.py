@@ -165,6 +165,7 @@ def _pages(item_no: int) -> dict[str, str]:
 
 def _look(found: Console, client: httpx.Client, page: str, path: str) -> None:
     taken: list[float] = []
+    answer = client.get(path)
     for _ in range(found.plan.rounds):
         start = time.perf_counter()
         answer = client.get(path)

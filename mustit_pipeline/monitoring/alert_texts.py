@@ -117,6 +117,10 @@ UNREACHABLE_DETAIL = Wording(
 CHECK_FAILED = Wording("The check {check} fails", "{check} 검사에 실패했습니다")
 RUN_FAILED = Wording("{job} failed", "{job} 실행이 실패했습니다")
 RUN_OF_PARTITION_FAILED = Wording("{job} of {partition} failed", "{partition}의 {job} 실행이 실패했습니다")
+CHOSEN_FAILED = Wording("a run of chosen assets failed", "선택한 에셋의 실행이 실패했습니다")
+CHOSEN_OF_PARTITION_FAILED = Wording(
+    "a run of chosen assets of {partition} failed", "{partition}에서 선택한 에셋의 실행이 실패했습니다"
+)
 TICK_FAILED = Wording("The {kind} {name} fails", "{name}({kind})이(가) 실패합니다")
 TICK_FAILED_DETAIL = Wording(
     "Its last tick failed: look at it in Automation.",
@@ -129,7 +133,8 @@ ALL = (
     FAILED_EVENTS, FAILED_EVENTS_DETAIL, SCHEDULE_FAILED, SCHEDULE_FAILED_DETAIL, PARKED_MESSAGES,
     PARKED_MESSAGES_DETAIL, DEAD_LETTERS, DEAD_LETTERS_DETAIL, BREAKER_OPEN, BREAKER_OPEN_DETAIL, THROTTLED,
     THROTTLED_DETAIL, CREDENTIAL_REFUSED, CREDENTIAL_REFUSED_DETAIL, UNREACHABLE, UNREACHABLE_DETAIL,
-    TICK_FAILED_DETAIL, CHECK_FAILED, TICK_FAILED, RUN_OF_PARTITION_FAILED, RUN_FAILED,
+    TICK_FAILED_DETAIL, CHECK_FAILED, TICK_FAILED, CHOSEN_FAILED, CHOSEN_OF_PARTITION_FAILED,
+    RUN_OF_PARTITION_FAILED, RUN_FAILED,
 )  # fmt: skip
 
 
