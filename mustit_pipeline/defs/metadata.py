@@ -67,10 +67,10 @@ def changes_table(changes: Sequence[LargeChange]) -> dg.MetadataValue:
 
 def console_links(settings: Settings, stored: StoredExecution) -> dict[str, Any]:
     """The crawl and its seller in the console, as links beside a materialization."""
-    seller = quote(stored.seller_id.value, safe="")
+    console, seller = settings.console_url or settings.api_address, quote(stored.seller_id.value, safe="")
     return {
-        "console_crawl": dg.MetadataValue.url(f"{settings.console_address}/executions/{stored.id}"),
-        "console_seller": dg.MetadataValue.url(f"{settings.console_address}/sellers/{seller}"),
+        "console_crawl": dg.MetadataValue.url(f"{console}/executions/{stored.id}"),
+        "console_seller": dg.MetadataValue.url(f"{console}/sellers/{seller}"),
     }
 
 

@@ -82,10 +82,8 @@ class ApiSettings(BaseSettings):
         return self.api_tls_cert is not None or bool(self.api_behind_proxy)
 
     @property
-    def console_address(self) -> str:
-        """Where a browser finds the console; an address for every interface is that of this host."""
-        if self.console_url is not None:
-            return self.console_url
+    def api_address(self) -> str:
+        """Where a browser on this host finds the server."""
         host = "127.0.0.1" if self.api_host in ("0.0.0.0", "::") else self.api_host
         scheme = "https" if self.api_tls_cert is not None else "http"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api_port}"

@@ -44,6 +44,7 @@ def world() -> Generator[ConsoleWorld]:
 
 def watched(page: Page, url: str) -> Watched:
     seen = Watched()
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     page.set_default_timeout(PATIENCE_MILLISECONDS)
     page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
@@ -142,7 +143,7 @@ class Admin:
     def is_told(self, english: str, **values: object) -> None:
         """The notice of the last action, without its number."""
         words = re.escape(self.text(english, **values)).split("NUMBER")
-        expect(self.page.get_by_role("status").first).to_have_text(re.compile(".*".join(words)))
+        expect(self.page.get_by_role("status").first).to_contain_text(re.compile(".*".join(words)))
 
 
 @pytest.mark.parametrize(
@@ -169,8 +170,9 @@ def test_the_day_of_an_admin(
         register_and_watch(admin, world, f"new & shop/{name}")
         look_at_a_product(admin, world)
         pause_and_resume(admin)
-        decide(admin, trouble)
+        # Deletions make newer versions, which supersede failed events: these come first.
         send_again(admin, world, trouble)
+        decide(admin, trouble)
 
         admin.menu("User agents")
         hands(page).press(page.get_by_role("button", name=re.compile(_form(admin, "Block agent %(agent)s"))).first)
@@ -198,7 +200,7 @@ def register_and_watch(admin: Admin, world: ConsoleWorld, seller: str) -> None:
     admin.button("Register")
     admin.is_told("%(seller)s is registered. Its first crawl is due now.", seller=seller)
     admin.button("Crawl now")
-    admin.is_told("The crawl begins within half a minute.") if admin.language == "en" else None
+    admin.is_told("The crawl begins within half a minute.")
     expect(page.get_by_role("heading", name=admin.text("Crawl under way"), exact=True)).to_be_visible()
     admin.page.evaluate(COUNT_SHIFTS)
     with ThreadPoolExecutor(1) as worker:

@@ -62,7 +62,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
         else:
             ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
             found = [change_holds.find_open(connection, SellerId(one)) for one in ids]
-    wrong = sum(hold.suspicion.suspicious for hold in found)
+    judged = [hold.suspicion for hold in found]
+    wrong = sum(one.suspicious for one in judged)
     text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(found))
     text += " " + visit.say_number(
         "%(number)s product that looks wrong is published as it is.",
