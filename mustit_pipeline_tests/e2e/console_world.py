@@ -229,13 +229,13 @@ def _trouble(connection: Connection) -> None:
            VALUES ('detail.ProductInfoModule.giftWrap', 'NEW', 'bool', '', 'true', 128, 'dmont', 1),
                   ('listing.items.appPrice', 'RETYPED', 'int', 'str', '545600', 40, 'luxury-house', NULL)""",
         """UPDATE user_agents SET status = 'SUSPENDED', health = 20, suspended_until = now() + interval '40 min',
-                  reason = '429 on /item/118005032/detail/top'
+                  reason = 'throttled by the marketplace: /item/118005032/detail/top'
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent LIMIT 3)""",
-        """UPDATE user_agents SET status = 'BLOCKED', health = 60, reason = 'three tokens in a row were refused'
+        """UPDATE user_agents SET status = 'BLOCKED', health = 60, reason = 'no token was issued 3 times in a row'
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent OFFSET 3 LIMIT 2)""",
         """INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at)
-           VALUES ('held deletions luxury-house', 'held_deletions', 'Deletions of luxury-house are held',
-                   '25 of 60 products were missing from the last sweep', now() - interval '2 hours', now())""",
+           VALUES ('held deletions luxury-house', 'HELD_DELETIONS', '25 deletions of luxury-house are held back',
+                   'A sweep misses 25 of 60 products: `mustit deletions list`, then approve or reject.', now() - interval '2 hours', now())""",
     )
     for statement in statements:
         connection.execute(text(statement))
