@@ -235,7 +235,8 @@ def _trouble(connection: Connection) -> None:
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent OFFSET 3 LIMIT 2)""",
         """INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at)
            VALUES ('held deletions luxury-house', 'HELD_DELETIONS', '25 deletions of luxury-house are held back',
-                   'A sweep misses 25 of 60 products: `mustit deletions list`, then approve or reject.', now() - interval '2 hours', now())""",
+                   'A sweep misses 25 of 60 products: `mustit deletions list`, then approve or reject.',
+                   now() - interval '2 hours', now())""",
     )
     for statement in statements:
         connection.execute(text(statement))
