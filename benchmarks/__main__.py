@@ -9,6 +9,7 @@ from benchmarks import (
     api,
     bloat,
     budget,
+    console,
     crawl,
     growth,
     growth_plot,
@@ -86,6 +87,10 @@ def _api(options: argparse.Namespace) -> report.Part:
     return api.run(api.QUICK if options.quick else api.Plan(sizes))
 
 
+def _console(options: argparse.Namespace) -> report.Part:
+    return console.run(console.QUICK if options.quick else console.Plan(options.stored))
+
+
 def _transport(options: argparse.Namespace) -> report.Part:
     # Only here: moto takes seconds to import.
     from benchmarks import transport
@@ -109,6 +114,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], report.Part]] = {
     "lake": _lake,
     "relay": _relay,
     "api": _api,
+    "console": _console,
     "transport": _transport,
     "recrawl": _recrawl,
 }

@@ -148,15 +148,15 @@ def run(plan: Plan) -> Load:
             for size in plan.sizes:
                 filler.fill(size)
                 rest(database, plan.rest_seconds)
-                with _server(settings, plan.workers) as (address, _):
+                with serving(settings, plan.workers) as (address, _):
                     _ask(bench, size, address)
-            with _server(settings, 1) as (address, process):
+            with serving(settings, 1) as (address, process):
                 _stream(bench, address, process)
     return load
 
 
 @contextmanager
-def _server(settings: Settings, workers: int) -> Generator[tuple[str, psutil.Process]]:
+def serving(settings: Settings, workers: int) -> Generator[tuple[str, psutil.Process]]:
     """A `mustit serve` on the filled database."""
     port = free_port()
     environment = {

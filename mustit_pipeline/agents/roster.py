@@ -22,6 +22,8 @@ from mustit_pipeline.settings import Settings
 LONGEST_USER_AGENT = 1000
 Circuit = Literal["closed", "open", "half-open"]
 
+BLOCKED_BY_ADMIN = "blocked by an admin"
+
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
@@ -116,7 +118,7 @@ def circuit_of(open_until: datetime | None, now: datetime) -> Circuit:
 
 def block(connection: Connection, agent_id: UUID) -> AgentRow:
     """Block an agent for an admin; no rule unblocks it."""
-    return _change(connection, AgentRules(), agent_id, UserAgent.block, "blocked by an admin")
+    return _change(connection, AgentRules(), agent_id, UserAgent.block, BLOCKED_BY_ADMIN)
 
 
 def unblock(connection: Connection, settings: Settings, agent_id: UUID) -> AgentRow:

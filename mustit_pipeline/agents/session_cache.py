@@ -30,6 +30,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 BUSY_SECONDS = 0.25
 log = structlog.get_logger(__name__)
 
+NO_TOKEN = "no token was issued {} times in a row"
+
 
 @dataclass(frozen=True, slots=True)
 class NoToken:
@@ -282,7 +284,7 @@ class SessionCache:
             for agent in self._mine(connection, agent_id, owner):
                 if counts:
                     agent.issue_failed()
-                    reason = f"no token was issued {agent.issue_failures} times in a row"
+                    reason = NO_TOKEN.format(agent.issue_failures)
                     agents.save_agents(connection, [agent], reason)
                 return agent.status is AgentStatus.BLOCKED
         return False

@@ -13,6 +13,7 @@ from babel.support import NullTranslations
 
 from mustit_pipeline.api.languages import Language
 from mustit_pipeline.console import static_files
+from mustit_pipeline.console.dagster_proxy import PREFIX
 from mustit_pipeline.console.formats import Formats
 from mustit_pipeline.console.languages import translations
 from mustit_pipeline.console.words import FIELDS, TONES, WORDS
@@ -62,6 +63,8 @@ def _environment(language: Language) -> jinja2.Environment:
         "seller_path": seller_path,
         "product_path": product_path,
         "query": query,
+        "dagster_runs": dagster_runs,
+        "dagster_partition": dagster_partition,
         "label": label,
         "field_label": field_label,
         "tone": tone,
@@ -110,6 +113,16 @@ def seller_path(seller_id: object) -> str:
 def product_path(seller_id: object, item_no: int) -> str:
     """The address of a product's page; several sellers may have its number."""
     return f"/products/{item_no}?{urlencode({'seller': str(seller_id)})}"
+
+
+def dagster_runs(tag: str, value: object) -> str:
+    """Dagster's runs with a tag, behind the console's login."""
+    return f"{PREFIX}/runs?{urlencode({'q[0]': f'tag:{tag}={value}'})}"
+
+
+def dagster_partition(seller_id: object) -> str:
+    """A seller's partition of the last asset of a crawl, in Dagster."""
+    return f"{PREFIX}/assets/product_change_sets?{urlencode({'view': 'partitions', 'partition': str(seller_id)})}"
 
 
 def query(**values: object) -> str:

@@ -38,11 +38,20 @@ class Theme(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """The form that takes an action back."""
+
+    address: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
-    """What the last action came to, for the next page."""
+    """What the last action came to, for the next page; with the way back where there is one."""
 
     text: str
     good: bool
+    undo: Undo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +121,20 @@ class Visit:
         """On to another page, after a form."""
         return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
-    def done(self, address: str, text: str, *, good: bool = True) -> Response:
+    def done(self, address: str, text: str, *, good: bool = True, undo: Undo | None = None) -> Response:
         """On to another page, which shows what the action came to."""
         response = self.go(address)
-        sealed = seals.sealed(self.ground.keys, Purpose.NOTICE, orjson.dumps([text[:LONGEST_NOTICE], good]).decode())
+        way_back = None if undo is None else [undo.address, undo.fields]
+        if len(orjson.dumps(way_back)) > LONGEST_UNDO:
+            way_back = None
+        said = orjson.dumps([text[:LONGEST_NOTICE], good, way_back]).decode()
+        sealed = seals.sealed(self.ground.keys, Purpose.NOTICE, said)
         self.cookies.set(response, Cookie.NOTICE, sealed, seconds=60)
         return response
 
 
 # A cookie holds 4 KB, and a Korean character takes four bytes of it.
-LONGEST_NOTICE = 500
+LONGEST_NOTICE, LONGEST_UNDO = 500, 800
 
 
 def read_notice(ground: Ground, given: str | None) -> Notice | None:
@@ -129,8 +142,9 @@ def read_notice(ground: Ground, given: str | None) -> Notice | None:
     text = None if given is None else seals.unsealed(ground.keys, Purpose.NOTICE, given)
     if text is None:
         return None
-    said, good = orjson.loads(text)
-    return Notice(said, good)
+    said, good, way_back = orjson.loads(text)
+    undo = None if way_back is None else Undo(way_back[0], tuple((name, value) for name, value in way_back[1]))
+    return Notice(said, good, undo)
 
 
 def visit_of(request: Request) -> Visit:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ from mustit_pipeline.catalog.sql.products import Fingerprints
 from mustit_pipeline.crawling.result_buffer import Tally
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.settings import Settings
 
 OWNERS = ["team:data-engineering"]
 
@@ -61,6 +63,15 @@ def changes_table(changes: Sequence[LargeChange]) -> dg.MetadataValue:
         price = "| | |" if move is None else f"{move.field} | {move.old:,} | {move.new:,} | {move.percent:+.1f}"
         lines.append(f"| {one.item_no} | {one.version} | {', '.join(one.types)} | {one.fields} | {price} |")
     return dg.MetadataValue.md("\n".join(lines))
+
+
+def console_links(settings: Settings, stored: StoredExecution) -> dict[str, Any]:
+    """The crawl and its seller in the console, as links beside a materialization."""
+    console, seller = settings.console_url or settings.api_address, quote(stored.seller_id.value, safe="")
+    return {
+        "console_crawl": dg.MetadataValue.url(f"{console}/executions/{stored.id}"),
+        "console_seller": dg.MetadataValue.url(f"{console}/sellers/{seller}"),
+    }
 
 
 def work_metadata(done: Tally, remaining: int, stored: StoredExecution) -> dict[str, Any]:

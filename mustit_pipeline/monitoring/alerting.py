@@ -12,6 +12,7 @@ from mustit_pipeline.crawling import dead_letters
 from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring import alert_texts as texts
 from mustit_pipeline.monitoring.sql import alerts, health
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
 from mustit_pipeline.scheduling.sql import triggers
@@ -104,24 +105,22 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
         yield Condition(
             f"held deletions of {hold.seller_id}",
             HELD_DELETIONS,
-            f"{hold.number} deletions of {hold.seller_id} are held back",
-            f"A sweep misses {hold.number} of {hold.of} products: `mustit deletions list`, then approve or reject.",
+            texts.HELD_DELETIONS.say(number=hold.number, seller=hold.seller_id),
+            texts.HELD_DELETIONS_DETAIL.say(number=hold.number, of=hold.of),
         )
     for hold in health.held_changes(connection):
         yield Condition(
             f"held changes of {hold.seller_id}",
             HELD_CHANGES,
-            f"Changes of {hold.seller_id} are held back",
-            f"{hold.number} of {hold.of} products look wrong at once: `mustit holds list`, then look at some of them; "
-            f"`mustit holds release {hold.seller_id}` lets them through.",
+            texts.HELD_CHANGES.say(seller=hold.seller_id),
+            texts.HELD_CHANGES_DETAIL.say(number=hold.number, of=hold.of, seller=hold.seller_id),
         )
     for seller_id in health.incomplete_sweeps(connection, now - SWEEP_MEMORY):
         yield Condition(
             f"incomplete sweep of {seller_id}",
             INCOMPLETE_SWEEP,
-            f"The listing of {seller_id} was seen in part",
-            "Nothing is deleted by such a sweep; the next one decides. "
-            f"`mustit execution list --seller {seller_id}`, then `show ID`, shows failed pages.",
+            texts.INCOMPLETE_SWEEP.say(seller=seller_id),
+            texts.INCOMPLETE_SWEEP_DETAIL.say(seller=seller_id),
         )
     yield from _throttling(connection, now)
     failed = health.failed_events(connection)
@@ -129,16 +128,15 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
         yield Condition(
             "failed events",
             FAILED_EVENTS,
-            f"{failed} product events are FAILED",
-            "`mustit outbox list --status FAILED` shows why; fix it, then `mustit outbox retry --status FAILED`.",
+            texts.FAILED_EVENTS.say(number=failed),
+            texts.FAILED_EVENTS_DETAIL.english,
         )
     for seller_id in health.failed_schedules(connection):
         yield Condition(
             f"schedule of {seller_id}",
             SCHEDULE_FAILED,
-            f"The schedule of {seller_id} is FAILED",
-            "EventBridge did not accept it, so its crawls may not start; the run of relay_scheduler_outbox shows "
-            "the reason. Fix it, then run that job with `everything: true`.",
+            texts.SCHEDULE_FAILED.say(seller=seller_id),
+            texts.SCHEDULE_FAILED_DETAIL.english,
         )
     parked = triggers.parked(connection)
     if parked:
@@ -146,8 +144,8 @@ def _found(connection: Connection, now: datetime) -> Iterable[Condition]:
         yield Condition(
             "parked messages",
             PARKED_MESSAGES,
-            f"{sum(parked.values())} messages that ask for crawls are parked",
-            f"{reasons}. `mustit triggers list` shows them; once fixed, `mustit triggers dismiss --all`.",
+            texts.PARKED_MESSAGES.say(number=sum(parked.values())),
+            texts.PARKED_MESSAGES_DETAIL.say(reasons=reasons),
         )
 
 
@@ -164,9 +162,8 @@ def _dead_letters(settings: Settings) -> Sequence[Condition] | None:
         Condition(
             "dead letters",
             DEAD_LETTERS,
-            f"{depths.dead} messages of tasks are parked",
-            "Their tasks failed after all attempts, or no worker came to an end with them. `mustit dlq list` says why; "
-            "`mustit dlq redrive --all` has the calls made, `mustit dlq drop ID` removes what is not wanted.",
+            texts.DEAD_LETTERS.say(number=depths.dead),
+            texts.DEAD_LETTERS_DETAIL.english,
         ),
     )
 
@@ -177,29 +174,28 @@ def _throttling(connection: Connection, now: datetime) -> Iterable[Condition]:
         yield Condition(
             "breaker of the marketplace",
             BREAKER_OPEN,
-            "Too few user agents are left: calls to the marketplace have stopped",
-            "Work waits, nothing is lost; one request tries again by itself. `mustit agents status` says why.",
+            texts.BREAKER_OPEN.english,
+            texts.BREAKER_OPEN_DETAIL.english,
         )
     if pool.paused_until is not None and pool.paused_until > now - STORM_MEMORY:
         yield Condition(
             "storm of the marketplace",
             THROTTLED,
-            "The marketplace throttles us as a whole (429)",
-            "All calls pause and go on by themselves; nothing is lost.",
+            texts.THROTTLED.english,
+            texts.THROTTLED_DETAIL.english,
         )
     product_server = breakers.find(connection, BREAKER)
     if product_server.refused_credential is not None:
         yield Condition(
             "token of the product server",
             CREDENTIAL_REFUSED,
-            "The product server refuses our token (401 or 403)",
-            "Nothing is sent and no event is lost. Set MUSTIT_PRODUCT_SERVER_TOKEN to one that it accepts: the next "
-            "relay sends at once.",
+            texts.CREDENTIAL_REFUSED.english,
+            texts.CREDENTIAL_REFUSED_DETAIL.english,
         )
     elif product_server.trial_in is not None:
         yield Condition(
             "breaker of the product server",
             BREAKER_OPEN,
-            "The product server cannot be reached",
-            "Events wait and lose no attempt; `mustit doctor` says whether it answers.",
+            texts.UNREACHABLE.english,
+            texts.UNREACHABLE_DETAIL.english,
         )

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings
 
+from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.wrong_setting import WrongSetting
 
 LOOPBACK = ("127.0.0.1", "::1")
@@ -61,6 +62,10 @@ class ApiSettings(BaseSettings):
         "",
         description="A proxy does TLS: `yes` for one on this host, or its addresses; their X-Forwarded headers count",
     )
+    console_url: HttpUrl | None = Field(
+        None,
+        description="Address at which people open the console, for links from Dagster; without it that of this host",
+    )
     console_images: bool = Field(
         False,
         description="Show pictures of products in the console: browsers then ask the marketplace's servers for them",
@@ -88,3 +93,10 @@ class ApiSettings(BaseSettings):
     def api_is_https(self) -> bool:
         """Whether browsers reach the server by HTTPS, so that cookies are for HTTPS only."""
         return self.api_tls_cert is not None or bool(self.api_behind_proxy)
+
+    @property
+    def api_address(self) -> str:
+        """Where a browser on this host finds the server."""
+        host = "127.0.0.1" if self.api_host in ("0.0.0.0", "::") else self.api_host
+        scheme = "https" if self.api_tls_cert is not None else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api_port}"

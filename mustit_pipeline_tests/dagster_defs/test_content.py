@@ -11,7 +11,9 @@ from mustit_pipeline_tests.dagster_defs.conftest import SetEnvironment, Stock, l
 SELLER = "dmont"
 PRODUCTS = 4
 WORKED = ("minishop_listings", "product_details", "product_options")
-WORK = {
+# The crawl and its seller in the console.
+LINKS = {"console_crawl", "console_seller"}
+WORK = LINKS | {
     "execution_id",
     "completed",
     "failed",
@@ -31,7 +33,8 @@ KEYS = {
     "minishop_listings": WORK | {"new", "absent", "skipped", "foreign", "sweep"},
     "product_details": WORK,
     "product_options": WORK,
-    "product_change_sets": {
+    "product_change_sets": LINKS
+    | {
         "execution_id",
         "execution_status",
         "bodies",
@@ -151,6 +154,16 @@ def test_every_materialization_has_the_same_numbers_whatever_happened_so_that_th
             duration = one.metadata["duration_seconds"].value
             assert isinstance(duration, float), key
             assert 0 < duration < 60, key
+
+
+def test_a_materialization_links_to_its_crawl_and_seller_in_the_console(
+    database: Database, crawled: dict[str, dg.AssetMaterialization]
+) -> None:
+    for key in ("minishop_listings", "product_details", "product_change_sets"):
+        found = crawled[key].metadata
+        crawl = f"http://127.0.0.1:8000/executions/{latest(database, SELLER).id}"
+        assert found["console_crawl"] == dg.MetadataValue.url(crawl)
+        assert found["console_seller"] == dg.MetadataValue.url(f"http://127.0.0.1:8000/sellers/{SELLER}")
 
 
 def test_every_call_is_counted_once_and_by_the_asset_that_made_it(

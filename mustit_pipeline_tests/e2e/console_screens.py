@@ -14,6 +14,10 @@ from playwright.sync_api import Page
 from mustit_pipeline_tests.e2e.browser import find_chromium, opened_page
 from mustit_pipeline_tests.e2e.console_world import ADMIN, PASSWORD, ConsoleWorld, console_world
 
+OPEN_CRAWL = "SELECT execution_id FROM crawling_schedule_executions WHERE status = 'RUNNING' LIMIT 1"
+FAILED_EVENT = "SELECT outbox_id FROM product_outbox WHERE status = 'FAILED' LIMIT 1"
+HOLD = "SELECT hold_id FROM deletion_holds WHERE status = 'OPEN' LIMIT 1"
+BODY = "SELECT raw_id FROM product_raw_data WHERE item_no = {} LIMIT 1"
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
 # Each pair of language and theme once on each size, and no more: they are looked at one by one.
 LOOKS = (("ko", "light", "desk"), ("en", "dark", "desk"), ("ko", "dark", "phone"), ("en", "light", "phone"))
@@ -25,12 +29,19 @@ def pages(world: ConsoleWorld) -> dict[str, str]:
         "overview": "/",
         "sellers": "/sellers",
         "seller": "/sellers/dmont",
+        "seller-products": "/sellers/dmont?show=products",
+        "seller-crawls": "/sellers/dmont?show=crawls",
         "crawls": "/executions",
+        "crawl": f"/executions/{world.first(OPEN_CRAWL)}",
         "products": "/products?seller=dmont",
         "product": f"/products/{world.item_no}",
+        "diff": f"/products/{world.item_no}?a=1&b=3#compare",
+        "body": f"/products/{world.item_no}/raw/{world.first(BODY.format(world.item_no))}",
         "changes": "/changes",
         "events": "/outbox?status=FAILED",
+        "event": f"/outbox/{world.first(FAILED_EVENT)}",
         "deletions": "/deletions",
+        "deletion": f"/deletions/{world.first(HOLD)}",
         "holds": "/holds",
         "agents": "/agents",
         "budget": "/budget",
@@ -38,6 +49,8 @@ def pages(world: ConsoleWorld) -> dict[str, str]:
         "alerts": "/alerts",
         "users": "/users",
         "audit": "/audit",
+        "password": "/password",
+        "missing": "/nothing",
     }
 
 

@@ -55,6 +55,7 @@ class ConsoleWorld:
     url: str
     database: Database
     settings: Settings
+    market_url: str
     # A product with several versions.
     item_no: int
 
@@ -66,6 +67,51 @@ class ConsoleWorld:
         """)
         with self.database.transaction() as connection:
             connection.execute(query, {"seller": seller})
+
+    def sell(self, seller: str, products: int) -> None:
+        """Put a seller on the marketplace."""
+        with MarketplaceControl(self.market_url) as market:
+            market.add_seller(seller, products)
+
+    def crawl(self, seller: str) -> None:
+        """Work on the seller's open crawl until it has ended, as a run does."""
+        _crawl(self.database, self.settings, seller)
+
+    def make_trouble(self, name: str) -> "Trouble":
+        """Sellers of their own with a held deletion, held changes and events that have failed."""
+        made = Trouble(f"gone-{name}", f"jumpy-{name}", 4)
+        with MarketplaceControl(self.market_url) as market:
+            for seller in (made.gone, made.jumpy):
+                market.add_seller(seller, 30)
+                registry.register(self.database, SellerId(seller), seller, CrawlingInterval.hours(6), utc_now())
+                self.crawl(seller)
+            market.remove(made.gone, count=12)
+            for product in market.products(made.jumpy)[:25]:
+                market.set_fields(made.jumpy, int(product["itemNo"]), discountPrice=1_000)
+        for seller in (made.gone, made.jumpy):
+            self.crawl(seller)
+        query = text("""
+            UPDATE product_outbox SET status = 'FAILED', retry_count = 5, attempts = 5, last_status = 422
+            WHERE outbox_id IN (SELECT outbox_id FROM product_outbox
+                                WHERE status = 'WAITING' AND seller_id = :seller ORDER BY item_no LIMIT :number)
+        """)
+        with self.database.transaction() as connection:
+            connection.execute(query, {"seller": made.gone, "number": made.failed})
+        return made
+
+    def first(self, query: str) -> object:
+        """The first value of a query."""
+        with self.database.reading() as connection:
+            return connection.execute(text(query)).scalar()
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What waits for an admin: sellers with a held deletion and with held changes, and how many events have failed."""
+
+    gone: str
+    jumpy: str
+    failed: int
 
 
 @contextmanager
@@ -105,7 +151,7 @@ def console_world(*, rounds: int = ROUNDS, idle_sellers: int = IDLE_SELLERS) -> 
                 with MarketplaceControl(market.url) as control:
                     item_no = _populate(database, settings, control, rounds, idle_sellers)
                 with _served(Ground(settings, database, settings.signing_keys())) as url:
-                    yield ConsoleWorld(url, database, settings, item_no)
+                    yield ConsoleWorld(url, database, settings, market.url, item_no)
                 database.close()
         finally:
             embedded.stop(home / "servers")
@@ -183,13 +229,14 @@ def _trouble(connection: Connection) -> None:
            VALUES ('detail.ProductInfoModule.giftWrap', 'NEW', 'bool', '', 'true', 128, 'dmont', 1),
                   ('listing.items.appPrice', 'RETYPED', 'int', 'str', '545600', 40, 'luxury-house', NULL)""",
         """UPDATE user_agents SET status = 'SUSPENDED', health = 20, suspended_until = now() + interval '40 min',
-                  reason = '429 on /item/118005032/detail/top'
+                  reason = 'throttled by the marketplace: /item/118005032/detail/top'
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent LIMIT 3)""",
-        """UPDATE user_agents SET status = 'BLOCKED', health = 60, reason = 'three tokens in a row were refused'
+        """UPDATE user_agents SET status = 'BLOCKED', health = 60, reason = 'no token was issued 3 times in a row'
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent OFFSET 3 LIMIT 2)""",
         """INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at)
-           VALUES ('held deletions luxury-house', 'held_deletions', 'Deletions of luxury-house are held',
-                   '25 of 60 products were missing from the last sweep', now() - interval '2 hours', now())""",
+           VALUES ('held deletions luxury-house', 'HELD_DELETIONS', '25 deletions of luxury-house are held back',
+                   'A sweep misses 25 of 60 products: `mustit deletions list`, then approve or reject.',
+                   now() - interval '2 hours', now())""",
     )
     for statement in statements:
         connection.execute(text(statement))

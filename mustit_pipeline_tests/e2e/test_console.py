@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
+from mustit_pipeline.api.languages import Language
+from mustit_pipeline.console.languages import say, say_number
 from mustit_pipeline_tests.conftest import NO_CHROMIUM
 from mustit_pipeline_tests.e2e.browser import find_chromium, opened_page
 from mustit_pipeline_tests.e2e.console_screens import log_in, pages, prefer
-from mustit_pipeline_tests.e2e.console_world import VIEWER, ConsoleWorld, console_world
+from mustit_pipeline_tests.e2e.console_world import ADMIN, PASSWORD, VIEWER, ConsoleWorld, Trouble, console_world
 
 PATIENCE_MILLISECONDS = 30_000
 SHIFT = """() => new Promise((done) => {
@@ -41,6 +44,7 @@ def world() -> Generator[ConsoleWorld]:
 
 def watched(page: Page, url: str) -> Watched:
     seen = Watched()
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     page.set_default_timeout(PATIENCE_MILLISECONDS)
     page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
@@ -48,101 +52,271 @@ def watched(page: Page, url: str) -> Watched:
     return seen
 
 
-def said(page: Page, text: str) -> None:
-    """The notice of the last action."""
-    expect(page.get_by_role("status")).to_contain_text(text)
+class Mouse:
+    """A person with a mouse, or a finger."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, control: Locator) -> None:
+        control.click()
+
+    def write(self, field: Locator, text: str) -> None:
+        field.fill(text)
 
 
-def confirmed(page: Page, button: str, yes: str) -> None:
-    """Press a button and say yes to the question."""
-    page.get_by_role("button", name=button).first.click()
-    page.get_by_role("dialog").get_by_role("button", name=yes, exact=True).click()
+class Keyboard:
+    """A person with a keyboard alone: Tab to whatever is wanted, Enter or Space, and letters."""
+
+    MOST_TABS = 300
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, control: Locator) -> None:
+        self._reach(control)
+        self.page.keyboard.press("Space" if control.evaluate("one => one.matches('button')") else "Enter")
+
+    def write(self, field: Locator, text: str) -> None:
+        self._reach(field)
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.type(text)
+
+    def _reach(self, control: Locator) -> None:
+        control.wait_for()
+        if control.evaluate(IS_BEYOND_THE_MENU):
+            self.page.keyboard.press("Tab")
+            assert self.page.evaluate("document.activeElement.className") == "skip"
+            self.page.keyboard.press("Enter")
+        for _ in range(self.MOST_TABS):
+            if control.evaluate("one => one === document.activeElement"):
+                break
+            self.page.keyboard.press("Tab")
+        assert control.evaluate(HAS_VISIBLE_FOCUS), "the focus does not come here, or is not seen"
 
 
-def test_the_day_of_an_admin_in_english_at_a_desk(world: ConsoleWorld) -> None:
+IS_BEYOND_THE_MENU = "one => document.activeElement === document.body && !!one.closest('main')"
+HAS_VISIBLE_FOCUS = """one => one === document.activeElement && one.matches(':focus-visible')
+  && parseFloat(getComputedStyle(one).outlineWidth) >= 2"""
+
+
+class Admin:
+    """An admin at a screen, who reads one language."""
+
+    def __init__(self, hands: Mouse | Keyboard, language: Language) -> None:
+        self.hands, self.page, self.language = hands, hands.page, language
+
+    def text(self, english: str, **values: object) -> str:
+        return say(self.language, english, **values)
+
+    def button(self, english: str, **values: object) -> None:
+        self.hands.press(self.page.get_by_role("button", name=self.text(english, **values), exact=True).first)
+
+    def link(self, english: str, **values: object) -> None:
+        self.hands.press(self.page.get_by_role("link", name=self.text(english, **values), exact=True).first)
+
+    def write(self, label: str, text: str) -> None:
+        self.hands.write(self.page.get_by_label(self.text(label), exact=True).first, text)
+
+    def menu(self, english: str) -> None:
+        """Go to a page by the menu, which a phone shows behind a link; an entry may say how many wait."""
+        self._open_menu()
+        entries = self.page.get_by_role("navigation", name=self.text("Pages"), exact=True).get_by_role("link")
+        self.hands.press(entries.filter(has_text=re.compile(rf"^\s*{re.escape(self.text(english))}")).first)
+        self.page.wait_for_load_state()
+
+    def log_out(self) -> None:
+        self._open_menu()
+        self.button("Log out")
+        self.page.wait_for_url(re.compile("/login$"))
+
+    def _open_menu(self) -> None:
+        narrow = self.page.locator("a.menu-link")
+        if narrow.is_visible():
+            self.hands.press(narrow)
+
+    def agree(self, english: str) -> None:
+        """Say yes to the question."""
+        dialog = self.page.get_by_role("dialog")
+        self.hands.press(dialog.get_by_role("button", name=self.text(english), exact=True))
+
+    def is_told(self, english: str, **values: object) -> None:
+        """The notice of the last action, without its number."""
+        words = re.escape(self.text(english, **values)).split("NUMBER")
+        expect(self.page.get_by_role("status").first).to_contain_text(re.compile(".*".join(words)))
+
+
+@pytest.mark.parametrize(
+    ("language", "width", "hands"),
+    [("en", 1280, Keyboard), ("ko", 390, Mouse), ("ko", 1280, Mouse), ("en", 390, Mouse)],
+)
+def test_the_day_of_an_admin(
+    world: ConsoleWorld, language: str, width: int, hands: type[Mouse] | type[Keyboard]
+) -> None:
     chromium = find_chromium()
     assert chromium is not None
-    with opened_page(chromium, width=1280, height=900) as page:
+    name = f"{language}-{width}"
+    trouble = world.make_trouble(name)
+    with opened_page(chromium, width=width, height=844) as page:
         seen = watched(page, world.url)
-        prefer(page, world.url, "en", "light")
-        log_in(page, world.url)
+        prefer(page, world.url, language, "light")
+        admin = Admin(hands(page), Language(language))
+        page.goto(world.url)
+        admin.write("User name", ADMIN)
+        admin.write("Password", PASSWORD)
+        admin.button("Log in")
+        expect(page.get_by_role("heading", name=admin.text("Overview"), exact=True)).to_be_visible()
 
-        page.get_by_role("link", name="Sellers", exact=True).click()
-        page.get_by_label("Seller id on the marketplace").fill("new & shop/1")
-        page.get_by_role("button", name="Register", exact=True).click()
-        said(page, "new & shop/1 is registered")
-        page.get_by_role("button", name="Crawl now").click()
-        said(page, "The crawl begins")
-        expect(page.get_by_role("heading", name="Crawl under way")).to_be_visible()
+        register_and_watch(admin, world, f"new & shop/{name}")
+        look_at_a_product(admin, world)
+        pause_and_resume(admin)
+        # Deletions make newer versions, which supersede failed events: these come first.
+        send_again(admin, world, trouble)
+        decide(admin, trouble)
 
-        page.goto(f"{world.url}/sellers/dmont")
-        page.get_by_role("button", name="Pause the crawl of dmont").first.click()
-        said(page, "is paused")
-        page.get_by_role("button", name="Resume the crawl of dmont").first.click()
-        said(page, "goes on")
+        admin.menu("User agents")
+        hands(page).press(page.get_by_role("button", name=re.compile(_form(admin, "Block agent %(agent)s"))).first)
+        admin.is_told("The agent is blocked. Written to the audit log.")
+        admin.button("Undo")
+        admin.is_told("The agent is in use again. Written to the audit log.")
 
-        page.goto(f"{world.url}/products/{world.item_no}")
-        expect(page.get_by_role("img", name="Price over time")).to_be_visible()
-        expect(page.get_by_role("table", name=re.compile("Differences between"))).to_be_visible()
-
-        page.goto(f"{world.url}/deletions")
-        confirmed(page, "Approve the deletions of luxury-house", "Delete them")
-        said(page, "are deleted")
-
-        page.goto(f"{world.url}/outbox?status=FAILED")
-        page.get_by_role("link", name="Details").first.click()
-        page.get_by_role("button", name="Send again").click()
-        said(page, "1 wait to be sent again")
-        page.goto(f"{world.url}/outbox?status=FAILED")
-        page.get_by_role("button", name=re.compile("Send all . failed again")).click()
-        page.get_by_role("dialog").get_by_role("button", name="Send again").click()
-        said(page, "wait to be sent again")
-
-        page.goto(f"{world.url}/holds")
-        confirmed(page, "Release the changes of bag & shoes/50%", "Release")
-        said(page, "published")
-
-        page.goto(f"{world.url}/agents?status=AVAILABLE")
-        page.get_by_role("button", name=re.compile("^Block agent")).first.click()
-        said(page, "is blocked")
-
-        page.goto(f"{world.url}/users")
-        page.get_by_label("User name").fill("park")
-        page.get_by_role("button", name="Add and make a login link").click()
-        link = page.get_by_label("A login link for park").input_value()
-        page.get_by_role("button", name="Log out").click()
-
-        page.goto(link)
-        page.get_by_role("button", name="Log in").click()
-        page.get_by_role("link", name="Later").click()
-        expect(page.get_by_role("link", name="Users and keys")).to_have_count(0)
-        answer = page.goto(f"{world.url}/users")
-        assert answer is not None
-        assert answer.status == 403
-        expect(page.get_by_role("heading", name="This needs the role admin")).to_be_visible()
+        be_refused_as_a_viewer(admin, world, f"park-{name}")
         assert [text for text in seen.errors if "403" not in text] == []
         assert seen.elsewhere == []
 
 
-@pytest.mark.parametrize(("language", "theme", "width"), [("ko", "dark", 390), ("en", "light", 1280)])
-def test_no_page_has_a_serious_barrier_nor_scrolls_sideways(
-    world: ConsoleWorld, language: str, theme: str, width: int
+def _form(admin: Admin, english: str) -> str:
+    """A pattern for a name that holds a value."""
+    before, _, after = admin.text(english).partition("%(agent)s")
+    return f"^{re.escape(before)}[0-9a-f]+{re.escape(after)}$"
+
+
+def register_and_watch(admin: Admin, world: ConsoleWorld, seller: str) -> None:
+    """A crawl from its begin to its end, on a page that keeps up with it and does not move."""
+    page = admin.page
+    world.sell(seller, 25)
+    admin.menu("Sellers")
+    admin.write("Seller id on the marketplace", seller)
+    admin.button("Register")
+    admin.is_told("%(seller)s is registered. Its first crawl is due now.", seller=seller)
+    admin.button("Crawl now")
+    admin.is_told("The crawl begins within half a minute.")
+    expect(page.get_by_role("heading", name=admin.text("Crawl under way"), exact=True)).to_be_visible()
+    admin.page.evaluate(COUNT_SHIFTS)
+    with ThreadPoolExecutor(1) as worker:
+        ended = worker.submit(world.crawl, seller)
+        expect(page.get_by_role("heading", name=admin.text("Last crawl"), exact=True)).to_be_visible()
+        ended.result()
+    expect(page.locator("#progress .chip")).to_have_text(admin.text("Completed"))
+    expect(page.get_by_role("table", name=admin.text("Newest changes")).get_by_role("row")).to_have_count(9)
+    assert page.evaluate("shifts") == []
+
+
+COUNT_SHIFTS = """() => {
+  window.shifts = [];
+  new PerformanceObserver((list) => {
+    for (const one of list.getEntries()) if (!one.hadRecentInput)
+      window.shifts.push([one.value, ...one.sources.map((source) => source.node?.outerHTML?.slice(0, 80))]);
+  }).observe({ type: "layout-shift" });
+}"""
+
+
+def look_at_a_product(admin: Admin, world: ConsoleWorld) -> None:
+    admin.menu("Products")
+    admin.write("Number, or name within a seller", str(world.item_no))
+    admin.button("Filter")
+    admin.hands.press(admin.page.get_by_role("link", name=str(world.item_no), exact=True))
+    expect(admin.page.get_by_role("img", name=admin.text("Price over time"))).to_be_visible()
+    heading = admin.text("Versions side by side")
+    expect(admin.page.get_by_role("region", name=heading).get_by_role("table").first).to_be_visible()
+
+
+def pause_and_resume(admin: Admin) -> None:
+    admin.menu("Crawls")
+    admin.button("Pause the crawl of %(seller)s", seller="dmont")
+    admin.is_told("The crawl is paused; requests in flight end normally. Written to the audit log.")
+    admin.button("Resume the crawl of %(seller)s", seller="dmont")
+    admin.is_told("The crawl goes on. Written to the audit log.")
+
+
+def decide(admin: Admin, trouble: Trouble) -> None:
+    admin.menu("Held deletions")
+    admin.button("Approve the deletions of %(seller)s", seller=trouble.gone)
+    admin.agree("Delete them")
+    expect(admin.page.get_by_role("status").first).to_contain_text("12")
+    admin.menu("Held changes")
+    admin.button("Release the changes of %(seller)s", seller=trouble.jumpy)
+    admin.agree("Release")
+    expect(admin.page.get_by_role("status").first).to_contain_text("25")
+
+
+def send_again(admin: Admin, world: ConsoleWorld, trouble: Trouble) -> None:
+    """One failed event, then all that match."""
+    admin.menu("Events")
+    admin.write("Seller", trouble.gone)
+    admin.button("Filter")
+    expect(admin.page.get_by_role("checkbox")).to_have_count(trouble.failed + 1)
+    failed = admin.page.get_by_role("row").filter(has=admin.page.get_by_role("checkbox", checked=False))
+    admin.hands.press(failed.nth(1).get_by_role("link", name=admin.text("Details"), exact=True))
+    admin.button("Send again")
+    waiting = "%(waiting)s wait to be sent again, %(superseded)s are superseded by newer versions."
+    admin.is_told(waiting, waiting="NUMBER", superseded="NUMBER")
+    admin.menu("Events")
+    admin.write("Seller", trouble.gone)
+    admin.button("Filter")
+    one = "Send all %(number)s failed again"
+    admin.hands.press(
+        admin.page.get_by_role("button", name=say_number(admin.language, one, one, trouble.failed - 1), exact=True)
+    )
+    admin.agree("Send again")
+    admin.is_told(waiting, waiting="NUMBER", superseded="NUMBER")
+    left = f"SELECT count(*) FROM product_outbox WHERE status = 'FAILED' AND seller_id = '{trouble.gone}'"
+    assert world.first(left) == 0
+
+
+def be_refused_as_a_viewer(admin: Admin, world: ConsoleWorld, name: str) -> None:
+    page = admin.page
+    admin.menu("Users and keys")
+    admin.write("User name", name)
+    admin.button("Add and make a login link")
+    link = page.get_by_label(admin.text("A login link for %(name)s", name=name)).input_value()
+    admin.log_out()
+    page.goto(link)
+    admin.button("Log in")
+    admin.link("Later")
+    expect(page.get_by_role("heading", name=admin.text("Overview"), exact=True)).to_be_visible()
+    assert page.locator('a[href="/users"]').count() == 0
+    answer = page.goto(f"{world.url}/users")
+    assert answer is not None
+    assert answer.status == 403
+    admin.log_out()
+
+
+@pytest.mark.parametrize(("language", "width"), [("ko", 390), ("en", 1280)])
+def test_no_page_has_a_serious_barrier_in_either_theme_nor_scrolls_sideways(
+    world: ConsoleWorld, language: str, width: int
 ) -> None:
     chromium = find_chromium()
     assert chromium is not None
     with opened_page(chromium, width=width, height=844) as page:
         seen = watched(page, world.url)
-        prefer(page, world.url, language, theme)
+        prefer(page, world.url, language, "light")
+        page.goto(f"{world.url}/login")
+        assert barriers(page) == []
         log_in(page, world.url)
         for name, address in pages(world).items():
             page.goto(world.url + address)
-            found = Axe().run(page).response["violations"]
-            serious = [
-                (one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
-            ]
-            assert serious == [], name
+            assert barriers(page) == [], name
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
-        assert (seen.errors, seen.elsewhere) == ([], [])
+        assert ([text for text in seen.errors if "404" not in text], seen.elsewhere) == ([], [])
+
+
+def barriers(page: Page) -> list[tuple[str, str]]:
+    """What axe finds serious, in light colours and, of the colours, in dark ones too."""
+    found = Axe().run(page).response["violations"]
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    found += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
 
 
 def test_a_page_follows_the_crawl_without_moving_and_a_viewer_finds_no_button(world: ConsoleWorld) -> None:

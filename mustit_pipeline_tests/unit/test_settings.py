@@ -161,6 +161,7 @@ WRONG = [
     ("api_tls_key", "/nowhere/key.pem", "there is no file at this path"),
     ("api_behind_proxy", "proxy.local", "the proxy's addresses"),
     ("console_images", "perhaps", "valid boolean"),
+    ("console_url", "http://user:hunter2@host", "without a user name or password"),
     ("dagster_viewer_port", "0", "greater than or equal to 1"),
     ("task_retention_months", "0", "greater than or equal to 1"),
     ("raw_retention_days", "0", "greater than or equal to 1"),

@@ -2,23 +2,30 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
+from typing import Annotated
+from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents
+from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.console import charts, live
 from mustit_pipeline.console.formats import Formats
 from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.frame import chosen, framed
-from mustit_pipeline.console.visits import Visiting
+from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed, unreadable_choice
+from mustit_pipeline.console.reasons import agent_reason
+from mustit_pipeline.console.visits import Undo, Visit, Visiting
 from mustit_pipeline.crawling.budget import SellerFreshness, SellerOrder, WhatIf, view
 from mustit_pipeline.crawling.outlook import used_up
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
+from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -30,6 +37,10 @@ from mustit_pipeline.settings import Settings
 
 router = APIRouter()
 
+Words = Annotated[str, Query(max_length=200)]
+PageNumber = Annotated[int, Query(ge=0, le=1_000_000)]
+
+ACTIONS = {"block": marked("Block the agents"), "unblock": marked("Unblock the agents")}
 MOST_AGENTS, MOST_HOURS = 100_000, 8760
 SHOWN, LONGEST_NAME = 20, 14
 
@@ -44,12 +55,12 @@ VERDICTS = {
 
 
 @router.get("/agents")
-def list_agents(visit: Visiting, status: str = "") -> Response:
-    """The pool and its agents."""
-    wanted, now = chosen(AgentStatus, status), utc_now()
+def list_agents(visit: Visiting, status: str = "", q: Words = "", page: PageNumber = 0) -> Response:
+    """The pool and its agents, found by part of the user agent or of the id."""
+    wanted, words, now = chosen(AgentStatus, status), q.replace("\0", "").strip(), utc_now()
     with visit.database.reading() as connection:
         pool = roster.pool_status(connection, visit.settings, now)
-        every = roster.list_agents(connection)
+        found = _matching(connection, wanted, words)
         return framed(
             visit,
             connection,
@@ -57,10 +68,56 @@ def list_agents(visit: Visiting, status: str = "") -> Response:
             events=live.address(Moving.CRAWLS),
             pool=pool,
             verdict=visit.say(VERDICTS[_verdict(visit.settings, pool)]),
-            found=[agent for agent in every if wanted in (None, agent.status)],
+            found=found[page * SIZE : (page + 1) * SIZE],
+            total=len(found),
+            q=words,
             status=wanted,
             statuses=list(AgentStatus),
+            actions=[(action, visit.say(text)) for action, text in ACTIONS.items()],
+            reasons={agent.agent_id: agent_reason(visit, agent.reason) for agent in found},
+            pager=by_number(visit, "/agents", page, len(found), status=wanted, q=words),
         )
+
+
+def _matching(connection: Connection, status: AgentStatus | None, words: str) -> list[AgentRow]:
+    """Agents of a filter; there are as many as a person has loaded, and all are in memory for the pool anyway."""
+    wanted = words.casefold()
+    return [
+        agent
+        for agent in roster.list_agents(connection)
+        if status in (None, agent.status)
+        and (wanted in agent.user_agent.casefold() or str(agent.agent_id).startswith(wanted))
+    ]
+
+
+@router.post("/agents/actions")
+def act(visit: Visiting, sent: Sending) -> Response:
+    """Block or unblock several agents: those that were chosen, or all that match."""
+    action = sent.text("action")
+    if action not in ACTIONS:
+        raise unreadable_choice()
+    with visit.database.reading() as connection:
+        if sent.text("which") == "all":
+            found = _matching(connection, chosen(AgentStatus, sent.text("status")), sent.text("q"))
+        else:
+            found = [agents.find(connection, IdPrefix(one)) for one in dict.fromkeys(sent.all("agent"))]
+    targets = [agent.agent_id for agent in found if (agent.status is AgentStatus.BLOCKED) is (action == "unblock")]
+    text = visit.say_number("This concerns %(number)s agent.", "This concerns %(number)s agents.", len(targets))
+    question = Question(visit.say(ACTIONS[action]), text, danger=action == "block")
+    other = "unblock" if action == "block" else "block"
+    fields = [("action", other), ("which", "chosen"), *(("agent", str(one)) for one in targets)]
+    undo = Undo("/agents/actions", tuple(fields))
+    change = partial(_change, visit, action)
+    return act_on_all(visit, sent, "/agents", targets, question=question, change=change, undo=undo)
+
+
+def _change(visit: Visit, action: str, agent_id: UUID) -> None:
+    database = visit.audited(f"agent.{action}", f"agent {agent_id}", roster.look(agent_id))
+    with database.transaction() as connection:
+        if action == "block":
+            roster.block(connection, agent_id)
+        else:
+            roster.unblock(connection, visit.settings, agent_id)
 
 
 @router.get("/budget")
@@ -202,10 +259,9 @@ def block(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Take an agent out of use; unblocking undoes it."""
     with visit.database.reading() as connection:
         agent = agents.find(connection, wanted)
-    database = visit.audited("agent.block", f"agent {agent.agent_id}", roster.look(agent.agent_id))
-    with database.transaction() as connection:
-        roster.block(connection, agent.agent_id)
-    return visit.done(sent.back or "/agents", visit.say("The agent is blocked. Written to the audit log."))
+    _change(visit, "block", agent.agent_id)
+    said, undo = visit.say("The agent is blocked. Written to the audit log."), Undo(f"/agents/{agent.agent_id}/unblock")
+    return visit.done(sent.back or "/agents", said, undo=undo)
 
 
 @router.post("/agents/{id}/unblock")
@@ -213,9 +269,7 @@ def unblock(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Put a blocked agent back into use."""
     with visit.database.reading() as connection:
         agent = agents.find(connection, wanted)
-    database = visit.audited("agent.unblock", f"agent {agent.agent_id}", roster.look(agent.agent_id))
-    with database.transaction() as connection:
-        roster.unblock(connection, visit.settings, agent.agent_id)
+    _change(visit, "unblock", agent.agent_id)
     said = visit.say("The agent is in use again. Written to the audit log.")
     return visit.done(sent.back or "/agents", said)
 

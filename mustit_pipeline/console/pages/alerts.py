@@ -1,5 +1,6 @@
 """Alerts: open ones, and on request those that have ended."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -7,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from mustit_pipeline.api.paging import make_time_cursor, read_time_cursor
 from mustit_pipeline.console import live
 from mustit_pipeline.console.pages.frame import SIZE, by_cursor, framed
+from mustit_pipeline.console.reasons import alert_text
 from mustit_pipeline.console.visits import Visiting
 from mustit_pipeline.monitoring.sql import alerts
 from mustit_pipeline.monitoring.sql.activity import Moving
@@ -31,6 +33,7 @@ def list_alerts(
             "alerts.html",
             events=live.address(Moving.ALERTS),
             found=found.rows,
+            say_alert=partial(alert_text, visit),
             ended=ended == "yes",
             has_addresses=bool(visit.settings.alert_addresses()),
             pager=by_cursor(visit, "/alerts", cursor, following, ended=ended),

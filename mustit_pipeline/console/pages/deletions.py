@@ -9,7 +9,17 @@ from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.frame import (
+    MOST_AT_ONCE,
+    SIZE,
+    by_number,
+    chosen,
+    framed,
+    seller_or_none,
+    unreadable_choice,
+)
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
@@ -19,17 +29,23 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.sql.activity import Moving
 
 SHOWN_PRODUCTS = 200
+ACTIONS = {"approve": marked("Approve the deletions"), "reject": marked("Reject the deletions")}
 
 router = APIRouter(prefix="/deletions")
 
 
 @router.get("")
-def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:
+def list_holds(
+    visit: Visiting,
+    status: str = "",
+    seller: Annotated[str, Query(max_length=200)] = "",
+    page: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> Response:
     """Holds, open ones first."""
-    wanted = chosen(HoldStatus, status)
+    wanted, of = chosen(HoldStatus, status), seller_or_none(seller)
     with visit.database.reading() as connection:
-        found = deletions.newest_holds(connection, status=wanted, seller_id=None, first=page * SIZE, limit=SIZE)
-        total = deletions.count_holds(connection, status=wanted, seller_id=None)
+        found = deletions.newest_holds(connection, status=wanted, seller_id=of, first=page * SIZE, limit=SIZE)
+        total = deletions.count_holds(connection, status=wanted, seller_id=of)
         return framed(
             visit,
             connection,
@@ -38,7 +54,10 @@ def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=
             found=found.rows,
             status=wanted,
             statuses=list(HoldStatus),
-            pager=by_number(visit, "/deletions", page, total, status=wanted),
+            seller=seller,
+            open_holds=deletions.count_holds(connection, status=HoldStatus.OPEN, seller_id=of),
+            actions=[(action, visit.say(text)) for action, text in ACTIONS.items()],
+            pager=by_number(visit, "/deletions", page, total, status=wanted, seller=seller),
         )
 
 
@@ -57,6 +76,36 @@ def hold_page(wanted: IdInPath, visit: Visiting) -> Response:
             absent=set(deletions.still_absent(connection, hold)) if hold.status is HoldStatus.OPEN else set[int](),
             names=deletions.names(connection, hold.seller_id, items),
         )
+
+
+@router.post("/actions")
+def act(visit: Visiting, sent: Sending) -> Response:
+    """Decide on several holds at once: those that were chosen, or all open ones that match."""
+    action = sent.text("action")
+    if action not in ACTIONS:
+        raise unreadable_choice()
+    with visit.database.reading() as connection:
+        if sent.text("which") == "all":
+            of = seller_or_none(sent.text("seller"))
+            holds = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE).rows
+        else:
+            ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
+            holds = [deletions.find_hold(connection, IdPrefix(one)) for one in ids]
+        missing = sum(len(deletions.still_absent(connection, hold)) for hold in holds) if action == "approve" else 0
+    concerned = visit.say_number("This concerns %(number)s hold.", "This concerns %(number)s holds.", len(holds))
+    told = visit.say_number(
+        "%(number)s product is deleted, and the product server is told.",
+        "%(number)s products are deleted, and the product server is told.",
+        missing,
+    )
+    approves = action == "approve"
+    question = Question(visit.say(ACTIONS[action]), f"{concerned} {told}" if approves else concerned, danger=approves)
+
+    def decide(hold: DeletionHold) -> None:
+        change = deletion.approve if approves else deletion.reject
+        change(_audited(visit, f"deletion.{action}", hold), IdPrefix(str(hold.id)), utc_now())
+
+    return act_on_all(visit, sent, "/deletions", holds, question=question, change=decide)
 
 
 @router.post("/{id}/approve")

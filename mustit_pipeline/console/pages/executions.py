@@ -8,20 +8,35 @@ from mustit_pipeline.api.paging import cursor_id, make_cursor
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
-from mustit_pipeline.console.forms import Sending, ask
+from mustit_pipeline.console.forms import Sending, Sent, ask
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.bulk import Question, act_on_all
 from mustit_pipeline.console.pages.crawl_progress import progress_of
-from mustit_pipeline.console.pages.frame import SIZE, by_cursor, chosen, framed, seller_or_none
-from mustit_pipeline.console.visits import Visit, Visiting
+from mustit_pipeline.console.pages.frame import (
+    MOST_AT_ONCE,
+    SIZE,
+    by_cursor,
+    chosen,
+    framed,
+    seller_or_none,
+    unreadable_choice,
+)
+from mustit_pipeline.console.visits import Undo, Visit, Visiting
 from mustit_pipeline.crawling import executions as crawling
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.filters import IdPrefix
-from mustit_pipeline.domain.states import ExecutionStatus
+from mustit_pipeline.domain.states import EXECUTION, ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.sql.activity import Moving
 
 SHOWN_CHANGES = 10
+ACTIONS = {
+    "pause": marked("Pause the crawls"),
+    "resume": marked("Resume the crawls"),
+    "cancel": marked("Cancel the crawls"),
+}
 
 router = APIRouter(prefix="/executions")
 
@@ -48,8 +63,48 @@ def list_executions(
             seller=seller,
             status=wanted,
             statuses=list(ExecutionStatus),
+            actions=[(action, visit.say(text)) for action, text in ACTIONS.items()],
             pager=by_cursor(visit, "/executions", cursor, following, seller=seller, status=wanted),
         )
+
+
+@router.post("/actions")
+def act(visit: Visiting, sent: Sending) -> Response:
+    """Pause, resume or cancel several crawls: those that were chosen, or all that match and that it is possible for."""
+    action = sent.text("action")
+    if action not in ACTIONS:
+        raise unreadable_choice()
+    targets = _matching(visit, sent, action) if sent.text("which") == "all" else _chosen(visit, sent)
+    text = visit.say_number("This concerns %(number)s crawl.", "This concerns %(number)s crawls.", len(targets))
+    question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel")
+
+    def change(found: ExecutionId) -> None:
+        database = _audited(visit, f"execution.{action}", found)
+        match action:
+            case "pause":
+                crawling.pause(database, found)
+            case "resume":
+                crawling.resume(database, found)
+            case _:
+                crawling.cancel(database, found, utc_now())
+
+    return act_on_all(visit, sent, "/executions", targets, question=question, change=change)
+
+
+def _chosen(visit: Visit, sent: Sent) -> list[ExecutionId]:
+    ids = list(dict.fromkeys(sent.all("execution")))[:MOST_AT_ONCE]
+    return [_find(visit, IdPrefix(one)) for one in ids]
+
+
+def _matching(visit: Visit, sent: Sent, action: str) -> list[ExecutionId]:
+    wanted, seller = chosen(ExecutionStatus, sent.text("status")), seller_or_none(sent.text("seller"))
+    states = [state for state in EXECUTION.sources(action) if wanted in (None, state)]
+    with visit.database.reading() as connection:
+        return [
+            stored.id
+            for state in sorted(states)
+            for stored in executions.newest(connection, seller, MOST_AT_ONCE, status=state).rows
+        ]
 
 
 @router.get("/{id}")
@@ -62,7 +117,9 @@ def execution_page(wanted: IdInPath, visit: Visiting) -> Response:
             connection,
             "execution.html",
             events=live.address(seller=stored.seller_id.value) if stored.is_open else None,
-            progress=progress_of(connection, visit, stored),
+            progress=(progress := progress_of(connection, visit, stored)),
+            standings={one.task_type: one for one in progress.ahead.standings},
+            task_types=list(TaskType),
             stored=stored,
             execution=stored.execution,
             changes=executions.changes_by_type(connection, stored.id.value),
@@ -77,7 +134,7 @@ def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     found = _find(visit, wanted)
     crawling.pause(_audited(visit, "execution.pause", found), found)
     said = visit.say("The crawl is paused; requests in flight end normally. Written to the audit log.")
-    return visit.done(sent.back or f"/executions/{found}", said)
+    return visit.done(sent.back or f"/executions/{found}", said, undo=Undo(f"/executions/{found}/resume"))
 
 
 @router.post("/{id}/resume")

@@ -66,6 +66,13 @@ def chosen(kind: type[S], value: str) -> S | None:
     return kind(value) if value in set(kind) else None
 
 
+def unreadable_choice() -> ValidationFailed:
+    """The refusal of a value that a list of choices does not have."""
+    return ValidationFailed(
+        "VALIDATION_CHOICE", korean="목록에 있는 값을 선택하세요", english="Choose one of the values of the list"
+    )
+
+
 def seller_or_none(value: str) -> SellerId | None:
     """A seller that was typed into a filter."""
     try:

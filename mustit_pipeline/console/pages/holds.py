@@ -1,30 +1,42 @@
 """Changes that are held back because too many of a seller's products look wrong at once."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from mustit_pipeline.api.paths import SellerInPath
 from mustit_pipeline.catalog import releasing
+from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed
-from mustit_pipeline.console.visits import Visiting
+from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed, seller_or_none
+from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.states import ChangeHoldStatus
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql.activity import Moving
+
+RELEASE = marked("Release the changes")
 
 router = APIRouter(prefix="/holds")
 
 
 @router.get("")
-def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> Response:
+def list_holds(
+    visit: Visiting,
+    status: str = "",
+    seller: Annotated[str, Query(max_length=200)] = "",
+    page: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> Response:
     """Holds, open ones first, with examples."""
-    wanted = chosen(ChangeHoldStatus, status)
+    wanted, of = chosen(ChangeHoldStatus, status), seller_or_none(seller)
     with visit.database.reading() as connection:
-        found = change_holds.newest(connection, status=wanted, first=page * SIZE, limit=SIZE)
-        total = change_holds.count(connection, status=wanted)
+        found = change_holds.newest(connection, status=wanted, seller_id=of, first=page * SIZE, limit=SIZE)
+        total = change_holds.count(connection, status=wanted, seller_id=of)
         return framed(
             visit,
             connection,
@@ -33,8 +45,34 @@ def list_holds(visit: Visiting, status: str = "", page: Annotated[int, Query(ge=
             found=found.rows,
             status=wanted,
             statuses=list(ChangeHoldStatus),
-            pager=by_number(visit, "/holds", page, total, status=wanted),
+            seller=seller,
+            open_holds=change_holds.count(connection, status=ChangeHoldStatus.OPEN, seller_id=of),
+            actions=[("release", visit.say(RELEASE))],
+            pager=by_number(visit, "/holds", page, total, status=wanted, seller=seller),
         )
+
+
+@router.post("/actions")
+def act(visit: Visiting, sent: Sending) -> Response:
+    """Publish the held changes of several sellers: those that were chosen, or all open holds that match."""
+    with visit.database.reading() as connection:
+        if sent.text("which") == "all":
+            of = seller_or_none(sent.text("seller"))
+            found = change_holds.newest(connection, status=ChangeHoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE).rows
+        else:
+            ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
+            found = [change_holds.find_open(connection, SellerId(one)) for one in ids]
+    judged = [hold.suspicion for hold in found]
+    wrong = sum(one.suspicious for one in judged)
+    text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(found))
+    text += " " + visit.say_number(
+        "%(number)s product that looks wrong is published as it is.",
+        "%(number)s products that look wrong are published as they are.",
+        wrong,
+    )
+    question = Question(visit.say(RELEASE), text, danger=True)
+    targets = [hold.seller_id for hold in found]
+    return act_on_all(visit, sent, "/holds", targets, question=question, change=partial(_release, visit))
 
 
 @router.post("/{sellerId}/release")
@@ -57,11 +95,15 @@ def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response
             action=visit.say("Release"),
             danger=True,
         )
-    database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
-    report = releasing.release(database, seller_id, now=utc_now)
+    report = _release(visit, seller_id)
     said = visit.say_number(
         "%(number)s product is published. Written to the audit log.",
         "%(number)s products are published. Written to the audit log.",
         sum(report.versions.values()),
     )
     return visit.done(sent.back or "/holds", said)
+
+
+def _release(visit: Visit, seller_id: SellerId) -> ProcessingReport:
+    database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
+    return releasing.release(database, seller_id, now=utc_now)

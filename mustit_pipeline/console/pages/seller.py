@@ -1,6 +1,9 @@
 """One seller: its crawl as it goes, its schedule, products and changes."""
 
+from typing import Any
+
 from fastapi import APIRouter, Response
+from sqlalchemy import Connection
 
 from mustit_pipeline.api.paths import SellerInPath
 from mustit_pipeline.catalog.sql import history, product_list
@@ -12,23 +15,27 @@ from mustit_pipeline.console.pages import sellers as actions
 from mustit_pipeline.console.pages.crawl_progress import progress_of
 from mustit_pipeline.console.pages.frame import framed
 from mustit_pipeline.console.rendering import seller_path
-from mustit_pipeline.console.visits import Visiting
+from mustit_pipeline.console.visits import Undo, Visiting
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.sellers.sql import sellers
 
 SHOWN_EXECUTIONS, SHOWN_PRODUCTS, SHOWN_CHANGES = 8, 10, 8
+# One list at a time, and the last thing on the page: what arrives moves nothing.
+LISTS = ("changes", "products", "crawls")
 LOGGED = marked("Written to the audit log.")
 
 router = APIRouter(prefix="/sellers/{sellerId}")
 
 
 @router.get("")
-def seller_page(seller_id: SellerInPath, visit: Visiting) -> Response:
-    """One seller."""
+def seller_page(seller_id: SellerInPath, visit: Visiting, show: str = "") -> Response:
+    """One seller, with one of its lists."""
+    shown = show if show in LISTS else LISTS[0]
     with visit.database.reading() as connection:
         entry = sellers.find_scheduled(connection, seller_id)
         crawls = executions.newest(connection, seller_id, SHOWN_EXECUTIONS)
-        present = executions.find_open(connection, seller_id)
+        present = executions.find_open(connection, seller_id) or next(iter(crawls.rows), None)
         return framed(
             visit,
             connection,
@@ -36,14 +43,22 @@ def seller_page(seller_id: SellerInPath, visit: Visiting) -> Response:
             events=live.address(seller=seller_id.value),
             entry=entry,
             seller=entry.seller,
+            shown=shown,
             progress=None if present is None else progress_of(connection, visit, present),
             crawls=crawls,
-            products=product_list.find(connection, seller_id=seller_id, words=None, behind=None, limit=SHOWN_PRODUCTS),
-            total=product_list.count(connection, seller_id),
-            changes=history.search_changes(
-                connection, ChangeFilter(seller_id=seller_id), behind=None, limit=SHOWN_CHANGES
-            ),
+            **_list(connection, seller_id, shown),
         )
+
+
+def _list(connection: Connection, seller_id: SellerId, shown: str) -> dict[str, Any]:
+    """What the list that is shown needs."""
+    if shown == "changes":
+        wanted = ChangeFilter(seller_id=seller_id)
+        return {"changes": history.search_changes(connection, wanted, behind=None, limit=SHOWN_CHANGES)}
+    if shown == "products":
+        found = product_list.find(connection, seller_id=seller_id, words=None, behind=None, limit=SHOWN_PRODUCTS)
+        return {"products": found, "total": product_list.count(connection, seller_id)}
+    return {}
 
 
 @router.post("/crawl")
@@ -87,4 +102,5 @@ def deactivate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Respo
         )
     actions.deactivate(visit, seller_id)
     said = visit.say("The seller is crawled no more.") + " " + visit.say(LOGGED)
-    return visit.done(sent.back or seller_path(seller_id), said)
+    undo = Undo(f"{seller_path(seller_id)}/activate")
+    return visit.done(sent.back or seller_path(seller_id), said, undo=undo)

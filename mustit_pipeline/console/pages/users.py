@@ -10,10 +10,9 @@ from mustit_pipeline.access import api_keys, login_links, users
 from mustit_pipeline.access.sql import api_keys as stored_keys
 from mustit_pipeline.access.sql import users as stored_users
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.pages.frame import chosen, framed
-from mustit_pipeline.console.visits import Visit, Visiting
+from mustit_pipeline.console.pages.frame import chosen, framed, unreadable_choice
+from mustit_pipeline.console.visits import Undo, Visit, Visiting
 from mustit_pipeline.domain.access import KeyName, Role, Scope, UserName
-from mustit_pipeline.domain.errors import ValidationFailed
 
 DAYS = (30, 90, 365)
 
@@ -73,7 +72,7 @@ def disable(visit: Visiting, sent: Sending) -> Response:
         )
     users.disable(visit.audited("user.disable", f"user {name}", users.look(name)), name)
     said = visit.say("%(name)s is disabled. Written to the audit log.", name=name)
-    return visit.done("/users", said)
+    return visit.done("/users", said, undo=Undo("/users/enable", (("name", name.value),)))
 
 
 @router.post("/enable")
@@ -91,7 +90,7 @@ def create_key(visit: Visiting, sent: Sending) -> Response:
     name, scope = KeyName(sent.text("name")), chosen(Scope, sent.text("scope"))
     days = sent.text("days")
     if scope is None or days not in {str(one) for one in DAYS}:
-        raise _unreadable()
+        raise unreadable_choice()
     database = visit.audited("apikey.create", f"apikey {name}", api_keys.look(name.value))
     made = api_keys.create(database, name, {scope}, timedelta(days=int(days)))
     title = visit.say("The API key %(name)s", name=name)
@@ -145,11 +144,5 @@ def _page(visit: Visit, shown: Shown | None = None, status: int = HTTPStatus.OK)
 def _role(text: str) -> Role:
     role = chosen(Role, text)
     if role is None:
-        raise _unreadable()
+        raise unreadable_choice()
     return role
-
-
-def _unreadable() -> ValidationFailed:
-    return ValidationFailed(
-        "VALIDATION_CHOICE", korean="목록에 있는 값을 선택하세요", english="Choose one of the values of the list"
-    )

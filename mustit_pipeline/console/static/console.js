@@ -8,6 +8,35 @@
   // Parts of a page that change have `data-live` and an id; the page is fetched again, and each is put in its place.
   let busy = false;
   let again = false;
+  let waiting = false;
+
+  // What a person types or has ticked stays as it is until they are done.
+  const inUse = (part) =>
+    part.querySelector("input:checked") || (part.contains(document.activeElement) && document.activeElement.matches("input, select, textarea"));
+
+  // Links and buttons are the same in another version of a part if they do the same.
+  const sameness = (element) =>
+    [element.tagName, element.id, element.getAttribute("href"), element.form && element.form.getAttribute("action"),
+      element.name, element.value, element.getAttribute("aria-label") || element.textContent.trim()].join("\n");
+
+  const controls = (part) => [...part.querySelectorAll("a[href], button, summary, [tabindex]")];
+
+  function put(old, next) {
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const held = focused && sameness(focused);
+    const place = focused && controls(old).filter((one) => sameness(one) === held).indexOf(focused);
+    const folds = [...old.querySelectorAll("details")].map((one) => one.open);
+    const moved = [...old.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
+    old.replaceWith(document.adoptNode(next));
+    next.querySelectorAll("details").forEach((one, number) => { if (number < folds.length) one.open = folds[number]; });
+    next.querySelectorAll(".scroll").forEach((one, number) => { one.scrollLeft = moved[number] || 0; });
+    if (!focused) return;
+    // A control that is gone leaves the focus with its part, so that Tab goes on from there.
+    const same = controls(next).filter((one) => sameness(one) === held);
+    const target = same[place] || same[0] || next;
+    if (target === next) next.tabIndex = -1;
+    target.focus({ preventScroll: true });
+  }
 
   async function refresh() {
     if (busy) {
@@ -23,12 +52,12 @@
       }
       if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      waiting = false;
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = fresh.getElementById(old.id);
-        // A field in use stays as it is.
-        if (next && !old.contains(document.activeElement) && !old.querySelector("input:checked")) {
-          if (old.innerHTML !== next.innerHTML) old.replaceWith(document.adoptNode(next));
-        }
+        if (!next || old.innerHTML === next.innerHTML) continue;
+        if (inUse(old)) waiting = true;
+        else put(old, next);
       }
     } catch {
       // The next event tries again.
@@ -42,6 +71,8 @@
       }, QUIET_MILLISECONDS);
     }
   }
+
+  document.addEventListener("focusout", () => { if (waiting) setTimeout(() => { if (waiting) refresh(); }); });
 
   const source = document.querySelector("[data-events]");
   if (source && "EventSource" in window) {

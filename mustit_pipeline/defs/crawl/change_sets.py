@@ -14,7 +14,7 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.defs.crawl.slices import ModeConfig, bound_execution, last_crawl, record_outcome, replays
 from mustit_pipeline.defs.failures import PermanentFailure, readable_failures
-from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, changes_table, columns, content_of, lineage
+from mustit_pipeline.defs.metadata import OWNERS, Stopwatch, changes_table, columns, console_links, content_of, lineage
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.domain.states import ChangeType, LifeCycle, SliceOutcome
@@ -112,6 +112,7 @@ def product_change_sets(
     yield dg.MaterializeResult(
         metadata={
             "execution_id": str(execution.id),
+            **console_links(settings.read(), stored),
             "execution_status": execution.status.value,
             "bodies": report.bodies,
             "failed_bodies": report.failed_bodies,

@@ -14,6 +14,7 @@ from mustit_pipeline.defs.metadata import (
     OWNERS,
     Stopwatch,
     columns,
+    console_links,
     content_of,
     coverage_percent,
     lineage,
@@ -93,6 +94,7 @@ def minishop_listings(
     return dg.MaterializeResult(
         metadata={
             **work_metadata(report.of(TaskType.MINISHOP), report.remaining, stored),
+            **console_links(settings.read(), stored),
             **LINEAGE,
             "dagster/partition_row_count": content.listed_rows,
             "coverage_percent": coverage_percent(content.listed_rows, listed),

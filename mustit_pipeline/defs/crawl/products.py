@@ -13,6 +13,7 @@ from mustit_pipeline.defs.metadata import (
     OWNERS,
     Stopwatch,
     columns,
+    console_links,
     content_of,
     coverage_percent,
     lineage,
@@ -82,6 +83,7 @@ def products(
             asset_key=key,
             metadata={
                 **work_metadata(report.of(SOURCES[key]), crawl.remaining([SOURCES[key]]), stored),
+                **console_links(settings.read(), stored),
                 **column_lineage(key),
                 "dagster/partition_row_count": rows,
                 "coverage_percent": coverage_percent(rows, content.listed_rows),

@@ -14,6 +14,7 @@ from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.defs.run_tags import PARTITION_TAG
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring import alert_texts as texts
 from mustit_pipeline.monitoring.alerting import RUN_FAILED, RUN_OF_SELLER, TICK_FAILED, let_go, observe, record
 from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.sql.alerts import Condition, Outcome
@@ -66,7 +67,8 @@ def _outcome(instance: dg.DagsterInstance, record: dg.RunRecord) -> Outcome:
         return Outcome(subject, RUN_FAILED, at, None)
     partition = run.tags.get(PARTITION_TAG)
     job = "a run of chosen assets" if _is_chosen(run) else run.job_name
-    title = f"{job} failed" if partition is None else f"{job} of {partition} failed"
+    failed = texts.RUN_FAILED if partition is None else texts.RUN_OF_PARTITION_FAILED
+    title = failed.say(job=job, partition=partition)
     detail = f"{_reason(instance, run.run_id)} Run {run.run_id}."
     return Outcome(subject, RUN_FAILED, at, Condition(subject, RUN_FAILED, title, detail))
 
@@ -123,8 +125,8 @@ def failed_ticks(context: dg.SensorEvaluationContext) -> Iterable[Condition]:
             yield Condition(
                 f"tick {name}",
                 TICK_FAILED,
-                f"The {kind} {name} fails",
-                "Its last tick failed: look at it in Automation.",
+                texts.TICK_FAILED.say(kind=kind, name=name),
+                texts.TICK_FAILED_DETAIL.english,
             )
 
 

@@ -10,6 +10,7 @@ from mustit_pipeline.defs.liveness import is_under_way
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.defs.run_tags import HOUSEKEEPING
 from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.monitoring import alert_texts
 from mustit_pipeline.monitoring.alerting import CHECK_FAILED, record
 from mustit_pipeline.monitoring.criteria import CRITERIA, Criterion, Judgement
 from mustit_pipeline.monitoring.metrics import SEOUL
@@ -54,7 +55,7 @@ def criteria(
 def outcome(criterion: Criterion, judged: Judgement) -> Outcome:
     """What a check found, as alerts know it."""
     subject = f"check {criterion.name}"
-    title = f"The check {criterion.name} fails"
+    title = alert_texts.CHECK_FAILED.say(check=criterion.name)
     names = str(judged.metadata.get("sellers", "none"))
     detail = f"{judged.summary}{'' if names == 'none' else f': {names}'}. {criterion.remedy}"
     failure = None if judged.passed else Condition(subject, CHECK_FAILED, title, detail)

@@ -295,3 +295,66 @@ def test_a_joined_crawl_shows_its_progress_on_the_sellers_page(admin: Browser, d
     page = admin.get("/sellers/dmont").text
     assert "Crawl under way" in page
     assert "Waiting for a run that plans it" in page
+
+
+def test_agents_are_blocked_some_or_all_that_match_with_the_number_said_before_and_the_way_back(
+    admin: Browser, database: Database
+) -> None:
+    blocked = "SELECT count(*) FROM user_agents WHERE status = 'BLOCKED'"
+    with database.reading() as connection:
+        ids = [str(one) for one in connection.execute(text("SELECT agent_id FROM user_agents LIMIT 3")).scalars()]
+        firefox = text("SELECT count(*) FROM user_agents WHERE user_agent ILIKE '%firefox%'")
+        number = connection.execute(firefox).scalar_one()
+    some = {"action": "block", "which": "chosen", "agent": ids, "back": "/agents"}
+    assert "This concerns 3 agents." in admin.post("/agents/actions", **some).text
+    assert scalar(database, blocked) == 0
+    answer = admin.client.post("/agents/actions", data={"form_token": admin.token(), "confirmed": "yes", **some})
+    page = admin.get(answer.headers["location"]).text
+    assert "Done: 3. Written to the audit log." in page
+    [undo] = re.findall(r'(?s)<form class="notice-undo" method="post" action="([^"]+)">(.*?)</form>', page)
+    fields = re.findall(r'name="(\w+)" value="([^"]*)"', undo[1])
+    assert scalar(database, blocked) == 3
+    sent = {name: [value for key, value in fields if key == name] for name, _ in fields}
+    admin.client.post(undo[0], data=sent)
+    assert scalar(database, blocked) == 0
+    every = {"action": "block", "which": "all", "q": "firefox", "back": "/agents?q=firefox"}
+    assert f"This concerns {number} agents." in admin.post("/agents/actions", **every).text
+    assert f"Done: {number}." in admin.act("/agents/actions", **every)
+    assert scalar(database, blocked) == number
+
+
+def test_crawls_are_paused_and_resumed_all_that_match(admin: Browser, database: Database) -> None:
+    ground = rows.ground(database)
+    path = f"/executions/{ground.home.execution_id}"
+    assert "This concerns 1 crawl." in admin.post("/executions/actions", action="pause", which="all").text
+    assert "Done: 1." in admin.act("/executions/actions", action="pause", which="all")
+    assert "Paused" in admin.get(path).text
+    assert "Nothing was chosen." in admin.act("/executions/actions", action="pause", which="all", back="/executions")
+    assert "Done: 1." in admin.act(
+        "/executions/actions", action="resume", which="chosen", execution=str(ground.home.execution_id)
+    )
+    assert "Choose one of the values" in admin.act("/executions/actions", action="explode", back="/executions")
+
+
+def test_fields_that_match_are_accepted_together(admin: Browser, database: Database) -> None:
+    register(database, "dmont")
+    with database.transaction() as connection:
+        for number in range(60):
+            connection.execute(
+                text("""INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
+                        VALUES (:path, 'NEW', 'bool', '', 'true', 1, 'dmont')"""),
+                {"path": f"{'detail' if number % 2 else 'options'}.field{number}"},
+            )
+    page = admin.get("/drift").text
+    assert (page.count('name="path"'), "Accept all 60 that match" in page) == (50, True)
+    assert admin.get("/drift?page=1").text.count('name="path"') == 10
+    assert "30 fields are accepted as harmless." in admin.post("/drift/accept", which="all", q="detail").text
+    assert "30 fields are accepted." in admin.act("/drift/accept", which="all", q="detail")
+    assert scalar(database, "SELECT count(*) FROM schema_drift WHERE accepted_at IS NULL") == 30
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_weighs_at_most_150_kilobytes_with_all_its_assets(admin: Browser, path: str) -> None:
+    page = admin.get(path)
+    assets = set(re.findall(r'(?:href|src)="(/static/[^"#]+)"', page.text))
+    assert len(page.content) + sum(len(admin.get(asset).content) for asset in assets) <= 150_000
