@@ -1,7 +1,5 @@
-"""User agents and the state of their pool; and the request budget."""
+"""User agents and the state of their pool."""
 
-from collections.abc import Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Annotated
 from uuid import UUID
@@ -14,25 +12,18 @@ from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.api.paths import IdInPath
-from mustit_pipeline.console import charts, live
-from mustit_pipeline.console.formats import Formats
+from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.bulk import Question, act_on_all
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.reasons import agent_reason
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
-from mustit_pipeline.crawling.budget import SellerFreshness, SellerOrder, WhatIf, view
 from mustit_pipeline.crawling.outlook import used_up
-from mustit_pipeline.domain.errors import DomainError, ValidationFailed
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
-from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.monitoring import staleness
 from mustit_pipeline.monitoring.sql.activity import Moving
-from mustit_pipeline.monitoring.staleness import Sampled, SellerSize
-from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import Settings
 
 router = APIRouter()
@@ -41,8 +32,6 @@ Words = Annotated[str, Query(max_length=200)]
 PageNumber = Annotated[int, Query(ge=0, le=1_000_000)]
 
 ACTIONS = {"block": marked("Block the agents"), "unblock": marked("Unblock the agents")}
-MOST_AGENTS, MOST_HOURS = 100_000, 8760
-SHOWN, LONGEST_NAME = 20, 14
 
 VERDICTS = {
     "paused": marked("The marketplace throttles all agents; calls go on later."),
@@ -118,81 +107,6 @@ def _change(visit: Visit, action: str, agent_id: UUID) -> None:
             roster.block(connection, agent_id)
         else:
             roster.unblock(connection, visit.settings, agent_id)
-
-
-@router.get("/budget")
-def budget(  # noqa: PLR0917
-    visit: Visiting, agents: str = "", hours: str = "", interval: str = "", seller: str = "", by: str = ""
-) -> Response:
-    """What the pool may ask for, what that keeps fresh, and what another pool, promise or interval would."""
-    now = utc_now()
-    instead, promised, every = _number(agents, MOST_AGENTS), _number(hours, MOST_HOURS), _interval(interval)
-    order = SellerOrder.AGE if by == SellerOrder.AGE else SellerOrder.FRESHNESS
-    since = now - timedelta(days=visit.settings.truth_window_days)
-    what_if = WhatIf(agents=instead, max_age=promised and float(promised), interval=every)
-    with visit.database.reading() as connection:
-        only = seller if seller and _is_known(connection, seller) else None
-        found = view(connection, visit.settings, now, what_if=what_if, order=order, most=SHOWN, only=only)
-        sampled = staleness.shares(connection, since, now)
-        pool = roster.pool_status(connection, visit.settings, now)
-        window = visit.settings.window_seconds / 3600
-        return framed(
-            visit,
-            connection,
-            "budget.html",
-            events=live.address(Moving.CRAWLS),
-            pool=pool,
-            allowed=pool.available * visit.settings.requests_per_hour,
-            per_day=int(pool.available * visit.settings.requests_per_hour * 24 / window),
-            agents=instead,
-            hours=promised,
-            interval=every,
-            seller=only,
-            order=order,
-            found=found,
-            chart=_freshness_chart(found.sellers, Formats(visit.language)),
-            sources=[(source, staleness.of_source(sampled, source)) for source in Sampled],
-            sizes=[(size, staleness.of_size(sampled, size)) for size in SellerSize],
-        )
-
-
-def _freshness_chart(sellers: Sequence[SellerFreshness], formats: Formats) -> charts.Bars:
-    """Expected freshness by seller; the axis begins below the least fresh one, for small differences to be seen."""
-    rows = [
-        (cut(one.seller_id), 100 * one.expected_freshness, formats.percent(100 * one.expected_freshness, 1))
-        for one in sellers
-    ]
-    lowest = min((share for _, share, _ in rows), default=0.0)
-    low = 0.0 if lowest < 50 else 50.0 if lowest < 90 else 90.0
-    return charts.bars(rows, low, 100.0, [(mark, formats.percent(mark, 0)) for mark in (low, (low + 100) / 2, 100.0)])
-
-
-def cut(seller_id: str) -> str:
-    """A seller's id that fits beside its bar."""
-    return seller_id if len(seller_id) <= LONGEST_NAME else f"{seller_id[: LONGEST_NAME - 1]}…"
-
-
-def _is_known(connection: Connection, seller: str) -> bool:
-    try:
-        sellers.get(connection, SellerId(seller))
-    except DomainError:
-        return False
-    return True
-
-
-def _interval(text: str) -> CrawlingInterval | None:
-    """An interval of a form, if it is one."""
-    try:
-        return CrawlingInterval.parse(text)
-    except ValidationFailed:
-        return None
-
-
-def _number(text: str, most: int) -> int | None:
-    """A whole number of a form, if it is one."""
-    return (
-        min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < len(str(most)) + 1 else None
-    )
 
 
 @router.post("/agents/load")
