@@ -251,7 +251,7 @@ def _sent(outbox_id: UUID, item_no: int, move: str) -> ClaimedEvent:
         row.complete(NOW)
     else:
         row.fail("refused", permanent=True)
-    fields: dict[str, Any] = dict.fromkeys(ClaimedEvent.__dataclass_fields__)
+    fields: dict[str, Any] = dict.fromkeys(ClaimedEvent.__struct_fields__)
     return ClaimedEvent(**(fields | {"outbox": row, "event_id": outbox_id, "lease_no": 1}))
 
 

@@ -81,7 +81,7 @@ agent_bookings = Table(
         Computed("COALESCE(answered_at, expires_at)", persisted=True),
         nullable=False,
     ),
-    Index("ix_agent_bookings_window", "agent_id", "ends_at"),
+    Index("ix_agent_bookings_window", "agent_id", text("ends_at DESC NULLS LAST")),
     Index("ix_agent_bookings_ends_at", "ends_at"),
 )
 
