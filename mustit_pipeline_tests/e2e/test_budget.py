@@ -44,7 +44,7 @@ def test_the_budget_says_what_the_pool_keeps_and_what_if(world: World) -> None:
     } < found.keys()
     assert (found["promiseKept"], found["maxAgeHours"], found["products"] >= 5) == (True, 24, True)
     assert "the pool cannot keep that" in " ".join(fewer.out.split())
-    assert "agents, or" in " ".join(fewer.out.split())
+    assert "agents instead of 1;" in " ".join(fewer.out.split())
 
 
 def test_a_seller_and_a_product_are_boosted(world: World) -> None:

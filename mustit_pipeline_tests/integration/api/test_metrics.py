@@ -17,6 +17,7 @@ from sqlalchemy import event, make_url, text
 from structlog.testing import capture_logs
 
 from mustit_pipeline.api.context import Ground
+from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.access import Scope
 from mustit_pipeline.domain.states import ExecutionStatus, TaskStatus
@@ -29,11 +30,13 @@ from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration import rows
 from mustit_pipeline_tests.integration.api.conftest import MakeClient
 from mustit_pipeline_tests.integration.crawls import crawl, register
+from mustit_pipeline_tests.simulated_aws import SimulatedAws
 
 SELLER = "럭셔리 샵&co"
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 # What one look at the metrics may not exceed, however much is stored.
 MOST_SERIES = 300
+LABELS = {"le", "state", "endpoint", "outcome", "type", "event", "kind", "job", "version", "schema", "source", "size"}
 Numbers = dict[str, float]
 
 
@@ -157,7 +160,7 @@ def test_names_units_and_labels_are_as_prometheus_wants_them(reader: TestClient,
         if family.type == "counter":
             assert {sample.name for sample in family.samples} == {f"{family.name}_total"}
         labels = {name for sample in family.samples for name in sample.labels}
-        assert labels <= {"le", "state", "endpoint", "outcome", "type", "event", "kind", "job", "version", "schema"}
+        assert labels <= LABELS
     assert sum(len(family.samples) for family in families) < MOST_SERIES
     assert SELLER not in reader.get("/metrics").text
 
@@ -263,12 +266,20 @@ def queries() -> list[str]:
 
 
 def test_dashboard_and_alerts_ask_for_what_is_exported_and_for_all_of_it(
-    database: Database, make_settings: MakeSettings, dagster_database: Database, empty_database_url: str
+    database: Database,
+    make_settings: MakeSettings,
+    dagster_database: Database,
+    empty_database_url: str,
+    aws: SimulatedAws,
 ) -> None:
+    settings = make_settings(
+        dagster_database_url=empty_database_url, task_transport="sqs", aws_endpoint_url=aws.endpoint
+    )
+    make_queues(settings)
     with dagster_database.transaction() as connection:
         failed = "INSERT INTO runs (run_id, pipeline_name, status) VALUES ('1', 'crawl_seller', 'FAILURE')"
         connection.execute(text(failed))
-    one = Exposition(database, make_settings(dagster_database_url=empty_database_url))
+    one = Exposition(database, settings)
     families = list(text_string_to_metric_families(one.text("")[0].decode()))
     one.close()
     labels: dict[str, dict[str, set[str]]] = {}
