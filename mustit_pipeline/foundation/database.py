@@ -133,6 +133,8 @@ def make_engine(
         pool_size=connections,
         max_overflow=max_connections - connections,
         pool_pre_ping=True,
+        # The same few connections while there is little to do: theirs are the statements that are planned already.
+        pool_use_lifo=True,
         pool_timeout=30 if statement_seconds is None else statement_seconds,
         connect_args={
             "application_name": "mustit",
