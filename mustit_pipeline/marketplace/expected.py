@@ -54,7 +54,7 @@ _ITEM = Shape(
     webSpacingInfo=_SOME_TEXT,
 )
 
-_LISTING = Shape(count=_NUMBER, items=_field(list, inside=_ITEM), groupResult=_SOME_OBJECT, indexName=_SOME_TEXT)
+LISTING = Shape(count=_NUMBER, items=_field(list, inside=_ITEM), groupResult=_SOME_OBJECT, indexName=_SOME_TEXT)
 
 DETAIL = Shape(moduleList=_field(list), bottom=_SOME_OBJECT, nextApiUrl=_SOME_TEXT)
 
@@ -160,8 +160,8 @@ def examine(source: str, document: Any, *, closely: bool = False, replaced: bool
             # One that was read has what it needs in common.
             if not closely or _akin(OPTION, option):
                 found.look(OPTION, option, source)
-    elif source == "listing" and _akin(_LISTING, document):
-        found.look(_LISTING, document, source)
+    elif source == "listing" and _akin(LISTING, document):
+        found.look(LISTING, document, source)
     elif source == "detail" and _akin(DETAIL, document):
         found.look(DETAIL, document, source)
         modules = document.get("moduleList")

@@ -38,7 +38,7 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
     Shipping,
 )
-from mustit_pipeline.marketplace.usual import usual_modules, usual_options
+from mustit_pipeline.marketplace.usual import usual_listing, usual_modules, usual_options
 
 T = TypeVar("T")
 
@@ -56,6 +56,13 @@ def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: in
 
     A count above `most` is refused: it would plan pages without end.
     """
+    page = usual_listing(body)
+    if page is not None:
+        with suppress(WrongValue):
+            found = _listing(page, most)
+            # Of items that cannot be read it is told why.
+            if not found.skipped:
+                return found
     return _parse("listing", body, lambda document: _listing(document, most), drift)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from mustit_pipeline.marketplace.expected import DETAIL, MODULES, OPTION, OTHER_MODULES
+from mustit_pipeline.marketplace.expected import DETAIL, LISTING, MODULES, OPTION, OTHER_MODULES
 from mustit_pipeline.marketplace.fields import texts
 from mustit_pipeline.marketplace.models import SHIPPING
 from mustit_pipeline.marketplace.shape import Field, Shape
@@ -56,6 +56,7 @@ def _module(kind: str, data: Any) -> Any:
 _KNOWN = {_module(kind, _struct(kind, shape)): kind for kind, shape in MODULES.items()}
 _ANY_MODULE = _union([*_KNOWN, *(_module(kind, msgspec.Raw) for kind in OTHER_MODULES)])
 _DETAIL = msgspec.json.Decoder(_struct("Detail", DETAIL, moduleList=list[_ANY_MODULE]))
+_LISTING = msgspec.json.Decoder(_struct("Listing", LISTING))
 _OPTIONS = msgspec.json.Decoder(list[_struct("Option", OPTION)])
 
 
@@ -77,6 +78,18 @@ def usual_modules(body: bytes) -> dict[str, dict[str, Any]] | None:
         shipment["averageDeliveryDay"] = asdict(shipment["averageDeliveryDay"])
     found[SHIPPING] = shipment
     return found
+
+
+def usual_listing(body: bytes) -> dict[str, Any] | None:
+    """A listing page as far as it is read, or None for a body that needs the general parser."""
+    decoded = _decoded(_LISTING, body)
+    if decoded is None:
+        return None
+    items = [asdict(item) for item in decoded.items]
+    for item in items:
+        if item["tagList"]:
+            item["tagList"] = [asdict(tag) for tag in item["tagList"]]
+    return {"count": decoded.count, "items": items}
 
 
 def usual_options(body: bytes) -> list[dict[str, Any]] | None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 import orjson
+from msgspec import Struct
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.sql.products import product_of
@@ -15,8 +16,7 @@ from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.random_ids import time_ordered_uuids
 
 
-@dataclass(frozen=True, slots=True)
-class Unpublished:
+class Unpublished(Struct, frozen=True):
     """A product whose merged state differs from its newest version; both states as texts where a version exists."""
 
     product: Product
@@ -26,8 +26,7 @@ class Unpublished:
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class NewVersion:
+class NewVersion(Struct, frozen=True):
     """A version to be written to the history and the outbox; without `data` the product's merged state is used."""
 
     product: Product

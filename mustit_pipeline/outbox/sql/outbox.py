@@ -222,7 +222,9 @@ def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
         "times": [event.created_at for event in events],
     }
     connection.execute(_ENQUEUE, values)
-    supersede(connection, events)
+    # A first version has none before it.
+    if later := [event for event in events if event.version > 1]:
+        supersede(connection, later)
 
 
 def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:

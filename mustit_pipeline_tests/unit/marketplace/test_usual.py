@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace import parsing
-from mustit_pipeline.marketplace.usual import usual_modules, usual_options
-from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, option
+from mustit_pipeline.marketplace.usual import usual_listing, usual_modules, usual_options
+from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, listing, listing_item, option
 
 Parse = Callable[[bytes, int | None, list[Deviation]], object]
 ANYTHING = st.sampled_from(
@@ -56,6 +56,7 @@ def long_way(parse: Parse, body: bytes) -> Any:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parsing, "usual_modules", lambda _: None)
         patched.setattr(parsing, "usual_options", lambda _: None)
+        patched.setattr(parsing, "usual_listing", lambda _: None)
         return outcome(parse, body)
 
 
@@ -99,10 +100,21 @@ def test_options_are_read_alike_both_ways(body: bytes) -> None:
     assert outcome(parsing.parse_options, body) == long_way(parsing.parse_options, body)
 
 
+@given(body=changed(listing(listing_item(), listing_item(itemNo=2))))
+@settings(max_examples=1000, deadline=None)
+def test_a_listing_is_read_alike_both_ways(body: bytes) -> None:
+    def parse(body: bytes, _: int | None, drift: list[Deviation]) -> object:
+        return parsing.parse_listing(body, drift, most=10_000)
+
+    assert outcome(parse, body) == long_way(parse, body)
+
+
 def test_usual_bodies_take_the_short_way_and_others_do_not() -> None:
     assert usual_modules(encoded(detail())) is not None
     assert usual_options(encoded([option()])) is not None
     assert usual_options(b"[]") == []
+    assert usual_listing(encoded(listing(listing_item()))) is not None
+    assert usual_listing(encoded(listing(listing_item(surprise=1)))) is None
     surprising = detail()
     surprising["surprise"] = 1
     assert usual_modules(encoded(surprising)) is None
