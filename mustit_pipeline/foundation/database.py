@@ -9,13 +9,13 @@ from typing import Any
 
 import psycopg
 from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
-from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline import embedded
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import schema
+from mustit_pipeline.foundation.binary_lists import FlatListDumper
 from mustit_pipeline.settings import Settings
 
 LONGEST_IDLE_TRANSACTION_SECONDS = 60
@@ -140,6 +140,8 @@ def make_engine(
             "application_name": "mustit",
             "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
             "connect_timeout": connect_seconds,
+            # The hot statements are few and often repeated: planned at the second use, not at the sixth.
+            "prepare_threshold": 1,
             # The same on our side: a client would also wait two hours for a server that vanished.
             "keepalives_idle": 30,
             "keepalives_interval": 10,
@@ -153,7 +155,7 @@ def make_engine(
 
 def _send_lists_as_binary(connection: Any, record: object) -> None:
     """Set-based statements carry long arrays: as text psycopg escapes them 250 times slower."""
-    connection.adapters.register_dumper(list, ListBinaryDumper)
+    connection.adapters.register_dumper(list, FlatListDumper)
 
 
 def database_time(connection: Connection) -> datetime:
