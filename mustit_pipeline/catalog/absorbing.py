@@ -81,17 +81,18 @@ def _merged(
 ) -> dict[int, AbsorbedProduct | None]:
     """Each product merged with its statements, None where nothing changed; only changed products' contents are read."""
     statements = [statement for statement in statements if not _is_overtaken(statement, known[statement.item_no])]
+    same = dict.fromkeys(statement.item_no for statement in statements)
+    present = {item_no: known[item_no].product() for item_no in same}
     differing = {
         statement.item_no
         for statement in statements
-        if known[statement.item_no].product.changed(statement.source, statement.content_hash)
+        if present[statement.item_no].changed(statement.source, statement.content_hash)
     }
     contents = products.contents(connection, seller_id, list(differing)) if differing else {}
-    merging = {item_no: _Absorption(seller_id, known[item_no].product, contents[item_no]) for item_no in differing}
+    merging = {item_no: _Absorption(seller_id, present[item_no], contents[item_no]) for item_no in differing}
     for statement in statements:
         if statement.item_no in merging:
             merging[statement.item_no].take(statement)
-    same = dict.fromkeys(statement.item_no for statement in statements)
     return same | {item_no: entry.result() if entry.changed else None for item_no, entry in merging.items()}
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from msgspec import Struct
@@ -11,6 +12,9 @@ from sqlalchemy import Connection, Row, TextClause, text
 
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
+
+# Rows of one seller share its id: it is checked once.
+_seller_id = lru_cache(1000)(SellerId)
 
 
 class Contents(Struct, frozen=True):
@@ -25,10 +29,14 @@ class Contents(Struct, frozen=True):
 class KnownProduct(Struct, frozen=True):
     """A product as it was read; whatever is written to its row gives that another state number."""
 
-    product: Product
+    row: Row[tuple[object, ...]]
     row_state: int
     seen_by: UUID | None
     seen_at: datetime | None
+
+    def product(self) -> Product:
+        """The domain's product, made only where it is needed: of most the state number is enough."""
+        return product_of(self.row)
 
     def was_seen_since(self, execution_id: UUID, moment: datetime) -> bool:
         """Whether a later page of the same sweep shows it too; clocks of two sweeps are not compared."""
@@ -175,7 +183,7 @@ def known_items(connection: Connection, seller_id: str, *, limit: int | None, ch
 
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
     """Products, locked until the transaction ends."""
-    return {item_no: known.product for item_no, known in lock_known(connection, seller_id, item_nos).items()}
+    return {item_no: known.product() for item_no, known in lock_known(connection, seller_id, item_nos).items()}
 
 
 def lock_all(connection: Connection, seller_id: str) -> None:
@@ -197,10 +205,7 @@ def _known(
     connection: Connection, query: TextClause, seller_id: str, item_nos: Sequence[int]
 ) -> dict[int, KnownProduct]:
     rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
-    return {
-        row.item_no: KnownProduct(product_of(row), row.row_state, row.last_seen_execution_id, row.last_seen_at)
-        for row in rows
-    }
+    return {row.item_no: KnownProduct(row, row.row_state, row.last_seen_execution_id, row.last_seen_at) for row in rows}
 
 
 def contents(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Contents]:
@@ -238,7 +243,7 @@ def product_of(row: Row[tuple[object, ...]]) -> Product:
     """The domain's product behind a row."""
     return Product(
         id=ProductId(row.product_id),
-        seller_id=SellerId(row.seller_id),
+        seller_id=_seller_id(row.seller_id),
         item_no=ItemNo(row.item_no),
         minishop_data_hash=row.minishop_data_hash,
         detail_data_hash=row.detail_data_hash,
