@@ -30,13 +30,19 @@ def clean(value: str) -> str:
     return normalize("NFC", value.replace("\x00", ""))
 
 
+def all_clean(values: list[str]) -> list[str]:
+    """Each of them clean; addresses, as most lists hold them, need no look one by one."""
+    together = "".join(values)
+    return values if together.isascii() and "\x00" not in together else [clean(value) for value in values]
+
+
 def text(data: dict[str, Any], name: str) -> str:
     value = data.get(name)
+    if type(value) is str:
+        return clean(value)
     if value is None:
         return ""
-    if type(value) is not str:
-        raise WrongValue(f"{name} takes text, not {_kind(value)}")
-    return clean(value)
+    raise WrongValue(f"{name} takes text, not {_kind(value)}")
 
 
 def filled(data: dict[str, Any], name: str) -> str:
@@ -57,7 +63,11 @@ def code(data: dict[str, Any], name: str) -> str:
 
 def texts(data: dict[str, Any], name: str) -> tuple[str, ...]:
     """A list of texts, without the blank ones."""
-    return tuple(clean(value) for value in items(data, name) if _is_filled(value, name))
+    values = items(data, name)
+    for value in values:
+        if type(value) is not str:
+            raise WrongValue(f"{name} takes a list of texts, not of {_kind(value)}")
+    return tuple([value for value in all_clean(values) if value and not value.isspace()])
 
 
 def number(data: dict[str, Any], name: str) -> int | None:
@@ -95,6 +105,9 @@ def amount(data: dict[str, Any], name: str) -> int | None:
 
 def rate(data: dict[str, Any], name: str) -> int | None:
     """A number of percent."""
+    value = data.get(name)
+    if type(value) is int and 0 <= value <= 100:
+        return value
     value = number(data, name)
     if value is not None and not 0 <= value <= 100:
         raise WrongValue(f"{name} takes a number from 0 to 100")
@@ -103,6 +116,9 @@ def rate(data: dict[str, Any], name: str) -> int | None:
 
 def identity(data: dict[str, Any], name: str) -> int:
     """A required positive number."""
+    value = data.get(name)
+    if type(value) is int and 0 < value <= _LARGEST:
+        return value
     value = number(data, name)
     if value is None or value <= 0:
         raise WrongValue(f"{name} takes a positive number")
@@ -135,12 +151,6 @@ def mapping(value: Any, name: str) -> dict[str, Any]:
     if type(value) is not dict:
         raise WrongValue(f"{name} takes an object, not {_kind(value)}")
     return cast("dict[str, Any]", value)
-
-
-def _is_filled(value: Any, name: str) -> bool:
-    if type(value) is not str:
-        raise WrongValue(f"{name} takes a list of texts, not of {_kind(value)}")
-    return bool(value) and not value.isspace()
 
 
 def _kind(value: object) -> str:

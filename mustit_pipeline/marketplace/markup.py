@@ -6,31 +6,35 @@
 import re
 from html import unescape
 
-from mustit_pipeline.marketplace.fields import clean
+from mustit_pipeline.marketplace.fields import all_clean
 
 _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 # Possessive quantifiers only: no input causes backtracking.
 _ATTRIBUTE = re.compile(
     r"""[\s/]*+(?:(>)|(=?+[^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)?+))?+)"""
 )
-# A plain tag, as almost all markup has it: quotes only around whole values, and neither < nor > inside. If all tags are
-# plain and none holds raw text, the images are found without reading attribute by attribute.
-_PLAIN_TAG = re.compile(
-    r"""<(/?[a-zA-Z][^\s/<>"'=]*+)(?=[\s/>])"""
-    r"""([^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++(?=[\s>]))[^<>"'=]*+)*+)>"""
+# Markup of plain tags alone, as almost all of it is: quotes only around whole values, and neither < nor > inside. If
+# none of the tags holds raw text, the images are found without reading attribute by attribute.
+_PLAIN = re.compile(
+    r"""(?:[^<]*+</?[a-zA-Z][^\s/<>"'=]*+(?=[\s/>])"""
+    r"""[^<>"'=]*+(?:=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++(?=[\s>]))[^<>"'=]*+)*+>)*+[^<]*+"""
 )
-# The first `src` of such a tag, as it is nearly always written: after none but other attributes in double quotes.
-_USUAL_SOURCE = re.compile(r"""(?:\s++(?![sS][rR][cC]=)[^\s/"'=]++="[^"]*+")*+\s++src="([^"&]*+)\"""")
+# In plain markup, each image's first `src` where it is nearly always, after none but other quoted attributes; else all
+# of its attributes.
+_PLAIN_IMAGE = re.compile(
+    r"""<[iI][mM][gG](?=[\s/>])(?:"""
+    r"""(?:\s++(?![sS][rR][cC]=)[^\s/<>"'=]++=(?:"[^"<>]*+"|'[^'<>]*+'))*+"""
+    r"""\s++[sS][rR][cC]=(?:"([^"&<>]*+)"|'([^'&<>]*+)')|([^<>]*+))"""
+)
 _COMMENT_END = re.compile(r"--!?>")
-_RAW_TEXT = {
-    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
-    for name in ("script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes")
-}
+_RAW_NAMES = ("script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes")
+_RAW_TEXT = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _RAW_NAMES}
+_RAW_TAG = re.compile(rf"<(?:{'|'.join(_RAW_NAMES)})(?=[\s/>])", re.IGNORECASE)
 
 
 def description_images(markup: str) -> list[str]:
     """The image URLs of a description, cleaned for comparison."""
-    return [clean(source) for source in image_sources(markup)]
+    return all_clean(list(image_sources(markup)))
 
 
 def image_sources(markup: str) -> tuple[str, ...]:
@@ -41,17 +45,11 @@ def image_sources(markup: str) -> tuple[str, ...]:
 
 def _plain_sources(markup: str) -> tuple[str, ...] | None:
     """The sources in markup of nothing but plain tags; None for any other."""
-    tags: list[tuple[str, str]] = _PLAIN_TAG.findall(markup)
-    if len(tags) < markup.count("<") or not _RAW_TEXT.keys().isdisjoint({name.lower() for name, _ in tags}):
+    if not _PLAIN.fullmatch(markup) or _RAW_TAG.search(markup):
         return None
-    sources = [_source(attributes) for name, attributes in tags if len(name) == 3 and name.lower() == "img"]
+    images: list[tuple[str, str, str]] = _PLAIN_IMAGE.findall(markup)
+    sources = [double or single or (other and _read_tag(f"{other}>", 0)[0]) for double, single, other in images]
     return tuple(source for source in sources if source and not source.isspace())
-
-
-def _source(attributes: str) -> str:
-    """The `src` among the attributes of a plain tag."""
-    usual = _USUAL_SOURCE.match(attributes)
-    return usual[1] if usual else _read_tag(f"{attributes}>", 0)[0]
 
 
 def read_sources(markup: str) -> tuple[str, ...]:
