@@ -218,6 +218,7 @@ class _Connection(asyncio.Protocol):
         self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: Any = None
         self._answer: asyncio.Future[HttpAnswer] | None = None
+        # It goes on from one exchange to the next: starting and stopping one for each would take longer than a look.
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = self._last_read = 0.0
         self._largest = 0
@@ -247,12 +248,11 @@ class _Connection(asyncio.Protocol):
         self._largest, self._deadline = largest, deadline
         answer = self._answer = self._loop.create_future()
         self._last_read = self._loop.time()
-        self._timer = self._loop.call_at(min(deadline, self._last_read + self._server.read_seconds), self._look_at_time)
+        self._look_again(min(deadline, self._last_read + self._server.read_seconds))
         self._transport.write(request)
         try:
             return await answer
         finally:
-            self._timer.cancel()
             self._answer = None
 
     def close(self) -> None:
@@ -265,6 +265,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
         if exc is None and self._has_head and not self._is_framed:
             # Such a body ends with its connection.
             self._finish(whole=True)
@@ -349,7 +351,18 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(CallFailed(reason, answered=self._has_head, garbled=garbled))
 
+    def _look_again(self, at: float) -> None:
+        """Look at the time then, or before."""
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look_at_time)
+
     def _look_at_time(self) -> None:
+        self._timer = None
+        if self._answer is None:
+            return
         now = self._loop.time()
         silent_until = self._last_read + self._server.read_seconds
         if now >= self._deadline:
@@ -357,4 +370,4 @@ class _Connection(asyncio.Protocol):
         elif now >= silent_until:
             self._fail(NetworkReason.READ_TIMEOUT)
         else:
-            self._timer = self._loop.call_at(min(self._deadline, silent_until), self._look_at_time)
+            self._look_again(min(self._deadline, silent_until))

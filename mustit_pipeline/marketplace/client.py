@@ -19,7 +19,7 @@ from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, Htt
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
 
-_ASKED = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+_USUAL = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
 
 @dataclass(slots=True)
@@ -57,12 +57,13 @@ class MarketplaceClient:
     async def __aexit__(self, *_: object) -> None:
         await self._server.__aexit__()
 
-    async def call(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def call(self, url: str, headers: dict[str, str]) -> Answer:
         """One request and its whole answer, or a FetchError."""
         target = self._permitted(url)
         path = target.partition("?")[0]
-        lines = "".join(f"{name}: {value}\r\n" for name, value in (_ASKED | _sendable(headers)).items())
-        request = f"GET {target} HTTP/1.1\r\n{self._server.host_line}{lines}\r\n".encode("ascii")
+        _refuse_unsendable(headers)
+        lines = "\r\n".join([f"{name}: {value}" for name, value in (_USUAL | headers).items()])
+        request = f"GET {target} HTTP/1.1\r\n{self._server.host_line}{lines}\r\n\r\n".encode("ascii")
         started = perf_counter()
         try:
             answer = await self._server.call(request, self._limit)
@@ -73,7 +74,7 @@ class MarketplaceClient:
             failure = failure_of_status(answer.status, path, answer.header(b"retry-after"), datetime.now(UTC))
             if failure is not None:
                 raise failure
-        cookies = tuple(cookie.decode("utf-8", "replace") for cookie in answer.set_cookies)
+        cookies = tuple([cookie.decode("utf-8", "replace") for cookie in answer.set_cookies])
         return Answer(self._whole_body(answer, path), seconds, cookies)
 
     def _permitted(self, url: str) -> str:
@@ -102,9 +103,11 @@ class MarketplaceClient:
             raise BodyTooLarge(path, self._limit) from None
 
 
-def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+def _refuse_unsendable(headers: Mapping[str, str]) -> None:
     """Refuse headers that HTTP cannot carry; our error does not show the value, the libraries' errors would."""
+    together = "".join(headers.values())
+    if together.isascii() and together.isprintable():
+        return
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise ValueError(f"the header {name} takes printable ASCII text only")
-    return dict(headers)
