@@ -34,6 +34,8 @@ from mustit_pipeline.settings import Settings
 __all__ = ["AgentPool", "Booking", "Outcome", "Throttling", "Wait"]
 
 TICK_SECONDS = 0.5
+# News of many agents within this time, as of their first tokens, are read once.
+SHORTEST_TICK_SECONDS = 0.1
 NO_AGENTS_SECONDS = 60.0
 TRIAL_SECONDS = 1.0
 MOST_TRIES = 64
@@ -346,9 +348,12 @@ class AgentPool:
 
     async def _tick(self) -> None:
         while not self._closing:
+            began = time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._wanted.wait()
+            if not self._closing:
+                await asyncio.sleep(began + SHORTEST_TICK_SECONDS - time.monotonic())
             self._wanted.clear()
             try:
                 await self._flush()

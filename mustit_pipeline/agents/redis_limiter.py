@@ -22,8 +22,9 @@ K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 R = TypeVar("R")
 
-# The same agents again and again: reading an id takes longer than finding it.
+# The same agents again and again: reading or writing an id takes longer than finding it.
 _agent_id = lru_cache(10_000)(UUID)
+_agent_text = lru_cache(10_000)(str)
 
 
 class RedisForgot(Exception):
@@ -117,7 +118,9 @@ class RedisLimiter:
     async def _end(self, key: tuple[int, float | None], endings: list[_Ending]) -> list[None]:
         epoch, now = key
         facts = [
-            fact for slot, sent, pause in endings for fact in (str(slot.agent_id), str(slot.booking_id), sent, pause)
+            fact
+            for slot, sent, pause in endings
+            for fact in (_agent_text(slot.agent_id), str(slot.booking_id), sent, pause)
         ]
         await self._call(lua.END, epoch, now, *facts)
         return [None] * len(endings)
@@ -147,7 +150,7 @@ class RedisLimiter:
             for agent in agents[start : start + AGENTS_A_CALL]:
                 expires = agent.token_expires_at
                 facts += [
-                    str(agent.agent_id),
+                    _agent_text(agent.agent_id),
                     agent.revision,
                     1 if agent.status is AgentStatus.AVAILABLE else 0,
                     agent.health,

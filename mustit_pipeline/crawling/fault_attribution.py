@@ -123,7 +123,7 @@ class FaultAttribution:
         """Record a good answer; the next agent that fails at the same subject may be charged again."""
         self._answered_at = self._clock()
         self._refused.pop(agent_id, None)
-        if subject is not None:
+        if subject is not None and self._failed:
             self._failed.pop(subject, None)
         if self._next_answer is not None:
             self._next_answer.set()
@@ -207,7 +207,7 @@ class FaultAttribution:
         return True
 
     def _is_sellers(self, subject: Subject) -> bool:
-        return len(self._failed.get(subject, ())) >= self._charged_agents
+        return bool(self._failed) and len(self._failed.get(subject, ())) >= self._charged_agents
 
     def _seen(self, url: str, known: _Recorded) -> Refusals:
         proven = sum(self._is_proven(agent_id, url) for agent_id in known.agents)

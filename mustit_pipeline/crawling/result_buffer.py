@@ -78,13 +78,15 @@ class ResultBuffer:
         self._under_way: dict[asyncio.Task[StoredOutcome], _Batch] = {}
         # Batches that could not be stored, or were without our knowing: each stays whole, so that its receipt holds.
         self._unsure: list[_Batch] = []
+        # Asked for before each request, so it is counted and not summed up.
+        self._in_batches = 0
         self._began = self._loop.time()
         self._enough = 1
 
     @property
     def unstored(self) -> int:
         """Results that a crash would lose."""
-        return len(self._waiting) + sum(len(batch.results) for batch in self._begun)
+        return len(self._waiting) + self._in_batches
 
     @property
     def pages(self) -> int:
@@ -149,6 +151,7 @@ class ResultBuffer:
         self._began = self._loop.time()
         self._enough = min(2 * self._enough, BATCH)
         results, self._waiting, self._pages_waiting = self._waiting, [], 0
+        self._in_batches += len(results)
         return _Batch(results)
 
     def _begin(self, batch: _Batch) -> asyncio.Task[StoredOutcome]:
@@ -162,6 +165,7 @@ class ResultBuffer:
         if storing.exception() is not None:
             self._unsure.append(batch)
         outcome = storing.result()
+        self._in_batches -= len(batch.results)
         for task_type in {result.leased.task_type for result in batch.results}:
             calls = [result.calls for result in batch.results if result.leased.task_type == task_type]
             done = Tally(

@@ -34,7 +34,13 @@ class ExecutionKind(StrEnum):
     LIGHT = "LIGHT"
 
 
-class TaskStatus(StrEnum):
+class _Text(StrEnum):
+    """Hashed as the text that it equals: an Enum's own hash is written in Python, and tasks are counted by these."""
+
+    __hash__ = str.__hash__
+
+
+class TaskStatus(_Text):
     WAITING = "WAITING"
     PUBLISHED = "PUBLISHED"
     IN_PROGRESS = "IN_PROGRESS"
@@ -97,7 +103,7 @@ class SweepStatus(StrEnum):
     INCOMPLETE = "INCOMPLETE"
 
 
-class TaskType(StrEnum):
+class TaskType(_Text):
     MINISHOP = "MINISHOP"
     PRODUCT_DETAIL = "PRODUCT_DETAIL"
     PRODUCT_OPTION = "PRODUCT_OPTION"

@@ -72,6 +72,11 @@ _KNOWN_HASH = """(
 # IS NOT NULL the planner expects hardly any such task, and chooses a nested loop.
 _HELD = f"num_nulls(t.lease_owner) <> 1 AND t.task_id = ANY(CAST(:ids AS uuid[])) AND {IN_MONTHS}"
 
+# What a lease is made of; all other columns would be read for nothing.
+_COLUMNS = """t.task_id, t.execution_id, t.seller_id, t.task_month, t.task_type, t.item_no, t.page_no, t.probe,
+    t.request_url, t.status, t.retry_count, t.release_count, t.priority, t.lease_no, t.created_at, t.published_at,
+    t.started_at"""
+
 _CLAIM = text(f"""
     WITH picked AS (
         SELECT t.task_id FROM crawler_tasks t
@@ -86,7 +91,7 @@ _CLAIM = text(f"""
     SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
     FROM picked p WHERE t.task_month = :task_month AND t.task_id = p.task_id
-    RETURNING t.*, {_KNOWN_HASH}
+    RETURNING {_COLUMNS}, {_KNOWN_HASH}
 """)
 
 # The same number from every running execution, however large its seller is; if there are more executions than wanted
@@ -119,7 +124,7 @@ _CLAIM_ANY = text(f"""
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
     FROM taken p
     WHERE t.task_month = p.task_month AND t.task_id = p.task_id AND (p.task_type <> 'MINISHOP' OR p.place <= :pages)
-    RETURNING t.*, {_KNOWN_HASH}
+    RETURNING {_COLUMNS}, {_KNOWN_HASH}
 """)
 
 # By their ids, in whichever month they lie. `IS TRUE` keeps the planner from scanning all claimable tasks instead, and
@@ -135,7 +140,7 @@ _CLAIM_THESE = text(f"""
     SET status = '{TASK.target("start").value}', lease_owner = :owner, lease_no = t.lease_no + 1, started_at = now(),
         lease_expires_at = now() + make_interval(secs => :lease_seconds)
     FROM picked p WHERE t.task_month = p.task_month AND t.task_id = p.task_id
-    RETURNING t.*, {_KNOWN_HASH}
+    RETURNING {_COLUMNS}, {_KNOWN_HASH}
 """)
 
 # A task whose worker died goes to the end of the queue: if workers die again and again, each crash hits other tasks,
@@ -197,7 +202,7 @@ _HEARTBEAT = text(f"""
 # More leases may expire meanwhile: only those of the locked executions are taken. `IS TRUE` keeps the planner from
 # using the index on executions: expired leases are few, an execution's tasks are many.
 _EXPIRED = text(f"""
-    SELECT t.*, NULL AS known_hash FROM crawler_tasks t
+    SELECT {_COLUMNS}, NULL AS known_hash FROM crawler_tasks t
     WHERE t.lease_expires_at < now() AND {HAS_LEASE}
       AND (t.execution_id = ANY(CAST(:execution_ids AS uuid[]))) IS TRUE
     ORDER BY t.lease_expires_at LIMIT :limit
