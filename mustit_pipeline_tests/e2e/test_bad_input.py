@@ -107,6 +107,7 @@ def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: lis
         (["crawl", "x", "--limit", "many"], "--limit"),
         (["agents", "unblock"], "--all"),
         (["run-worker", "--slots", "0"], "--slots"),
+        (["simulate", "marketplace", "--sellers", "dmont"], "--sellers"),
         (["execution", "show", "not-an-id"], "VALIDATION_"),
     ],
     ids=" ".join,
