@@ -217,8 +217,9 @@ class HttpServer:
                     raise
         except TimeoutError:
             raise CallFailed(NetworkReason.CONNECT_TIMEOUT) from None
-        except (OSError, UnicodeError):
-            # Without the cause: what is not needed cannot show anything. UnicodeError: no such name can exist.
+        except (OSError, RuntimeError, UnicodeError):
+            # Without the cause: what is not needed cannot show anything. UnicodeError: no such name can exist;
+            # RuntimeError: uvloop's word for a socket that has ended.
             raise CallFailed(NetworkReason.CONNECT) from None
         if not connection.has_ended:
             # One that was ended as it was opened is not heard of again.

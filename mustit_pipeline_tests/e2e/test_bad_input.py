@@ -120,6 +120,13 @@ def test_wrong_usage_is_a_document_too_where_one_is_asked_for(world: World, argu
     assert said in refused.document["message"]
 
 
+def test_wrong_usage_is_said_in_korean_where_that_is_read(world: World) -> None:
+    refused = explained(world, "crawl", "--json", LANG="ko_KR.UTF-8")
+
+    assert (refused.code, refused.document["errorCode"]) == (2, "VALIDATION_USAGE")
+    assert refused.document["message"].startswith("명령을 잘못 사용했습니다")
+
+
 def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:
     world.register("at rest", 1)
     deactivate_seller(world.database, SellerId("at rest"), utc_now())
