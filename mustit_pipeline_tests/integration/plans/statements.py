@@ -582,7 +582,6 @@ STATEMENTS: dict[str, Statement] = {
             owner="me",
             limit=BATCH,
             lease_seconds=60,
-            max_retries=5,
             wanted=outbox.Wanted(BATCH, BATCH, newest_first=True),
         ),
         2 * BATCH,
