@@ -69,7 +69,7 @@ class ClaimedEvent(Struct, frozen=True):
         failing_since = self.failing_since if self.retry_count else None
         return min((moment for moment in (failing_since, self.doubted_since) if moment is not None), default=None)
 
-    def row(self, max_retries: int) -> ProductOutbox:
+    def outbox(self, max_retries: int) -> ProductOutbox:
         """The row, which decides about its own failures. One that is simply delivered needs none of its rules."""
         return ProductOutbox(
             id=OutboxId(self.row_id),
@@ -231,7 +231,7 @@ def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
         "items": [event.item_no.value for event in events],
         "versions": [event.version for event in events],
         "types": [event.event_type.value for event in events],
-        "keys": [event.idempotency_key for event in events],
+        "keys": [outbox.idempotency_key for outbox in events],
         "times": [event.created_at for event in events],
     }
     connection.execute(_ENQUEUE, values)
