@@ -81,7 +81,7 @@ def fail_beside_a_newer_one(shelf: Shelf) -> None:
     with shelf.database.transaction() as connection:
         [claimed], _ = outbox.claim(connection, owner="slow", limit=1, lease_seconds=60)
     shelf.crawl(1, stock=2)
-    row = claimed.row(max_retries=5)
+    row = claimed.outbox(max_retries=5)
     row.fail("HTTP 400", permanent=True)
     with shelf.database.transaction() as connection:
         assert settle(connection, [Settlement(claimed, 400, row)])

@@ -274,7 +274,7 @@ def test_rows_of_a_killed_relay_return_when_their_lease_ends_and_its_late_result
     report = relay(shelf.database, settings)
 
     assert (report.sent, report.waiting) == (1, 0)
-    row = claimed.row(max_retries=5)
+    row = claimed.outbox(max_retries=5)
     row.fail("too late")
     with shelf.database.transaction() as connection:
         assert settle(connection, [Settlement(claimed, 500, row)]) == {}

@@ -210,7 +210,7 @@ class Scene:
         events, _ = outbox.claim(connection, owner="me", limit=BATCH, lease_seconds=60)
         if not failing:
             return [Settlement(event, 200) for event in events]
-        rows = [event.row(max_retries=5) for event in events]
+        rows = [event.outbox(max_retries=5) for event in events]
         for row in rows:
             row.fail("no")
             row.retry()
@@ -582,7 +582,6 @@ STATEMENTS: dict[str, Statement] = {
             owner="me",
             limit=BATCH,
             lease_seconds=60,
-            max_retries=5,
             wanted=outbox.Wanted(BATCH, BATCH, newest_first=True),
         ),
         2 * BATCH,

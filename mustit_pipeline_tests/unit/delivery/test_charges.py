@@ -56,6 +56,7 @@ def ended(
         failing_since=failing_since,
         doubted_since=doubted_since,
         attempts=1,
+        sent_before=False,
     )
     return Ended(event, answer, accompanied)
 
