@@ -11,16 +11,11 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from sqlalchemy import make_url, text
 
 from mustit_pipeline.access.tokens import issue_for_cli
@@ -28,6 +23,7 @@ from mustit_pipeline.api.connections import MOST_FILES
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import SigningKeys
+from mustit_pipeline_tests.certificates import certificate
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside, free_port
 from mustit_pipeline_tests.e2e.conftest import Mustit
 
@@ -97,30 +93,6 @@ def serve(database_url: str, tmp_path: Path) -> Generator[Serve]:
         server.client.close()
         server.process.kill()
         server.process.communicate()
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mustit test")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert, private = folder / "cert.pem", folder / "key.pem"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-    return cert, private
 
 
 def test_with_a_certificate_it_speaks_tls_of_today_only(serve: Serve, tmp_path: Path) -> None:
