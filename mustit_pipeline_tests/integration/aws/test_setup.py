@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from mustit_pipeline.aws.policy import setup_policy, work_policy
 from mustit_pipeline.aws.rule_comparison import different_rules
@@ -138,6 +139,27 @@ def test_the_policies_allow_just_the_calls_that_are_made(
     strict.made.clear()
     _work(database, make, strict)
     assert made_by(strict) == allowed(work_policy(settings))
+
+
+def test_no_call_waits_inside_a_transaction(database: Database, make: MakeSettings, strict: StrictAws) -> None:
+    """PostgreSQL would keep rows locked and a connection busy for as long as AWS takes."""
+    open_ones = text("""
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'
+    """)
+    inside: list[str] = []
+
+    def look(operation: str) -> None:
+        with database.reading() as connection:
+            if connection.execute(open_ones).scalar_one():
+                inside.append(operation)
+
+    make_queues(make())
+    strict.on_call = look
+    _work(database, make, strict)
+
+    assert strict.calls.total() > 20
+    assert inside == []
 
 
 def _work(database: Database, make: MakeSettings, strict: StrictAws) -> None:
