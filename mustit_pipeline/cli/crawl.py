@@ -26,7 +26,7 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.choosing import Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.recrawl import Reason
+from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from mustit_pipeline.crawling.sql.choosing import ChosenSource
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.tasks import PlannedTask
-from mustit_pipeline.domain.recrawl import Reason
+from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints

@@ -10,19 +10,13 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.crawling.sql.expressions import SQL, column, hours_between
 from mustit_pipeline.crawling.sql.learning import EVIDENCE
 from mustit_pipeline.crawling.sql.tables import LEARNT_KINDS
-from mustit_pipeline.domain.recrawl import (
-    Evidence,
+from mustit_pipeline.domain.recrawl.choosing import Reason, Terms, fetched_before
+from mustit_pipeline.domain.recrawl.learning import Evidence, SellerEvidence, listing, seller_rate, source_rate
+from mustit_pipeline.domain.recrawl.worth import (
     Listing,
-    Reason,
-    SellerEvidence,
     Source,
-    Terms,
     change_chance,
-    fetched_before,
     is_believed,
-    listing,
-    seller_rate,
-    source_rate,
     unseen_changes,
     value,
     weight,

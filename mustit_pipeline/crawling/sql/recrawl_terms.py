@@ -11,19 +11,11 @@ from mustit_pipeline.crawling.sql.choosing import BELIEVED, rated
 from mustit_pipeline.crawling.sql.expressions import SQL, column, hours_between
 from mustit_pipeline.crawling.sql.learning import EVIDENCE
 from mustit_pipeline.crawling.sql.tables import LEARNT_KINDS, OPEN_EXECUTION
-from mustit_pipeline.domain.recrawl import (
-    HIGHEST_RATE,
-    LEAST_LOOK_HOURS,
-    LOWEST_RATE,
-    Group,
-    Listing,
-    SellerEvidence,
-    fetched_before,
-    light_crawl_value,
-    listing,
-    seller_rate,
-    sweep_value,
-)
+from mustit_pipeline.domain.recrawl.choosing import fetched_before
+from mustit_pipeline.domain.recrawl.learning import HIGHEST_RATE, LOWEST_RATE, SellerEvidence, listing, seller_rate
+from mustit_pipeline.domain.recrawl.outlook import Group
+from mustit_pipeline.domain.recrawl.pool import LEAST_LOOK_HOURS, light_crawl_value, sweep_value
+from mustit_pipeline.domain.recrawl.worth import Listing
 from mustit_pipeline.domain.states import ScheduleStatus, SellerStatus
 
 # Sources are counted by their change rate, in steps of a factor of two.

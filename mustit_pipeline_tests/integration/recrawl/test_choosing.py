@@ -8,17 +8,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling.sql import choosing
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser
-from mustit_pipeline.domain.recrawl import (
-    Candidate,
-    Reason,
-    Terms,
-    change_chance,
-    chosen,
-    is_believed,
-    unseen_changes,
-    value,
-    weight,
-)
+from mustit_pipeline.domain.recrawl.choosing import Candidate, Reason, Terms, chosen
+from mustit_pipeline.domain.recrawl.worth import change_chance, is_believed, unseen_changes, value, weight
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.recrawl.rows import (
