@@ -194,6 +194,28 @@ def test_a_light_crawl_that_is_joined_is_due_and_restarts_the_interval(open_shop
     assert shop.scalar("SELECT next_due_at FROM crawling_schedules") > before
 
 
+def test_a_full_crawl_takes_the_place_of_a_light_one_which_has_passed_over_products(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    light_one = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert light_one is not None
+    Crawl(shop.database, shop.settings, light_one).sweep(60)
+    opened = open_or_join(shop.database, SellerId(SELLER), triggered_by="cli", now=utc_now(), full_refetch=True)
+    assert (opened.joined, opened.stored.kind) == (False, ExecutionKind.DUE)
+    assert crawls.find(shop.database, light_one.id).status is ExecutionStatus.CANCELLED
+    finish(shop, opened.stored)
+    assert len(shop.fetched(opened.stored.id)) == 2 * PRODUCTS
+
+
+def test_a_light_crawl_that_an_operator_has_paused_stays_where_a_full_one_is_asked_for(open_shop: OpenShop) -> None:
+    shop = open_shop()
+    stored = open_light(shop.database, SellerId(SELLER), utc_now())
+    assert stored is not None
+    Crawl(shop.database, shop.settings, stored).sweep(60)
+    crawls.pause(shop.database, stored.id)
+    opened = open_or_join(shop.database, SellerId(SELLER), triggered_by="cli", now=utc_now(), full_refetch=True)
+    assert (opened.joined, opened.stored.id, opened.stored.status) == (True, stored.id, ExecutionStatus.PAUSED)
+
+
 def test_a_light_crawl_gives_way_to_one_that_is_due_and_goes_on_afterwards(open_shop: OpenShop) -> None:
     shop = open_shop()
     shop.age(30)
