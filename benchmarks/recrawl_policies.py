@@ -197,8 +197,8 @@ class Adaptive(Policy):
         self.learnt = [[SellerEvidence() for _ in range(KINDS)] for _ in range(world.nature.sellers)]
         self.learnt_at = np.zeros(world.nature.sellers)
         self.look_hours = np.full(world.nature.sellers, 1.0)
-        # By reason: a later crawl's signals come before an earlier one's sources of value.
-        self.queues: tuple[list[tuple[int, Integers]], ...] = ([], [], [])
+        # A later crawl's signals come before an earlier one's sources of value.
+        self.queues: tuple[list[tuple[int, Integers]], ...] = ([], [])
         self.planned = 0
         self.outlook = self._outlook()
         self.price = self.outlook.price
@@ -244,7 +244,7 @@ class Adaptive(Policy):
 
     def _work(self) -> None:
         """Fetch what is planned, as far as requests reach: what is urgent, or has waited, comes first."""
-        _, urgent, rest = self.queues
+        urgent, rest = self.queues
         waited = [one for one in rest if self.crawler.now - self.crawler.last_look[one[0]] >= LONGEST_WAIT_HOURS]
         urgent += waited
         rest[:] = rest[len(waited) :]
@@ -314,7 +314,7 @@ class Adaptive(Policy):
             promise_rate=choosing.promise_rate(float(len(ages)), self.kept_age, self._share(seller)),
             min_chance=MIN_CHANCE,
         )
-        order, ends = chosen(
+        order, urgent = chosen(
             ages,
             cast(Floats, worth.value(unseen, source.rate, weights, arithmetic=NUMPY)),
             cast(Floats, worth.change_chance(unseen, NUMPY)),
@@ -322,7 +322,7 @@ class Adaptive(Policy):
             terms,
         )
         self.planned += len(order) + int(self.world.pages[seller])
-        for queue, part in zip(self.queues, np.split(order, ends), strict=True):
+        for queue, part in zip(self.queues, np.split(order, [urgent]), strict=True):
             if len(part):
                 queue.append((seller, its.start + part))
 
@@ -398,12 +398,10 @@ class Adaptive(Policy):
         return outlook.outlook(groups, means)
 
 
-def chosen(
-    ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms
-) -> tuple[Integers, list[int]]:
+def chosen(ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms) -> tuple[Integers, int]:
     """`choosing.chosen` for arrays, where every source was fetched before; a test compares the two.
 
-    Also where in this order the late ones end, and the other urgent ones.
+    Also how many of them, the first ones in this order, are urgent.
     """
     oldest = np.argsort(-ages, kind="stable")
     slack = np.maximum(0.0, choosing.fetched_before(terms.kept_age) - terms.look_hours - ages[oldest])
@@ -411,23 +409,16 @@ def chosen(
     too_old = np.zeros(len(ages), bool)
     too_old[oldest[: math.ceil(needed)]] = True
     worth = (values >= terms.price) & (chances >= terms.min_chance)
-    late = (ages >= choosing.fetched_before(terms.kept_age)) & (not terms.promise_broken)
-    signalled = worth & believed & ~late
-    aged = too_old & ~signalled & ~late
-    valued = worth & ~signalled & ~too_old & ~late
     by_value = np.argsort(-values, kind="stable")
-    parts = [
-        oldest[late[oldest]],
-        by_value[signalled[by_value]],
-        oldest[aged[oldest]],
-        by_value[valued[by_value]],
-    ]
-    ends = [len(parts[0]), len(parts[0]) + len(parts[1]) + len(parts[2])]
+    signalled = by_value[(worth & believed)[by_value]]
+    aged = oldest[(too_old & ~(worth & believed))[oldest]]
+    valued = by_value[(worth & ~believed & ~too_old)[by_value]]
     if terms.promise_broken:
-        ends[1] -= len(parts[2])
-        places = np.concatenate([2 * np.arange(len(parts[2])), 2 * np.arange(len(parts[3])) + 1])
-        parts[2:] = [np.concatenate(parts[2:])[np.argsort(places, kind="stable")]]
-    return np.concatenate(parts)[: terms.allowance], ends
+        places = np.concatenate([2 * np.arange(len(aged)), 2 * np.arange(len(valued)) + 1])
+        rest = np.concatenate([aged, valued])[np.argsort(places, kind="stable")]
+        return np.concatenate([signalled, rest])[: terms.allowance], len(signalled)
+    signalled = signalled[: max(0, terms.allowance - len(aged))]
+    return np.concatenate([signalled, aged, valued])[: terms.allowance], len(signalled) + len(aged)
 
 
 def _swept(crawler: Crawler, share: float) -> Iterator[int]:
