@@ -277,15 +277,14 @@ class Adaptive(Policy):
         """The light crawls that are worth so much, by what they are worth."""
         busy = self._busy()
         found: list[tuple[float, int]] = []
-        for seller, its in enumerate(self.world.slices):
+        for seller in range(self.world.nature.sellers):
             hours = float(self.crawler.now - self.crawler.last_look[seller])
             if seller in busy or hours < pool.LEAST_LOOK_HOURS:
                 continue
-            each = [(self._seller_rate(seller, kind), self._listing(seller, kind).shown) for kind in range(KINDS)]
-            size = (its.stop - its.start) / KINDS
-            swept = sum(pool.sweep_value(size, rate, shown, hours) for rate, shown in each)
+            shown = self._seen(seller).shown
+            swept = pool.sweep_value(1.0, _all(self._rates(seller)), shown, hours, price=self.price, arithmetic=NUMPY)
             worth = pool.light_crawl_value(
-                swept, float(self.world.pages[seller]), hours, self._share(seller), self.price
+                float(_array(swept).sum()), float(self.world.pages[seller]), hours, self._share(seller), self.price
             )
             if pool.is_light_crawl_due(worth, price, hours):
                 found.append((-worth, seller))
