@@ -1,30 +1,22 @@
 """The whole first crawl of one seller over both transports: PostgreSQL, and SQS as moto simulates it here."""
 
-import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from threading import Thread
-from typing import Any
 from unittest.mock import patch
-
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
 
 from benchmarks.crawl import OURS, crawl_once
 from benchmarks.job import Outcome
 from benchmarks.ours import settings_of
 from benchmarks.report import Table, Target
+from benchmarks.simulated_aws import CREDENTIALS, simulated_aws
 from benchmarks.world import AGENTS, World, opened
 from mustit_pipeline.aws.setup import make_queues
 
 SELLER = "bench"
 POSTGRES, SQS = "postgres", "sqs"
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "ap-northeast-2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,7 @@ class Transports:
 def run(products: int, rounds: int) -> Transports:
     """Interleaved rounds on one marketplace, each crawl in a process and a database of its own."""
     outcomes: dict[str, list[Outcome]] = {POSTGRES: [], SQS: []}
-    with opened() as world, _moto() as (endpoint, calls):
+    with opened() as world, simulated_aws() as (endpoint, calls):
         world.add_seller(SELLER, products)
         for _ in range(rounds):
             for transport, outcome in (
@@ -104,24 +96,3 @@ def _crawl(world: World, products: int, variables: dict[str, str], calls: Counte
         outcome = crawl_once(world, OURS, job, products)
     world.drop(database)
     return outcome
-
-
-@contextmanager
-def _moto() -> Generator[tuple[str, Counter[str]]]:
-    """A simulated AWS in this process, and the calls that it has answered."""
-    calls: Counter[str] = Counter()
-    app = DomainDispatcherApplication(create_backend_app)
-
-    def counting(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        calls[environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]] += 1
-        return app(environ, start_response)
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, counting, threaded=True)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", calls
-    finally:
-        server.shutdown()
-        thread.join()

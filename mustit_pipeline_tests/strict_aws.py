@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -71,6 +71,10 @@ class StrictAws:
     broken: list[str] = field(default_factory=list[str])
     # How often each received message is delivered again, late and in reverse order.
     repeats: int = 0
+    # Whether the number of messages in a queue is told as it was before any came.
+    counts_late: bool = False
+    # Told of each call, by its operation, before it is answered.
+    on_call: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         self._faults: dict[str, deque[Fault]] = {}
@@ -128,7 +132,7 @@ class StrictAws:
             self.calls.clear()
             self.made.clear()
             self.broken.clear()
-            self.repeats = 0
+            self.repeats, self.counts_late, self.on_call = 0, False, None
             self._moto.post("/moto-api/reset").raise_for_status()
 
     def answer(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, Any]] | None:
@@ -137,6 +141,8 @@ class StrictAws:
         operation = target.rpartition(".")[2]
         asked: dict[str, Any] = json.loads(body or b"{}")
         with self._lock:
+            if self.on_call is not None:
+                self.on_call(operation)
             self.calls[operation] += 1
             self.made.add((target.partition(".")[0], operation, _about(asked)))
             if operation in ("CreateConnection", "UpdateConnection"):
@@ -153,6 +159,9 @@ class StrictAws:
                 status, answer = self._pass_on(headers, asked)
             if refused:
                 answer.setdefault("Failed", []).extend(refused)
+            if self.counts_late and operation == "GetQueueAttributes":
+                found = answer["Attributes"]
+                found.update({name: "0" for name in found if name.startswith("Approximate")})
             return None if fault is Fault.LOST else (status, answer)
 
     def _halve(self, asked: dict[str, Any]) -> list[dict[str, Any]]:

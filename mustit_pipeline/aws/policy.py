@@ -9,6 +9,9 @@ from mustit_pipeline.settings import Settings
 
 RECEIVING = ("sqs:ReceiveMessage", "sqs:DeleteMessage")
 HOLDING = ("sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:GetQueueUrl")
+# A file arrives in parts, which are put together or given up; a head is part of getting.
+FILES_OF_LAKE = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
+FILES_OF_LOGS = ("s3:DeleteObject", "s3:GetObject", "s3:PutObject")
 MAKING = ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SetQueueAttributes")
 
 
@@ -33,6 +36,8 @@ def work_policy(settings: Settings) -> dict[str, Any]:
             statements.append(
                 pass_role | {"Condition": {"StringEquals": {"iam:PassedToService": "events.amazonaws.com"}}}
             )
+    statements += _on_s3("Lake", settings.lake_uri, FILES_OF_LAKE, ("s3:ListBucket", "s3:ListBucketMultipartUploads"))
+    statements += _on_s3("Logs", settings.compute_logs_uri, FILES_OF_LOGS, ("s3:ListBucket",))
     return _document(statements)
 
 
@@ -49,6 +54,17 @@ def setup_policy(settings: Settings) -> dict[str, Any]:
             calls = [f"events:{verb}{kind}" for verb in ("Describe", "Create", "Update")]
             statements.append(_allow(kind, calls, [f"arn:aws:events:*:*:{arn}/{DESTINATION}*"]))
     return _document(statements)
+
+
+def _on_s3(sid: str, uri: str | None, files: Sequence[str], listing: Sequence[str]) -> list[dict[str, Any]]:
+    """For what lies on S3, if it does."""
+    if uri is None or not uri.startswith("s3://"):
+        return []
+    name = uri.removeprefix("s3://").rstrip("/")
+    return [
+        _allow(f"{sid}Files", files, [f"arn:aws:s3:::{name}/*"]),
+        _allow(f"{sid}Listed", listing, [f"arn:aws:s3:::{name.partition('/')[0]}"]),
+    ]
 
 
 def _queue(name: str) -> str:

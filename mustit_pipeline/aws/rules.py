@@ -85,15 +85,15 @@ class EventBridge:
             self._client.put_rule(Name=rule.name, ScheduleExpression=rule.expression, State="ENABLED")
             target = {"Id": TARGET_ID, "Arn": rule.target_arn, "Input": rule.input, **self._role}
             answer = self._client.put_targets(Rule=rule.name, Targets=[target])
-        for entry in answer.get("FailedEntries", []):
-            error = {"Code": entry.get("ErrorCode"), "Message": entry.get("ErrorMessage")}
-            raise failure_of_answer(where, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}})
+        _raise_failed(where, answer)
+        self._take_away(rule, [one for one in self._targets(rule) if one != TARGET_ID])
 
     def _remove(self, rule: Rule) -> None:
         """The first call stops it; the others free its place in the account's quota."""
         calls = (
             lambda: self._client.disable_rule(Name=rule.name),
-            lambda: self._client.remove_targets(Rule=rule.name, Ids=[TARGET_ID]),
+            # Of others too: EventBridge deletes no rule that has a target.
+            lambda: self._take_away(rule, self._targets(rule)),
             lambda: self._client.delete_rule(Name=rule.name),
         )
         try:
@@ -104,3 +104,19 @@ class EventBridge:
             # Removed before, or never created: nothing can fire.
             if error.answer != NOT_THERE:
                 raise
+
+    def _targets(self, rule: Rule) -> list[str]:
+        return [one["Id"] for one in self._pages("list_targets_by_rule", "Targets", Rule=rule.name)]
+
+    def _take_away(self, rule: Rule, targets: list[str]) -> None:
+        if targets:
+            where = f"the rule {rule.name}"
+            with aws_failures(where):
+                _raise_failed(where, self._client.remove_targets(Rule=rule.name, Ids=targets))
+
+
+def _raise_failed(where: str, answer: dict[str, Any]) -> None:
+    """A call that is answered well can have failed for a target all the same."""
+    for entry in answer.get("FailedEntries", []):
+        error = {"Code": entry.get("ErrorCode"), "Message": entry.get("ErrorMessage")}
+        raise failure_of_answer(where, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}})

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mustit_pipeline.cli.output import err, message_of, print_error, print_json
+from mustit_pipeline.cli.output import err, is_korean, message_of, print_error, print_json
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
 from mustit_pipeline.environment_failure import EnvironmentFailure
 
@@ -112,7 +112,8 @@ def run() -> None:
         # Click has printed the usage error to stderr, and exits with that error as the context.
         told = getattr(end.__context__, "format_message", None)
         if end.code == USAGE and told is not None and "--json" in sys.argv:
-            print_json({"errorCode": "VALIDATION_USAGE", "message": told()})
+            lead = "명령을 잘못 사용했습니다: " if is_korean() else ""
+            print_json({"errorCode": "VALIDATION_USAGE", "message": lead + told()})
         raise
     except (DomainError, EnvironmentFailure) as error:
         _explain(error)

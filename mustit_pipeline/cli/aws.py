@@ -46,7 +46,7 @@ def set_up(
         err.print(_destination_line(destination, dry_run=dry_run), highlight=False)
     if not queues and destination is None:
         err.print(
-            "The settings name nothing in AWS: see MUSTIT_TASK_TRANSPORT, MUSTIT_TRIGGER_QUEUE_URL and "
+            "The settings name nothing to be made in AWS: see MUSTIT_TASK_TRANSPORT, MUSTIT_TRIGGER_QUEUE_URL and "
             "MUSTIT_TRIGGER_API_URL.",
             highlight=False,
         )

@@ -98,6 +98,10 @@ def print_error(message: str) -> None:
 def message_of(error: Exception) -> str:
     """An error's text in the user's language."""
     if isinstance(error, DomainError | EnvironmentFailure):
-        korean = (os.environ.get("LC_ALL") or os.environ.get("LANG") or "").startswith("ko")
-        return f"{error.message('ko' if korean else 'en')} [{error.code}]"
+        return f"{error.message('ko' if is_korean() else 'en')} [{error.code}]"
     return str(error)
+
+
+def is_korean() -> bool:
+    """Whether the user reads Korean."""
+    return (os.environ.get("LC_ALL") or os.environ.get("LANG") or "").startswith("ko")

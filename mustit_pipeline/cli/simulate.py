@@ -1,6 +1,7 @@
 """`mustit simulate`: the marketplace or the product server as a real HTTP server, for trying things out."""
 
 import json
+import re
 import subprocess
 import sys
 from typing import Annotated
@@ -13,6 +14,8 @@ from mustit_pipeline.cli.stopping import Stopped
 from mustit_pipeline.settings import load_settings
 
 app = typer.Typer(help="Simulated servers with switchable faults, for trying things out.", no_args_is_help=True)
+
+SELLER = re.compile(r".*\S.*:[0-9]+", re.DOTALL)
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 takes any free port.")]
 
@@ -39,6 +42,9 @@ def marketplace(
     if seed is not None:
         arguments.append(f"--seed={seed}")
     if sellers:
+        for part in filter(None, sellers.split(",")):
+            if SELLER.fullmatch(part) is None:
+                raise typer.BadParameter(f"{part!r} is not id:products", param_hint="'--sellers'")
         arguments.append(f"--sellers={sellers}")
     _run("marketplace", port, arguments, as_json=as_json)
 

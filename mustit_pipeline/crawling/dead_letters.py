@@ -1,7 +1,7 @@
 """Dead letters: messages of tasks that have no attempt left, or with which no worker ever came to an end."""
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ from mustit_pipeline.settings import Settings
 
 # How long others do not see what is being looked at; it is given back earlier.
 LOOK_SECONDS = 60
+LOOKED_AT = 1000
 TRIGGERED_BY = "dead letters"
 NEVER_DELETED = "workers have received it, and none has ended it"
 UNREADABLE = "it is no message of a task"
@@ -114,7 +115,7 @@ class DeadLetters:
     @contextmanager
     def find(self, wanted: str) -> Generator[DeadLetter]:
         """The one whose id begins so."""
-        with self.look(self._queue.depth().visible) as letters:
+        with self._look_at_all() as letters:
             found = [letter for letter in letters if letter.id.startswith(wanted)]
             if len(found) != 1:
                 many = f"{len(found)} dead letters begin" if found else "No dead letter begins"
@@ -185,11 +186,15 @@ class DeadLetters:
         """Redrive everything that can be; returns what became of each."""
         done: dict[str, Redriven] = {}
         while True:
-            with self.look(self._queue.depth().visible) as letters:
+            with self._look_at_all() as letters:
                 new = [letter for letter in letters if letter.id not in done]
                 done |= {letter.id: self.redrive(letter) for letter in new}
             if not new:
                 return done
+
+    def _look_at_all(self) -> AbstractContextManager[list[DeadLetter]]:
+        # SQS counts about and late: a letter that has just come is not among them yet.
+        return self.look(max(LOOKED_AT, self._queue.depth().visible))
 
     def drop(self, letter: DeadLetter) -> None:
         """Remove a letter for good."""

@@ -5,12 +5,14 @@ aiohttp. It follows no redirect, keeps no cookie, uses no proxy, and never repea
 """
 
 import asyncio
+import socket
 import ssl
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiohappyeyeballs
 import httptools
 import yarl
 
@@ -19,6 +21,8 @@ from mustit_pipeline.foundation.failures import NetworkReason
 # Servers close connections that were idle for a while; a request that meets such an end is lost.
 LONGEST_IDLE_SECONDS = 15.0
 LARGEST_HEAD = 16 * 1024
+# A host's next address is tried beside one that has not answered for so long.
+NEXT_ADDRESS_SECONDS = 0.25
 
 
 class CallFailed(Exception):
@@ -197,15 +201,29 @@ class HttpServer:
     async def _connect(self) -> "_Connection":
         try:
             async with asyncio.timeout(self._connect_seconds):
-                _, connection = await self._loop.create_connection(
-                    lambda: _Connection(self, self._loop), self._host, self._port, ssl=self._tls
+                addresses = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+                opened = await aiohappyeyeballs.start_connection(  # pyright: ignore[reportUnknownMemberType]
+                    addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, loop=self._loop
                 )
+                try:
+                    _, connection = await self._loop.create_connection(
+                        lambda: _Connection(self, self._loop),
+                        sock=opened,
+                        ssl=self._tls,
+                        server_hostname=self._host if self._tls else None,
+                    )
+                except BaseException:
+                    opened.close()
+                    raise
         except TimeoutError:
             raise CallFailed(NetworkReason.CONNECT_TIMEOUT) from None
-        except OSError:
-            # Without the cause: what is not needed cannot show anything.
+        except (OSError, RuntimeError, UnicodeError):
+            # Without the cause: what is not needed cannot show anything. UnicodeError: no such name can exist;
+            # RuntimeError: uvloop's word for a socket that has ended.
             raise CallFailed(NetworkReason.CONNECT) from None
-        self._open.add(connection)
+        if not connection.has_ended:
+            # One that was ended as it was opened is not heard of again.
+            self._open.add(connection)
         return connection
 
 
@@ -221,7 +239,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = self._last_read = 0.0
         self._largest = 0
-        self._ended = False
+        self.has_ended = self._closed_by_server = False
         self._keep_alive = False
         self.idle_since = 0.0
         self._begin()
@@ -229,18 +247,19 @@ class _Connection(asyncio.Protocol):
     def _begin(self) -> None:
         self._headers: dict[bytes, bytes] = {}
         self._set_cookies: list[bytes] = []
-        self._head_size = self._unread = self._size = 0
+        self._head_size = self._unread = 0
         self._has_head = False
-        self._parts: list[bytes] = []
+        self._body = bytearray()
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the next request may use it."""
-        return self._keep_alive and not self._ended and not self._transport.is_closing()
+        """Whether the next request may use it; not after an answer that came before its request was sent whole."""
+        is_open = not self.has_ended and not self._transport.is_closing()
+        return self._keep_alive and is_open and not self._transport.get_write_buffer_size()
 
     async def exchange(self, request: bytes, largest: int, deadline: float) -> HttpAnswer:
         """Send a request and bring the answer to it."""
-        if self._ended:
+        if self.has_ended:
             raise CallFailed(NetworkReason.BROKEN)
         self._begin()
         self._keep_alive = False
@@ -263,9 +282,12 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
+    def eof_received(self) -> None:
+        self._closed_by_server = True
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
-        if exc is None and self._has_head and not self._is_framed:
+        self.has_ended = True
+        if exc is None and self._closed_by_server and self._has_head and not self._is_framed:
             # Such a body ends with its connection.
             self._finish(whole=True)
         self._fail(NetworkReason.BROKEN)
@@ -278,28 +300,27 @@ class _Connection(asyncio.Protocol):
             self.close()
             return
         self._last_read = self._loop.time()
+        # llhttp holds a header, and passes over a chunk's extension, until they are whole.
+        self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._fail(NetworkReason.BROKEN, garbled=True)
             return
-        if not self._has_head:
-            # llhttp holds a header until it is whole.
-            self._unread += len(data)
-            if self._unread > LARGEST_HEAD:
-                self._fail(NetworkReason.BROKEN, garbled=True)
+        if self._unread > LARGEST_HEAD:
+            self._fail(NetworkReason.BROKEN, garbled=True)
 
     def on_message_begin(self) -> None:
         if self._answer is None or self._answer.done():
             self._keep_alive = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What comes after the body says nothing about it.
-        if self._has_head:
-            return
+        self._unread = 0
         self._head_size += len(name) + len(value)
         if self._head_size > LARGEST_HEAD:
             self._fail(NetworkReason.BROKEN, garbled=True)
+        # What comes after the body says nothing about it.
+        if self._has_head:
             return
         name = name.lower()
         if name == b"set-cookie":
@@ -309,6 +330,8 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if status < 100:
+            self._fail(NetworkReason.BROKEN, garbled=True)
         if self._has_head or status < 200:
             return
         self._has_head = True
@@ -318,11 +341,11 @@ class _Connection(asyncio.Protocol):
             self._finish(whole=False)
 
     def on_body(self, body: bytes) -> None:
-        self._size += len(body)
-        if self._size > self._largest:
+        self._unread = 0
+        if len(self._body) + len(body) > self._largest:
             self._finish(whole=False)
         else:
-            self._parts.append(body)
+            self._body += body
 
     def on_message_complete(self) -> None:
         if self._answer is None or self._answer.done():
@@ -331,8 +354,9 @@ class _Connection(asyncio.Protocol):
             self._keep_alive = bool(self._parser.should_keep_alive())
             self._finish(whole=True)
         else:
-            # An informational answer: the real one follows.
-            self._begin()
+            # An informational answer: the real one follows, and all their heads have one limit.
+            self._headers.clear()
+            self._set_cookies.clear()
 
     @property
     def _is_framed(self) -> bool:
@@ -342,8 +366,9 @@ class _Connection(asyncio.Protocol):
     def _finish(self, *, whole: bool) -> None:
         if self._answer is not None and not self._answer.done():
             status: int = self._parser.get_status_code()
-            body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            self._answer.set_result(HttpAnswer(status, self._headers, tuple(self._set_cookies), body, whole))
+            self._answer.set_result(
+                HttpAnswer(status, self._headers, tuple(self._set_cookies), bytes(self._body), whole)
+            )
 
     def _fail(self, reason: NetworkReason, *, garbled: bool = False) -> None:
         if self._answer is not None and not self._answer.done():

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,22 +57,26 @@ def _function(loader: yaml.SafeLoader, name: str, node: yaml.Node) -> dict[str, 
 _Template.add_multi_constructor("!", _function)
 
 
+@cache
 def stack() -> dict[str, Any]:
     """The CloudFormation template."""
     return yaml.load((DEPLOY / "ecs" / "stack.yaml").read_text(), _Template)
 
 
+@cache
 def compose() -> dict[str, Any]:
     """The compose file, with the operator's values in it."""
     text = (DEPLOY / "compose.yaml").read_text()
     return yaml.safe_load(re.sub(r"\$\{(\w+):[^}]*\}", lambda found: SAMPLES[found.group(1)], text))
 
 
+@cache
 def manifests() -> list[dict[str, Any]]:
     """The Kubernetes objects beside Dagster's chart."""
     return list(yaml.safe_load_all((DEPLOY / "kubernetes" / "mustit.yaml").read_text()))
 
 
+@cache
 def instructions() -> list[tuple[str, str]]:
     """The Dockerfile's instructions, in order."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")

@@ -4,6 +4,7 @@ import re
 import shlex
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points, requires
 from typing import Any
@@ -220,10 +221,15 @@ def test_every_name_in_the_stack_leads_to_a_parameter_or_a_resource() -> None:
     assert not re.findall(r"[:-] [&*]\w", text)
 
 
+@cache
+def model_of(service: str) -> ServiceModel:
+    """What botocore knows of a service: megabytes of JSON."""
+    return ServiceModel(Loader().load_service_model(service, "service-2"))
+
+
 def validate(service: str, operation: str, properties: dict[str, Any]) -> None:
     """botocore's own look at the parameters of a call."""
-    model = ServiceModel(Loader().load_service_model(service, "service-2"))
-    shape: Any = model.operation_model(operation).input_shape
+    shape: Any = model_of(service).operation_model(operation).input_shape
     assert ParamValidator().validate(properties, shape).generate_report() == ""
     assert unknown(properties, shape) == []
 

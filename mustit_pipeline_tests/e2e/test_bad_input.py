@@ -107,6 +107,7 @@ def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: lis
         (["crawl", "x", "--limit", "many"], "--limit"),
         (["agents", "unblock"], "--all"),
         (["run-worker", "--slots", "0"], "--slots"),
+        (["simulate", "marketplace", "--sellers", "dmont"], "--sellers"),
         (["execution", "show", "not-an-id"], "VALIDATION_"),
     ],
     ids=" ".join,
@@ -117,6 +118,13 @@ def test_wrong_usage_is_a_document_too_where_one_is_asked_for(world: World, argu
     assert refused.code == 2
     assert refused.document["errorCode"].startswith("VALIDATION_")
     assert said in refused.document["message"]
+
+
+def test_wrong_usage_is_said_in_korean_where_that_is_read(world: World) -> None:
+    refused = explained(world, "crawl", "--json", LANG="ko_KR.UTF-8")
+
+    assert (refused.code, refused.document["errorCode"]) == (2, "VALIDATION_USAGE")
+    assert refused.document["message"].startswith("명령을 잘못 사용했습니다")
 
 
 def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:

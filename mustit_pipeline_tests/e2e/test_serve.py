@@ -1,5 +1,6 @@
 """`mustit serve` as real processes: TLS, proxies, several of them, their end, and PostgreSQL that goes away."""
 
+import resource
 import signal
 import socket
 import ssl
@@ -10,21 +11,19 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from sqlalchemy import make_url, text
 
 from mustit_pipeline.access.tokens import issue_for_cli
+from mustit_pipeline.api.connections import MOST_FILES
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import SigningKeys
+from mustit_pipeline_tests.certificates import certificate
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside, free_port
 from mustit_pipeline_tests.e2e.conftest import Mustit
 
@@ -96,30 +95,6 @@ def serve(database_url: str, tmp_path: Path) -> Generator[Serve]:
         server.process.communicate()
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mustit test")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert, private = folder / "cert.pem", folder / "key.pem"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-    return cert, private
-
-
 def test_with_a_certificate_it_speaks_tls_of_today_only(serve: Serve, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=str(cert))
@@ -155,13 +130,36 @@ def test_what_a_proxy_says_counts_only_behind_one(serve: Serve, database: Databa
     assert [tuple(row) for row in rows] == [("seller direct", "127.0.0.1"), ("seller behind", "203.0.113.7")]
 
 
-def test_two_workers_share_a_port_and_end_together(serve: Serve) -> None:
+@pytest.fixture
+def few_files() -> Generator[None]:
+    """As a shell allows them."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[0]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_two_workers_share_a_port_allow_many_streams_and_no_endless_head_and_end_together(serve: Serve) -> None:
     server = serve("--workers", "2")
     server.wait()
     assert server.register("x").status_code == 201
+    for process in psutil.Process(server.process.pid).children(recursive=True):
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert soft == (MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard))
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as endless:
+        endless.sendall(b"GET /health/live HTTP/1.1\r\nX: ")
+        with pytest.raises(ConnectionError):
+            _send_for_ever(endless)
     assert server.stop() == 0
     with pytest.raises(httpx.TransportError):
         server.client.get("/health/live")
+
+
+def _send_for_ever(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"a" * 65536)
 
 
 def test_one_server_after_the_other_is_restarted_and_no_request_is_answered_wrongly(serve: Serve) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from mustit_pipeline.scheduling.triggers import take_triggers
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.faults.children import working
-from mustit_pipeline_tests.faults.engine_scenarios import MOST_SLICES, crawl_killed_at_random_moments
+from mustit_pipeline_tests.faults.engine_scenarios import crawl_killed_at_random_moments
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.scenarios import SELLER, Numbers, Size
 from mustit_pipeline_tests.faults.world import World, fresh_world
@@ -35,6 +36,11 @@ from mustit_pipeline_tests.strict_aws import Fault, StrictAws, strict_aws
 TARGET = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
 QUEUE = "https://sqs.ap-northeast-2.amazonaws.com/123456789012/mustit-triggers"
 EXECUTIONS = "SELECT count(*) FROM crawling_schedule_executions"
+# moto takes longer for each message that it has ever had.
+MOST_PRODUCTS = 300
+# Of an agent in a window: fifty agents may make ten requests a second.
+REQUESTS, WINDOW_SECONDS = 2, 10.0
+PATIENCE_SECONDS = 600.0
 CALLS = ("SendMessageBatch", "ReceiveMessage", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
 
 
@@ -49,16 +55,20 @@ def _over_sqs(world: World) -> Generator[tuple[World, StrictAws]]:
             raise AssertionError(f"rules of SQS were broken: {aws.broken}")
 
 
+def _fewer(size: Size) -> Size:
+    return replace(size, products=min(size.products, MOST_PRODUCTS))
+
+
 def crawl_over_sqs_killed_at_random_moments(world: World, size: Size) -> Numbers:
     """kill -9 of a crawl over SQS again and again, each message coming three times: nothing is lost or stored twice."""
     with _over_sqs(world) as (changed, aws):
         aws.repeats = 2
-        return crawl_killed_at_random_moments(changed, size)
+        return crawl_killed_at_random_moments(changed, _fewer(size))
 
 
 def workers_over_an_sqs_that_misbehaves(world: World, size: Size) -> Numbers:
     """Two `mustit worker` beside a crawl: calls fail, are throttled, lose their answer or half of their batch."""
-    world.market.add_seller(SELLER, size.products)
+    world.market.add_seller(SELLER, _fewer(size).products)
     register(world.database, SELLER)
     with _over_sqs(world) as (changed, aws), ExitStack() as stack:
         settings = changed.with_settings(max_concurrent_requests=10, page_size=100, lease_seconds=1)
@@ -78,17 +88,19 @@ def workers_over_an_sqs_that_misbehaves(world: World, size: Size) -> Numbers:
 def a_sellers_life_over_eventbridge_and_sqs(world: World, size: Size) -> Numbers:
     """Registered, crawled twice by a rule's messages and two `mustit worker`, deactivated: as PostgreSQL would have it.
 
-    Every message comes ten times, and the budget of agents is the default one.
+    Every message comes ten times, and there are more requests to make than agents may make in a window.
     """
-    limits = {"requests_per_hour": 80, "min_request_gap_seconds": 1.0, "max_concurrent_requests": 10, "page_size": 50}
-    world.market.settings(requestsPerWindow=80)
+    products = _fewer(size).products
+    limits = {"requests_per_hour": REQUESTS, "window_seconds": WINDOW_SECONDS, "min_request_gap_seconds": 1.0}
+    limits |= {"max_concurrent_requests": 10, "page_size": 50}
+    world.market.settings(requestsPerWindow=REQUESTS, windowSeconds=WINDOW_SECONDS)
     with _over_sqs(world) as (changed, aws), ExitStack() as stack:
         settings = changed.with_settings(
-            trigger="eventbridge", trigger_target_arn=TARGET, trigger_queue_url=QUEUE, lease_seconds=10, **limits
+            trigger="eventbridge", trigger_target_arn=TARGET, trigger_queue_url=QUEUE, **limits
         )
         make_queues(settings)
         aws.repeats = 9
-        world.market.add_seller(SELLER, size.products)
+        world.market.add_seller(SELLER, products)
         register(world.database, SELLER)
         relay_rules(world.database, settings, utc_now)
         rule, bridge = rule_name(SellerId(SELLER)), aws.client("events")
@@ -101,7 +113,7 @@ def a_sellers_life_over_eventbridge_and_sqs(world: World, size: Size) -> Numbers
         asked = world.market.requested_urls()
         world.deliver(settings)
         first = {_row(row) for row in _state(world)}
-        world.market.random_changes(SELLER, size.products // 4)
+        world.market.random_changes(SELLER, products // 4)
         _crawl_by_rule(world, settings, aws, rule)
 
         registry.change_interval(world.database, SellerId(SELLER), CrawlingInterval.hours(6), utc_now())
@@ -117,22 +129,25 @@ def a_sellers_life_over_eventbridge_and_sqs(world: World, size: Size) -> Numbers
     hurt = world.number("SELECT count(*) FROM crawler_tasks WHERE retry_count + release_count > 0")
     _expect(not repeated, f"no request of the first crawl was repeated: {repeated} were, {hurt} tasks were hurt")
     told = _state(world)
+    audit = world.market.audit()
+    _expect(audit["maxInWindow"] == REQUESTS, f"the budget was used to its limit: {audit}")
     with fresh_world() as usual:
         default = usual.with_settings(**limits)
-        usual.market.add_seller(SELLER, size.products)
+        usual.market.settings(requestsPerWindow=REQUESTS, windowSeconds=WINDOW_SECONDS)
+        usual.market.add_seller(SELLER, products)
         register(usual.database, SELLER)
         _crawl_whole(usual, default)
         usual.deliver(default)
         other_first = {_row(row) for row in _state(usual)}
-        usual.market.random_changes(SELLER, size.products // 4)
+        usual.market.random_changes(SELLER, products // 4)
         _crawl_whole(usual, default)
         _expect(usual.market.products(SELLER) == world.market.products(SELLER), "both marketplaces are alike")
         _expect(first == other_first, "the state after the first crawl is the default transport's")
         found = [one for one in zip(told, _state(usual), strict=True) if one[0] != one[1]]
         if found:
             raise AssertionError(f"{len(found)} rows differ from the default transport's, such as {found[0]}")
-    audit = world.market.audit()
     return {
+        "products": products,
         "workers seen": len(seen()),
         "rows compared": len(told),
         "most in a window": audit["maxInWindow"],
@@ -155,10 +170,11 @@ def _crawl_by_rule(world: World, settings: Settings, aws: StrictAws, rule: str) 
 
 def _crawl_whole(world: World, settings: Settings) -> None:
     stored = crawl(world.database, settings, SELLER).stored
-    for _ in range(MOST_SLICES):
-        if stored.is_open:
-            stored = crawl(world.database, settings, SELLER).stored
-    _expect(stored.status is ExecutionStatus.COMPLETED and not stored.failed_tasks, "the crawl is whole")
+    until = time.monotonic() + PATIENCE_SECONDS
+    while stored.is_open and time.monotonic() < until:
+        stored = crawl(world.database, settings, SELLER).stored
+    ended = f"{stored.status}, {stored.failed_tasks} of {stored.total_tasks} tasks failed"
+    _expect(stored.status is ExecutionStatus.COMPLETED and not stored.failed_tasks, f"the crawl is whole: {ended}")
 
 
 # All that a crawl leaves, but for ids, times, and the order in which it was done.

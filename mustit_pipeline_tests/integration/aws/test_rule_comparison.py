@@ -54,7 +54,7 @@ def test_rules_that_differ_from_their_schedules_are_named_and_mended(
     database: Database, make: MakeSettings, strict: StrictAws
 ) -> None:
     settings = make()
-    register(database, "as-it-is", "gone", "slow", "stopped", "elsewhere", "inactive", "셀러")
+    register(database, "as-it-is", "gone", "slow", "stopped", "elsewhere", "followed", "inactive", "셀러")
     relay_rules(database, settings, utc_now)
     assert different_rules(database, settings) == []
 
@@ -66,6 +66,8 @@ def test_rules_that_differ_from_their_schedules_are_named_and_mended(
     bridge.put_targets(
         Rule=rule_name(SellerId("elsewhere")), Targets=[{"Id": "mustit", "Arn": f"{TARGET}-2", "Input": "{}"}]
     )
+    for name in ("followed", "inactive"):
+        bridge.put_targets(Rule=rule_name(SellerId(name)), Targets=[{"Id": "log", "Arn": f"{TARGET}-2"}])
     with database.transaction() as connection:
         # As if its rule had been made again by hand.
         connection.execute(text("UPDATE sellers SET status = 'INACTIVE' WHERE seller_id = 'inactive'"))
@@ -77,10 +79,11 @@ def test_rules_that_differ_from_their_schedules_are_named_and_mended(
         "mustit-crawler-slow": Difference.OTHER,
         "mustit-crawler-stopped": Difference.OTHER,
         "mustit-crawler-elsewhere": Difference.OTHER,
+        "mustit-crawler-followed": Difference.OTHER,
         "mustit-crawler-inactive": Difference.LEFT_OVER,
         "mustit-crawler-strange": Difference.UNKNOWN,
     }
-    assert mend_rules(database, settings, utc_now, found).applied == 5
+    assert mend_rules(database, settings, utc_now, found).applied == 6
     assert [one.name for one in different_rules(database, settings)] == ["mustit-crawler-strange"]
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from mustit_pipeline.aws.policy import setup_policy, work_policy
 from mustit_pipeline.aws.rule_comparison import different_rules
@@ -140,6 +141,27 @@ def test_the_policies_allow_just_the_calls_that_are_made(
     assert made_by(strict) == allowed(work_policy(settings))
 
 
+def test_no_call_waits_inside_a_transaction(database: Database, make: MakeSettings, strict: StrictAws) -> None:
+    """PostgreSQL would keep rows locked and a connection busy for as long as AWS takes."""
+    open_ones = text("""
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'
+    """)
+    inside: list[str] = []
+
+    def look(operation: str) -> None:
+        with database.reading() as connection:
+            if connection.execute(open_ones).scalar_one():
+                inside.append(operation)
+
+    make_queues(make())
+    strict.on_call = look
+    _work(database, make, strict)
+
+    assert strict.calls.total() > 20
+    assert inside == []
+
+
 def _work(database: Database, make: MakeSettings, strict: StrictAws) -> None:
     """All that workers, runs, sensors and operators do, once."""
     settings = make()
@@ -204,13 +226,17 @@ def _name(arn: str) -> str:
 
 
 def test_nothing_of_aws_is_imported_without_the_settings() -> None:
-    """Importing boto3 costs every command and every run half a second."""
+    """Importing boto3 costs every command, every run and the web server half a second."""
     code = """
 import sys
-import mustit_pipeline.definitions, mustit_pipeline.cli.worker, mustit_pipeline.cli.crawl
-import mustit_pipeline.monitoring.alerting, mustit_pipeline.crawling.transports, mustit_pipeline.crawling.dead_letters
-import mustit_pipeline.cli.app, mustit_pipeline.cli.serve, mustit_pipeline.web, mustit_pipeline.monitoring.exposition
-print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore")))
+from importlib import import_module
+from typer.testing import CliRunner
+from mustit_pipeline.cli.app import COMMANDS, app
+assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+for module, _, _ in COMMANDS.values():
+    import_module(f"mustit_pipeline.cli.{module}")
+import mustit_pipeline.definitions, mustit_pipeline.web, mustit_pipeline.crawling.transports
+print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore", "s3transfer", "pyarrow")))
 """
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert asked.stdout.strip() == "[]"
+    assert asked.stdout.splitlines()[-1] == "[]"

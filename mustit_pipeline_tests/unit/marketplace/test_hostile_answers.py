@@ -1,6 +1,8 @@
 """Whole families of hostile answers: a typed refusal or true values, and never the loss of another item."""
 
+import gzip
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +18,7 @@ from mustit_pipeline.foundation.failures import MalformedBody, SessionRefused
 from mustit_pipeline.marketplace.models import ListingPage, ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline.marketplace.session import LONGEST_LIFETIME, read_session
+from mustit_pipeline_tests.conftest import SAMPLES
 from mustit_pipeline_tests.unit.marketplace.bodies import detail, info, listing, listing_item, option, shipping
 
 NOW = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
@@ -36,6 +39,13 @@ TEXT = st.text(max_size=12) | st.sampled_from(
         "1e400",
         "NaN",
         "9" * 400,
+        # More digits than Python turns into a number.
+        "9" * 5000,
+        "1_000",
+        "１２３",
+        "0x10",
+        "−5",
+        "5\u200b",
         "\u202e",
         "a" * 9000,
     ]
@@ -83,6 +93,11 @@ def mangled(body: bytes, how: str, at: int) -> bytes:
         "in a page": b"<html><body>" + body + b"</body></html>",
         "with a key twice": body.replace(b"{", b'{"count": -1, "itemNo": null, ', 1),
         "with an escape cut off": body[:at] + b"\\ud8" + body[at:],
+        "with a byte changed": body[:at] + bytes([at * 37 % 256]) + body[at + 1 :],
+        "with a part twice": body[:at] + body[at // 2 :],
+        "with a number without end": body.replace(b": ", b": 1" + b"0" * 5000 + b', "x": ', 1),
+        "deep": b'{"items": ' + b"[" * 3000 + body + b"]" * 3000 + b"}",
+        "still packed": gzip.compress(body),
     }
     return ways[how]
 
@@ -100,6 +115,11 @@ WAYS = st.sampled_from(
         "in a page",
         "with a key twice",
         "with an escape cut off",
+        "with a byte changed",
+        "with a part twice",
+        "with a number without end",
+        "deep",
+        "still packed",
     ]
 )
 
@@ -148,8 +168,10 @@ def read(parse: Parse, body: bytes) -> Any:
     return value
 
 
+# More of them than each test run can wait for: MUSTIT_TEST_HOSTILE_EXAMPLES=5000.
+EXAMPLES = int(os.environ.get("MUSTIT_TEST_HOSTILE_EXAMPLES", "450"))
 HOSTILE = settings(
-    max_examples=450, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
 )
 
 
@@ -191,6 +213,31 @@ def test_a_hostile_detail_is_refused_or_true(module: Any, shipment: Any, body: A
 @HOSTILE
 def test_hostile_options_are_refused_or_true(body: Any, how: str, at: int) -> None:
     read(parse_options, mangled(written(body), how, at))
+
+
+def leaves(value: Any) -> list[tuple[Any, Any]]:
+    """Where each value stands that is no object and no list: in what, and at which key."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, one in inner for place in leaves(one) or [(value, key)]]
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded responses are not here")
+@pytest.mark.parametrize(
+    ("sample", "parse"), [("mini_shop", parse_listing), ("detail", parse_detail), ("option", parse_options)]
+)
+@given(changes=st.lists(st.tuples(st.integers(0, 9999), VALUE), max_size=3), how=WAYS, at=st.integers(0, 9999))
+@settings(HOSTILE, max_examples=EXAMPLES // 3)
+def test_a_recorded_body_with_hostile_values_is_refused_or_true(
+    sample: str, parse: Parse, changes: list[tuple[int, Any]], how: str, at: int
+) -> None:
+    body = json.loads((SAMPLES / f"{sample}.json").read_bytes())
+    if sample == "mini_shop":
+        del body["items"][4:]
+    for place, value in changes:
+        found = leaves(body)
+        inside, key = found[place % len(found)]
+        inside[key] = value
+    read(parse, mangled(written(body), how, at))
 
 
 @pytest.mark.parametrize("parse", [parse_listing, parse_detail, parse_options])
