@@ -44,7 +44,8 @@ def open_or_join(
     """Open an execution for an active seller and restart its interval, or join the one that is open.
 
     An execution without a sweep (`sweeps=False`) does not restart the interval, so it delays no sweep. A light crawl
-    that is joined is a light one no longer: it gives way to no other crawl.
+    that is joined is a light one no longer: it gives way to no other crawl. A full refetch takes its place, because
+    what it has passed over already would not be fetched.
     """
     with database.transaction() as connection:
         return open_or_join_within(
@@ -73,6 +74,11 @@ def open_or_join_within(
     seller, schedule = sellers.get(connection, seller_id, lock=True)
     present = executions.find_open(connection, seller_id)
     restarts = sweeps and kind is ExecutionKind.DUE
+    if present is not None and present.is_light and full_refetch and present.status is not ExecutionStatus.PAUSED:
+        present = executions.get(connection, present.id, lock=True)
+        if present.is_open:
+            cancel_locked(connection, present, now)
+        present = None
     if present is not None and present.is_light and kind is ExecutionKind.DUE:
         # None where it has ended meanwhile.
         present = executions.make_due(connection, present.id)

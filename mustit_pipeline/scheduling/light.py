@@ -8,7 +8,8 @@ from mustit_pipeline.crawling.recrawl import judge_pool, spare_requests
 from mustit_pipeline.crawling.sql import executions, recrawl_terms
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.recrawl import LOWEST_PRICE, hours_until_due, is_light_crawl_due
+from mustit_pipeline.domain.recrawl.choosing import hours_until_due
+from mustit_pipeline.domain.recrawl.pool import LOWEST_PRICE, is_light_crawl_due
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import DueSlice

@@ -62,7 +62,7 @@ from mustit_pipeline.domain.change_hold import Suspicion
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
 from mustit_pipeline.domain.outbox import ProductOutbox
-from mustit_pipeline.domain.recrawl import Terms
+from mustit_pipeline.domain.recrawl.choosing import Terms
 from mustit_pipeline.domain.states import (
     ExecutionStatus,
     LifeCycle,
