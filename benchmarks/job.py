@@ -25,6 +25,8 @@ class Job:
     first: bool
     # Only ours has a policy: the others fetch everything.
     recrawl: str = "everything"
+    # Between two requests of an agent: what slows a crawl down to so many requests a second.
+    min_gap_seconds: float = 0.0
 
     def listing(self, page_no: int, page_size: int | None = None) -> str:
         """The address of a listing page."""

@@ -29,7 +29,7 @@ def settings_of(job: Job, **changed: object) -> Settings:
         "max_concurrent_requests": job.concurrency,
         "requests_per_hour": 1_000_000,
         "recrawl": job.recrawl,
-        "min_request_gap_seconds": 0,
+        "min_request_gap_seconds": job.min_gap_seconds,
     }
     return settings_for(Path(job.home), job.database_url, job.redis_url, **(values | changed))
 

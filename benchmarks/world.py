@@ -82,6 +82,7 @@ class World:
         first: bool,
         recrawl: str = "everything",
         concurrency: int = CONCURRENCY,
+        min_gap_seconds: float = 0.0,
     ) -> Job:
         """The same for every contender but for the database."""
         return Job(
@@ -95,6 +96,7 @@ class World:
             home=str(self.home / "ours"),
             first=first,
             recrawl=recrawl,
+            min_gap_seconds=min_gap_seconds,
         )
 
     def _admin(self) -> psycopg.Connection[Any]:

@@ -79,7 +79,7 @@ def verify_key(database: Database, text: str, scope: Scope) -> KeyIdentity:
     if presented is None:
         raise _refused(KeyRefusal.MALFORMED)
     key_id, secret_hash = presented
-    with database.reading() as connection:
+    with database.asking() as connection:
         found = api_keys.find(connection, key_id)
     same = hmac.compare_digest(secret_hash, NO_HASH if found is None else found.secret_hash)
     if found is None or not same:

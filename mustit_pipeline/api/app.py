@@ -94,6 +94,8 @@ def create_routes() -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
+        # It would send clients to whatever their Host header names.
+        redirect_slashes=False,
         lifespan=_lifespan,
         responses=_responses(400, 500, 503),
         dependencies=[Depends(refuse_unknown_query)],

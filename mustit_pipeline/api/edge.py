@@ -13,11 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mustit_pipeline.api.languages import preferred
 from mustit_pipeline.api.problems import RequestRefused, problem, problem_of_status, unexpected
 from mustit_pipeline.api.requests import RequestInfo, remember
+from mustit_pipeline.domain.errors import Unavailable
 
 LARGEST_BODY = 1024 * 1024
 BODY_SECONDS = 30.0
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 LONGEST_PATH = 4096
+# Beyond that many requests at once a client is told to come back; streams of events count too.
+MOST_AT_ONCE = 5000
 # Stands for a slash inside of one segment, such as in a seller's id; no text that PostgreSQL stores can contain it.
 SLASH = "\0"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -46,6 +49,7 @@ class Edge:
     def __init__(self, app: ASGIApp, *, https: bool) -> None:
         self._app = app
         self._https = https
+        self._at_once = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -63,17 +67,20 @@ class Edge:
     async def _answer(self, scope: Scope, receive: Receive, send: Send, about: RequestInfo) -> None:
         started = time.perf_counter()
         status = 0
+        self._at_once += 1
 
         async def dressed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])
                 message = {**message, "headers": self._headers(list(message.get("headers", [])), about)}
             await send(message)
 
         try:
             path = _readable_path(scope)
-            if path is None:
+            if self._at_once > MOST_AT_ONCE:
+                await problem(about, _too_many())(scope, receive, dressed)
+            elif path is None:
                 await problem(about, _bad_path())(scope, receive, dressed)
             elif (body := await _read(scope, receive)) is None:
                 await problem_of_status(about, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, dressed)
@@ -87,6 +94,7 @@ class Edge:
             if status == 0:
                 await unexpected(about)(scope, receive, dressed)
         finally:
+            self._at_once -= 1
             milliseconds = round(1000 * (time.perf_counter() - started), 1)
             log.info("request", method=scope["method"], path=about.path, status=status, milliseconds=milliseconds)
 
@@ -164,6 +172,14 @@ def _announced_size(scope: Scope) -> int:
         if name == b"content-length":
             return int(value) if value.isdigit() else 0
     return 0
+
+
+def _too_many() -> Unavailable:
+    return Unavailable(
+        "UNAVAILABLE_BUSY",
+        korean="요청이 너무 많습니다. 잠시 후 다시 시도하세요",
+        english="Too many requests at once: try again soon",
+    )
 
 
 def _bad_path() -> RequestRefused:

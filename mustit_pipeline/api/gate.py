@@ -82,7 +82,7 @@ def _identify(ground: Ground, request: Request, needed: Role | NeedsKey) -> Iden
     kind, _, text = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not text:
         raise tokens.refused(TokenRefusal.MISSING)
-    with ground.database.reading() as connection:
+    with ground.database.asking() as connection:
         identity = tokens.verify(connection, ground.keys, text.strip())
     identity.require(needed)
     return identity

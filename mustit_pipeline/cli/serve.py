@@ -13,8 +13,6 @@ from mustit_pipeline.settings import SettingsError, load_settings, with_changes
 
 FACTORY = "mustit_pipeline.web:create"
 GRACE_SECONDS = 10
-# Beyond that many requests at once a client is told to come back; streams of events count too.
-MOST_AT_ONCE = 5000
 
 
 def serve(
@@ -30,6 +28,8 @@ def serve(
     """
     import uvicorn
 
+    from mustit_pipeline.api.connections import Connection, allow_many_connections
+
     given = {"api_host": host, "api_port": port}
     settings = with_changes(load_settings(), **{name: value for name, value in given.items() if value is not None})
     refuse_taken_port("MUSTIT_API_PORT", settings.api_host, settings.api_port)
@@ -37,6 +37,7 @@ def serve(
         upgrade(settings)
     scheme = "https" if settings.api_tls_cert is not None else "http"
     err.print(f"serving on {scheme}://{settings.api_host}:{settings.api_port}", highlight=False)
+    allow_many_connections()
     # A signal is the usual end of a server, after its cleanup.
     with suppress(Stopped):
         uvicorn.run(
@@ -53,7 +54,7 @@ def serve(
             access_log=False,
             # Its loggers are configured with ours.
             log_config=None,
-            limit_concurrency=MOST_AT_ONCE,
+            http=Connection,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
 

@@ -91,7 +91,7 @@ def _identify(ground: Ground, text: str | None) -> Identity | None:
     if not text:
         return None
     try:
-        with ground.database.reading() as connection:
+        with ground.database.asking() as connection:
             return console_sessions.verify(connection, ground.keys, text)
     except Unauthorized:
         return None

@@ -1,20 +1,22 @@
 """Claimed rows on their way: which is sent next, and how many that may be hopeless are under way at once."""
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
-from uuid import UUID
+from enum import IntEnum
 
 from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 
-class Lane(Enum):
+class Lane(IntEnum):
     """Rows that wait for the same places."""
 
-    OLDEST = auto()
-    NEWEST = auto()
-    FAILING = auto()
+    OLDEST = 0
+    NEWEST = 1
+    FAILING = 2
+
+
+LANES = tuple(Lane)
 
 
 class Backlog:
@@ -28,9 +30,9 @@ class Backlog:
     def __init__(self, window: int) -> None:
         self.suspected_places = max(1, window // 2)
         self.wary = False
-        self._waiting: dict[Lane, deque[tuple[ClaimedEvent, float]]] = {lane: deque() for lane in Lane}
-        self._under_way: dict[UUID, Lane] = {}
-        self._taken: Counter[Lane] = Counter()
+        # By lane.
+        self._waiting: tuple[deque[tuple[ClaimedEvent, float]], ...] = tuple(deque() for _ in Lane)
+        self._taken = [0 for _ in Lane]
 
     def waiting(self, lane: Lane) -> int:
         """How many rows wait in a lane."""
@@ -42,16 +44,19 @@ class Backlog:
         for event in reversed(claimed) if newest else claimed:
             self._waiting[fresh if event.failing_since is None else Lane.FAILING].append((event, fresh_until))
 
-    def next(self) -> ClaimedEvent | None:
+    def next(self) -> tuple[ClaimedEvent, Lane] | None:
         """The row to send next, None where there is none or its kind has no place left."""
-        lanes = [lane for lane in Lane if self._waiting[lane] and self._has_place(lane)]
-        if not lanes:
+        first: ClaimedEvent | None = None
+        lane = Lane.OLDEST
+        for other in LANES:
+            waiting = self._waiting[other]
+            if waiting and (first is None or waiting[0][0].due_at < first.due_at) and self._has_place(other):
+                first, lane = waiting[0][0], other
+        if first is None:
             return None
-        lane = min(lanes, key=lambda lane: self._waiting[lane][0][0].due_at)
-        event, _ = self._waiting[lane].popleft()
-        self._under_way[event.row_id] = lane
+        self._waiting[lane].popleft()
         self._taken[lane] += 1
-        return event
+        return first, lane
 
     def _has_place(self, lane: Lane) -> bool:
         if lane is Lane.NEWEST or (lane is Lane.OLDEST and not self.wary):
@@ -59,9 +64,9 @@ class Backlog:
         suspected = self._taken[Lane.FAILING] + (self._taken[Lane.OLDEST] if self.wary else 0)
         return suspected < self.suspected_places
 
-    def ended(self, event: ClaimedEvent) -> None:
+    def ended(self, lane: Lane) -> None:
         """A row that was under way has its answer."""
-        self._taken[self._under_way.pop(event.row_id)] -= 1
+        self._taken[lane] -= 1
 
     def be_wary(self) -> list[ClaimedEvent]:
         """From now on the oldest are suspected; those that wait here are given back, so that both ends share them."""

@@ -1,6 +1,5 @@
 """The event that a claimed outbox row goes out as."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -12,26 +11,25 @@ from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 def event_type(event: ClaimedEvent) -> ProductEventType | None:
     """What the product server has to be told; None where it never heard of the product that is gone."""
-    if event.life_cycle is LifeCycle.DELETED:
+    if event.life_cycle == LifeCycle.DELETED:
         known = event.delivered_version > 0 or event.tried_before
         return ProductEventType.PRODUCT_DELETED if known else None
     delivered_alive = event.delivered_version > 0 and event.delivered_data is not None and not event.may_be_deleted
-    if event.life_cycle is LifeCycle.UPDATED and delivered_alive:
+    if event.life_cycle == LifeCycle.UPDATED and delivered_alive:
         return ProductEventType.PRODUCT_UPDATED
     return ProductEventType.PRODUCT_CREATED
 
 
 def event_body(event: ClaimedEvent, kind: ProductEventType) -> bytes:
     """The JSON body: the whole state, and the changes since the version that was delivered last."""
-    row = event.outbox
     return orjson.dumps(
         {
-            "eventId": str(event.event_id),
+            "eventId": event.event_id,
             "eventType": kind.value,
-            "sellerId": row.seller_id.value,
-            "itemNo": row.item_no.value,
-            "version": row.version,
-            "occurredAt": _utc(event.occurred_at),
+            "sellerId": event.seller_id,
+            "itemNo": event.item_no,
+            "version": event.version,
+            "occurredAt": event.occurred_at,
             "changes": _changes(event, kind),
             "productData": None if event.product_data is None else orjson.Fragment(event.product_data),
         }
@@ -45,7 +43,3 @@ def _changes(event: ClaimedEvent, kind: ProductEventType) -> Any:
         return orjson.Fragment(event.changes)
     before, after = orjson.loads(event.delivered_data), orjson.loads(event.product_data)
     return [change.as_json() for change in diff(before, after)]
-
-
-def _utc(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,7 +9,7 @@ import yarl
 from msgspec import Struct
 
 from mustit_pipeline.foundation.failures import NetworkReason, parse_retry_after
-from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpServer, TooLarge
+from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpAnswer, HttpServer, TooLarge
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
 from mustit_pipeline.settings import Settings, SettingsError
 
@@ -40,8 +40,9 @@ class Verdict(StrEnum):
     RETURNED = "RETURNED"
 
 
+JUDGED = (Verdict.DONE, Verdict.STALE, Verdict.REFUSED)
 # About the row, or about the server or our credential: other rows' answers tell.
-DOUBTFUL = frozenset({Verdict.OVERLOADED, Verdict.UNAUTHORIZED, Verdict.DROPPED, Verdict.UNREACHABLE})
+DOUBTFUL = (Verdict.OVERLOADED, Verdict.UNAUTHORIZED, Verdict.DROPPED, Verdict.UNREACHABLE)
 
 
 class Answer(Struct, frozen=True):
@@ -68,9 +69,7 @@ class Answer(Struct, frozen=True):
     @property
     def is_well(self) -> bool:
         """Whether the server looked at the event and judged it: it is there, and accepts our token."""
-        return self.status == 422 or (
-            self.status is not None and self.verdict in (Verdict.DONE, Verdict.STALE, Verdict.REFUSED)
-        )
+        return self.status is not None and (self.verdict in JUDGED or self.status == 422)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,6 @@ class Reply:
 
     status: int
     body: bytes
-    retry_after: str | None = None
 
 
 NOTHING_TO_SAY = Answer(Verdict.DONE, None, None, sent=False)
@@ -148,36 +146,27 @@ class ProductServer:
     async def deliver(self, key: str, body: bytes) -> Answer:
         """Send one event; never raises for what the other side does."""
         length = b"Idempotency-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key.encode("ascii"), len(body))
-        reply = await self._call(self._event_head + length + body, LARGEST_ANSWER)
-        if isinstance(reply, Answer):
-            return reply
-        verdict = judge(reply.status)
+        try:
+            answer = await self._server.call(self._event_head + length + body, LARGEST_ANSWER)
+        except CallFailed as failed:
+            return self._failed(failed)
+        verdict = judge(answer.status)
         if verdict is Verdict.DONE:
-            return Answer(verdict, reply.status, None)
+            return Answer(verdict, answer.status, None)
         wait = 0.0
         if verdict is Verdict.OVERLOADED:
-            wait = min(parse_retry_after(reply.retry_after, datetime.now(UTC)) or 0.0, LONGEST_RETRY_AFTER_SECONDS)
-        return Answer(verdict, reply.status, self._excerpt(reply), retry_after=wait)
+            asked = parse_retry_after(answer.header(b"retry-after"), datetime.now(UTC))
+            wait = min(asked or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+        return Answer(verdict, answer.status, self._excerpt(answer), retry_after=wait)
 
     async def look(self, path: str) -> Reply | Answer:
         """What is there, or the answer that says why nothing came back; never raises for what the other side does."""
         request = b"GET %b%b%b\r\n" % (self._base.encode(), path.encode("ascii"), self._headers)
-        return await self._call(request, self._largest_body)
-
-    async def _call(self, request: bytes, largest: int) -> Reply | Answer:
-        """The status and the start of what was said; an endless answer is not read to its end."""
         try:
-            answer = await self._server.call(request, largest)
+            answer = await self._server.call(request, self._largest_body)
         except CallFailed as failed:
             return self._failed(failed)
-        try:
-            said = answer.unpacked(largest)
-        except TooLarge:
-            said = answer.body
-        except CannotUnpack:
-            # The status is clear whatever the body is.
-            said = b""
-        return Reply(answer.status, said, answer.header(b"retry-after"))
+        return Reply(answer.status, _said(answer, self._largest_body))
 
     def _failed(self, failed: CallFailed) -> Answer:
         if failed.garbled:
@@ -196,9 +185,20 @@ class ProductServer:
             case NetworkReason.BROKEN:
                 return Answer(Verdict.DROPPED, None, "connection dropped before the answer")
 
-    def _excerpt(self, reply: Reply) -> str:
+    def _excerpt(self, answer: HttpAnswer) -> str:
         """What the server said, without anything secret: it may have repeated what it was sent."""
-        said = reply.body
+        said = _said(answer, LARGEST_ANSWER)
         if self._secret:
             said = said.replace(self._secret, "…".encode())
-        return f"HTTP {reply.status}: {safe_excerpt(said)}"
+        return f"HTTP {answer.status}: {safe_excerpt(said)}"
+
+
+def _said(answer: HttpAnswer, largest: int) -> bytes:
+    """The start of what was said; an endless answer is not read to its end."""
+    try:
+        return answer.unpacked(largest)
+    except TooLarge:
+        return answer.body
+    except CannotUnpack:
+        # The status is clear whatever the body is.
+        return b""

@@ -1,6 +1,8 @@
 """Access to PostgreSQL: addresses, engine, and the check that code and schema fit together."""
 
 import re
+import select
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ import psycopg
 from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
 from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InvalidatePoolError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from mustit_pipeline import embedded
 from mustit_pipeline.environment_failure import EnvironmentFailure
@@ -27,6 +30,9 @@ SILENT_HOSTS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "60s",
 }
+# A connection that is used again within that time is asked for nothing first.
+TRUSTED_SECONDS = 10.0
+CAME_BACK = "mustit.came_back"
 # For a refused connection libpq keeps no SQLSTATE (28…, 3D000, 42501), only the server's text. A refusal in another
 # language counts as an outage.
 _REFUSAL = re.compile(
@@ -100,6 +106,12 @@ class Database:
         with self.engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
             yield connection
 
+    @contextmanager
+    def asking(self) -> Generator[Connection]:
+        """For one statement that reads: it needs no transaction, which would be two more round trips."""
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
@@ -132,7 +144,6 @@ def make_engine(
         url,
         pool_size=connections,
         max_overflow=max_connections - connections,
-        pool_pre_ping=True,
         # The same few connections while there is little to do: theirs are the statements that are planned already.
         pool_use_lifo=True,
         pool_timeout=30 if statement_seconds is None else statement_seconds,
@@ -148,7 +159,40 @@ def make_engine(
         },
     )
     event.listen(engine, "connect", _send_lists_as_binary)
+    _look_at_idle_connections(engine)
     return engine
+
+
+def _look_at_idle_connections(engine: Engine) -> None:
+    """Replace connections that PostgreSQL has closed, without a round trip before each transaction.
+
+    Its last words, or the end of the connection, can be read at once. Only one that was idle for so long that a host
+    may have vanished without a word is asked whether it is still there.
+    """
+
+    def came_back(connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info[CAME_BACK] = time.monotonic()
+
+    def is_taken(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+        since = record.info.get(CAME_BACK)
+        if since is None or (time.monotonic() - since < TRUSTED_SECONDS and _is_silent(connection)):
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except psycopg.Error:
+            # All of the pool are looked at, and this checkout goes on with a new one.
+            raise InvalidatePoolError from None
+
+    event.listen(engine, "checkin", came_back)
+    event.listen(engine, "checkout", is_taken)
+
+
+def _is_silent(connection: Any) -> bool:
+    if connection.closed:
+        return False
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return not waiting.poll(0)
 
 
 def _send_lists_as_binary(connection: Any, record: object) -> None:

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
 from mustit_pipeline.crawling import dead_letters
-from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.delivery.sql.breakers import PRODUCT_SERVER
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring import alert_texts as texts
 from mustit_pipeline.monitoring.sql import alerts, health
@@ -184,7 +184,7 @@ def _throttling(connection: Connection, now: datetime) -> Iterable[Condition]:
             texts.THROTTLED.english,
             texts.THROTTLED_DETAIL.english,
         )
-    product_server = breakers.find(connection, BREAKER)
+    product_server = breakers.find(connection, PRODUCT_SERVER)
     if product_server.refused_credential is not None:
         yield Condition(
             "token of the product server",

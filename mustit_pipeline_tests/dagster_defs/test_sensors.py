@@ -14,8 +14,8 @@ from mustit_pipeline.defs.crawl.partition_sync import PartitionChanges, partitio
 from mustit_pipeline.defs.delivery.waiting import one_at_a_time, waiting_outbox
 from mustit_pipeline.defs.monitoring.checks import first_check
 from mustit_pipeline.defs.resources import SettingsResource, resources_with
-from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.delivery.sql.breakers import PRODUCT_SERVER
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -327,7 +327,7 @@ def test_waiting_events_start_one_relay_at_a_time(
     instance.report_run_canceled(running)
 
     with database.transaction() as connection:
-        breakers.failed(connection, BREAKER, failures=5, threshold=5, cooldown=60)
+        breakers.failed(connection, PRODUCT_SERVER, failures=5, threshold=5, cooldown=60)
     assert "unreachable" in tick(waiting_outbox).skip_message
 
 

@@ -1,5 +1,6 @@
 """`mustit serve` as real processes: TLS, proxies, several of them, their end, and PostgreSQL that goes away."""
 
+import resource
 import signal
 import socket
 import ssl
@@ -13,10 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from sqlalchemy import make_url, text
 
 from mustit_pipeline.access.tokens import issue_for_cli
+from mustit_pipeline.api.connections import MOST_FILES
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import SigningKeys
@@ -127,13 +130,36 @@ def test_what_a_proxy_says_counts_only_behind_one(serve: Serve, database: Databa
     assert [tuple(row) for row in rows] == [("seller direct", "127.0.0.1"), ("seller behind", "203.0.113.7")]
 
 
-def test_two_workers_share_a_port_and_end_together(serve: Serve) -> None:
+@pytest.fixture
+def few_files() -> Generator[None]:
+    """As a shell allows them."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[0]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_two_workers_share_a_port_allow_many_streams_and_no_endless_head_and_end_together(serve: Serve) -> None:
     server = serve("--workers", "2")
     server.wait()
     assert server.register("x").status_code == 201
+    for process in psutil.Process(server.process.pid).children(recursive=True):
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert soft == (MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard))
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as endless:
+        endless.sendall(b"GET /health/live HTTP/1.1\r\nX: ")
+        with pytest.raises(ConnectionError):
+            _send_for_ever(endless)
     assert server.stop() == 0
     with pytest.raises(httpx.TransportError):
         server.client.get("/health/live")
+
+
+def _send_for_ever(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"a" * 65536)
 
 
 def test_one_server_after_the_other_is_restarted_and_no_request_is_answered_wrongly(serve: Serve) -> None:

@@ -190,7 +190,7 @@ def test_a_relay_claims_exactly_the_states_that_may_be_sent(database: Database) 
     standing = ground(database)
     with database.transaction() as connection:
         before = {add_outbox(connection, status, number): status for number, status in enumerate(OutboxStatus, 1)}
-        claimed, superseded = outbox.claim(connection, owner="me", limit=100, lease_seconds=30, max_retries=5)
+        claimed, superseded = outbox.claim(connection, owner="me", limit=100, lease_seconds=30)
     assert standing.statuses("product_outbox", "outbox_id") == moved(PRODUCT_OUTBOX, before, "send")
     assert (len(claimed), superseded) == (len(PRODUCT_OUTBOX.sources("send")), 0)
 
@@ -222,8 +222,7 @@ def test_a_newest_version_is_superseded_by_nothing(database: Database) -> None:
     standing = ground(database)
     with database.transaction() as connection:
         before = {add_outbox(connection, status, number): status for number, status in enumerate(OutboxStatus, 1)}
-        settled = [_sent(key, number, "complete").outbox for number, key in enumerate(before, 1)]
-        assert outbox.supersede(connection, settled) == set()
+        assert outbox.supersede(connection, [(rows.SELLER, number) for number in range(1, len(before) + 1)]) == set()
     assert standing.statuses("product_outbox", "outbox_id") == {key: status.value for key, status in before.items()}
 
 
@@ -232,12 +231,12 @@ def test_a_settled_row_moves_only_from_the_state_that_the_domain_allows(database
     standing = ground(database)
     with database.transaction() as connection:
         before = {add_outbox(connection, status, number): status for number, status in enumerate(OutboxStatus, 1)}
-        settlements = [Settlement(_sent(key, number, move), None) for number, key in enumerate(before, 1)]
+        settlements = [_settlement(key, number, move) for number, key in enumerate(before, 1)]
         settle(connection, settlements)
     assert standing.statuses("product_outbox", "outbox_id") == moved(PRODUCT_OUTBOX, before, move)
 
 
-def _sent(outbox_id: UUID, item_no: int, move: str) -> ClaimedEvent:
+def _settlement(outbox_id: UUID, item_no: int, move: str) -> Settlement:
     row = ProductOutbox(
         id=OutboxId(outbox_id),
         created_at=NOW,
@@ -252,7 +251,7 @@ def _sent(outbox_id: UUID, item_no: int, move: str) -> ClaimedEvent:
     else:
         row.fail("refused", permanent=True)
     fields: dict[str, Any] = dict.fromkeys(ClaimedEvent.__struct_fields__)
-    return ClaimedEvent(**(fields | {"outbox": row, "event_id": outbox_id, "lease_no": 1}))
+    return Settlement(ClaimedEvent(**(fields | {"row_id": outbox_id, "lease_no": 1})), None, row)
 
 
 def test_the_conditions_of_partial_indexes_name_the_states_of_the_domain() -> None:

@@ -9,8 +9,8 @@ from mustit_pipeline.defs.delivery.rule_relay import relay_scheduler_outbox
 from mustit_pipeline.defs.liveness import is_under_way, unfinished_runs
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.delivery.credential import fingerprint
-from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.delivery.sql.breakers import PRODUCT_SERVER
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.metrics import SEOUL
 from mustit_pipeline.outbox.sql import outbox
@@ -22,7 +22,7 @@ def why_no_event_is_sent(database: Database, settings: Settings) -> str | None:
     """What speaks against a relay now; None if nothing does."""
     with database.reading() as connection:
         due_in = outbox.next_due_in(connection)
-        breaker = breakers.find(connection, BREAKER)
+        breaker = breakers.find(connection, PRODUCT_SERVER)
         trial_in = breaker.trial_in_with(fingerprint(settings))
     if due_in is None:
         return "no product event waits"

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+PRODUCT_SERVER = "product_server"
 # Whether a row fails alone is all that is asked of them.
 MOST_FAILED_ROWS = 2
 

@@ -1,16 +1,14 @@
 """What the relay did for each seller, beside what it sent."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.tables import BY_TIME
-from mustit_pipeline.outbox.sql.outbox_states import COMPLETED, FIRST_CHANGED_AT, TOLD_VERSIONS, UNSENT
-from mustit_pipeline.tallies.sql.tallies import Labels
+from mustit_pipeline.outbox.sql.outbox_states import COMPLETED, TOLD_VERSIONS, UNSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +36,6 @@ _DELIVERIES = text(f"""
     FROM unnest(CAST(:sellers AS text[])) AS wanted(seller_id)
     LEFT JOIN sent USING (seller_id) LEFT JOIN unsent USING (seller_id)
 """)
-
-
-# A first version announces itself alone.
-_DELAYS = text(f"""
-    SELECT o.event_type,
-           extract(epoch FROM o.completed_at - CASE WHEN o.version = 1 THEN o.created_at ELSE {FIRST_CHANGED_AT} END)
-               AS seconds
-    FROM product_outbox o WHERE o.outbox_id = ANY(CAST(:ids AS uuid[]))
-""")
-
-
-def delays(connection: Connection, outbox_ids: Sequence[UUID]) -> dict[Labels, list[float]]:
-    """Seconds from the detection of a change to its delivery, of delivered rows by the type of their event."""
-    found: dict[Labels, list[float]] = {}
-    for row in connection.execute(_DELAYS, {"ids": outbox_ids}) if outbox_ids else ():
-        found.setdefault((row.event_type,), []).append(max(0.0, float(row.seconds)))
-    return found
 
 
 def seller_deliveries(

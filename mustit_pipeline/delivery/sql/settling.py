@@ -3,22 +3,36 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.sql.products import DELIVERED
-from mustit_pipeline.outbox.sql.outbox_states import COMPLETED
+from mustit_pipeline.outbox.sql.outbox_states import COMPLETED, FIRST_CHANGED_AT
 from mustit_pipeline.outbox.sql.settlements import SETTLED, Settlement, values_of
 
+
+class Settled(Struct, frozen=True):
+    """A row whose claim still was ours: what it went out as, and if it has ended, the seconds from change to end."""
+
+    event_type: str
+    seconds: float | None
+
+
+# A first version announces itself alone.
 _SETTLE = text(f"""
     WITH {SETTLED},
     arrived AS (SELECT seller_id, item_no, version FROM settled WHERE held AND status = {COMPLETED}),
     {DELIVERED}
-    SELECT outbox_id FROM settled
+    SELECT o.outbox_id, o.event_type,
+           CASE WHEN o.status = {COMPLETED} THEN CAST(extract(epoch FROM
+               now() - CASE WHEN o.version = 1 THEN o.created_at ELSE {FIRST_CHANGED_AT} END) AS float8) END AS seconds
+    FROM settled o
 """)
 
 
-def settle(connection: Connection, settlements: Sequence[Settlement]) -> set[UUID]:
+def settle(connection: Connection, settlements: Sequence[Settlement]) -> dict[UUID, Settled]:
     """Write rows back; returns those whose claim still was ours."""
     if not settlements:
-        return set()
-    return set(connection.execute(_SETTLE, values_of(settlements)).scalars())
+        return {}
+    rows = connection.execute(_SETTLE, values_of(settlements)).all()
+    return {outbox_id: Settled(event_type, seconds) for outbox_id, event_type, seconds in rows}

@@ -6,10 +6,10 @@ from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, TextClause, text
 
 from mustit_pipeline.domain.outbox import ProductOutbox
-from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
+from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
 from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import Only
@@ -31,11 +31,21 @@ TRIAL_CANDIDATES = 100
 class ClaimedEvent(Struct, frozen=True):
     """A claimed row, with the state to send and the state that the product server is known to have."""
 
-    outbox: ProductOutbox
-    event_id: UUID
-    occurred_at: datetime
+    row_id: UUID
     lease_no: int
-    life_cycle: LifeCycle
+    seller_id: str
+    item_no: int
+    version: int
+    # As it was written; `delivery/events.py` says what it goes out as.
+    event_type: str
+    event_id: str
+    idempotency_key: str
+    # As the event says it.
+    occurred_at: str
+    created_at: datetime
+    retry_count: int
+    last_error: str | None
+    life_cycle: str
     product_data: str | None
     changes: str
     delivered_version: int
@@ -48,32 +58,35 @@ class ClaimedEvent(Struct, frozen=True):
     failing_since: datetime | None
     # Since when its failures are charged to the server or to our credential.
     doubted_since: datetime | None
-    # How often this version has been sent, this time included; and whether an earlier try may have arrived.
+    # How often this version has been sent, this time included.
     attempts: int
-    sent_before: bool
 
     @property
-    def row_id(self) -> UUID:
-        return self.outbox.id.value
-
-    @property
-    def seller_id(self) -> SellerId:
-        return self.outbox.seller_id
-
-    @property
-    def version(self) -> int:
-        return self.outbox.version
-
-    @property
-    def idempotency_key(self) -> str:
-        return self.outbox.idempotency_key
+    def sent_before(self) -> bool:
+        """Whether an earlier try may have arrived."""
+        return self.attempts > 1
 
     @property
     def troubled_since(self) -> datetime | None:
         """Since when it fails, whether the row or the server is charged; None where it does not."""
         # A replay by hand starts the count again, and with it the time.
-        failing_since = self.failing_since if self.outbox.retry_count else None
+        failing_since = self.failing_since if self.retry_count else None
         return min((moment for moment in (failing_since, self.doubted_since) if moment is not None), default=None)
+
+    def row(self, max_retries: int) -> ProductOutbox:
+        """The row, which decides about its own failures. One that is simply delivered needs none of its rules."""
+        return ProductOutbox(
+            id=OutboxId(self.row_id),
+            created_at=self.created_at,
+            status=PRODUCT_OUTBOX.target("send"),
+            retry_count=self.retry_count,
+            max_retries=max_retries,
+            last_error=self.last_error,
+            seller_id=SellerId(self.seller_id),
+            item_no=ItemNo(self.item_no),
+            version=self.version,
+            event_type=ProductEventType(self.event_type),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +139,14 @@ _FREE = f"""(SELECT f.outbox_id FROM product_outbox f
 # A row is sent only while no other version of its product is in flight; the unique index enforces it too. Fresh and
 # failing rows are claimed separately, each through its own index, so that neither has to skip the other's rows.
 _LANE = f"""
-    SELECT o.outbox_id, o.next_attempt_at, o.attempts FROM product_outbox o
-    WHERE o.status IN ({WAITING}) AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE}
+    SELECT o.outbox_id, o.seller_id, o.item_no, o.version, o.next_attempt_at, o.attempts FROM product_outbox o
+    WHERE o.status IN ({WAITING}) AND o.failing_since {{state}} AND o.next_attempt_at <= now() AND {_FREE} {{unless}}
     ORDER BY o.next_attempt_at {{end}} LIMIT {{limit}}
     FOR UPDATE OF o SKIP LOCKED
 """
 _DUE = f"""
-    WITH fresh AS ({_LANE.format(state="IS NULL", end="{end}", limit=":fresh")}),
-    failing AS ({_LANE.format(state="IS NOT NULL", end="", limit=":failing")}),
+    WITH fresh AS ({_LANE.format(state="IS NULL", end="{end}", limit=":fresh", unless="{unless}")}),
+    failing AS ({_LANE.format(state="IS NOT NULL", end="", limit=":failing", unless="{unless}")}),
     due AS (SELECT * FROM fresh UNION ALL SELECT * FROM failing ORDER BY {{order}} LIMIT :limit),
 """
 
@@ -141,9 +154,9 @@ _DUE = f"""
 # relays.
 _CLAIM = f"""
     {{due}} newest AS (
-        SELECT o.outbox_id, n.outbox_id AS newer FROM due JOIN product_outbox o USING (outbox_id)
+        SELECT due.outbox_id, n.outbox_id AS newer FROM due
         LEFT JOIN LATERAL (SELECT w.outbox_id FROM product_outbox w
-                           WHERE w.seller_id = o.seller_id AND w.item_no = o.item_no AND w.version > o.version
+                           WHERE w.seller_id = due.seller_id AND w.item_no = due.item_no AND w.version > due.version
                            ORDER BY w.version DESC LIMIT 1) n ON true
     ), taken AS (
         UPDATE product_outbox o
@@ -157,29 +170,33 @@ _CLAIM = f"""
         FROM newest n WHERE o.outbox_id = n.outbox_id
         RETURNING o.*
     )
-    SELECT o.outbox_id, o.event_id, o.seller_id, o.item_no, o.version, o.event_type, o.status, o.retry_count,
-           o.attempts, o.attempts > 1 AS sent_before, o.failing_since, o.doubted_since, o.next_attempt_at, o.lease_no,
-           o.last_error, o.occurred_at, o.created_at, v.life_cycle, v.product_data,
-           CAST(v.changes AS text) AS changes, p.delivered_version, d.product_data AS delivered_data,
+    SELECT o.status = {SENT} AS is_ours, o.outbox_id, o.lease_no, o.seller_id, o.item_no, o.version, o.event_type,
+           CAST(o.event_id AS text) AS event_id, o.idempotency_key,
+           to_char(o.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') AS occurred_at,
+           o.created_at, o.retry_count, o.last_error, v.life_cycle, v.product_data, CAST(v.changes AS text) AS changes,
+           p.delivered_version, d.product_data AS delivered_data,
            (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
             AND a.version < o.version AND a.attempts > 0 LIMIT 1) IS NOT NULL AS tried_before,
            (SELECT a.version FROM product_outbox a WHERE a.seller_id = o.seller_id AND a.item_no = o.item_no
             AND a.version < o.version AND a.version > p.delivered_version AND a.attempts > 0
             -- One that was acknowledged has been undone since, as by a restored backup.
             AND (a.completed_at IS NULL OR a.superseded_by IS NOT NULL)
-            AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}' LIMIT 1) IS NOT NULL AS may_be_deleted
+            AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}' LIMIT 1) IS NOT NULL AS may_be_deleted,
+           o.next_attempt_at, o.failing_since, o.doubted_since, o.attempts
     FROM taken o
     JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
     JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
-    LEFT JOIN product_change_sets d
-           ON d.seller_id = o.seller_id AND d.item_no = o.item_no AND d.version = p.delivered_version
+    LEFT JOIN LATERAL (SELECT s.product_data FROM product_change_sets s
+                       WHERE s.seller_id = o.seller_id AND s.item_no = o.item_no AND s.version = p.delivered_version
+                       LIMIT 1) d ON p.delivered_version > 0
     ORDER BY o.next_attempt_at, o.item_no
 """
-_CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(end="", order="next_attempt_at")))
-_CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attempt_at DESC")))
+_UNLESS_OPEN = "AND NOT EXISTS (SELECT FROM circuit_breakers b WHERE b.name = :breaker AND b.open_until IS NOT NULL)"
+_CLAIM_DUE = text(_CLAIM.format(due=_DUE.format(end="", order="next_attempt_at", unless=_UNLESS_OPEN)))
+_CLAIM_NEWEST = text(_CLAIM.format(due=_DUE.format(end="DESC", order="next_attempt_at DESC", unless=_UNLESS_OPEN)))
 # The trial row is one of the due rows with the fewest attempts: a row that breaks every connection must not keep the
 # breaker open for all others.
-_CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at")))
+_CLAIM_TRIAL = text(_CLAIM.format(due=_DUE.format(end="", order="attempts, next_attempt_at", unless="")))
 
 # A row whose sender is writing its late result is skipped: waiting for it could deadlock.
 _RELEASE_EXPIRED = text(f"""
@@ -223,14 +240,14 @@ def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
     }
     connection.execute(_ENQUEUE, values)
     # A first version has none before it.
-    if later := [event for event in events if event.version > 1]:
+    if later := [(event.seller_id.value, event.item_no.value) for event in events if event.version > 1]:
         supersede(connection, later)
 
 
-def supersede(connection: Connection, of: Sequence[ProductOutbox]) -> set[UUID]:
+def supersede(connection: Connection, products: Sequence[tuple[str, int]]) -> set[UUID]:
     """Supersede the rows of these products that are not being sent and have a newer version."""
-    products = {"sellers": [row.seller_id.value for row in of], "items": [row.item_no.value for row in of]}
-    return set(connection.execute(_SUPERSEDE, products).scalars())
+    values = {"sellers": [seller_id for seller_id, _ in products], "items": [item_no for _, item_no in products]}
+    return set(connection.execute(_SUPERSEDE, values).scalars())
 
 
 def lock_claims(connection: Connection) -> None:
@@ -244,21 +261,31 @@ def claim(
     owner: str,
     limit: int,
     lease_seconds: float,
-    max_retries: int,
+    breaker: str = "",
     wanted: Wanted | None = None,
-    trial: bool = False,
 ) -> tuple[list[ClaimedEvent], int]:
     """Claim due rows, oldest first unless `wanted` says otherwise; returns them and how many were superseded.
 
-    The caller has called `lock_claims`: one claim at a time.
+    The caller has called `lock_claims`: one claim at a time. An open breaker lets none through.
     """
     wanted = wanted or Wanted(limit, limit)
     query = _CLAIM_NEWEST if wanted.newest_first else _CLAIM_DUE
-    if trial:
-        wanted, query = Wanted(TRIAL_CANDIDATES, TRIAL_CANDIDATES), _CLAIM_TRIAL
+    values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds, "breaker": breaker}
+    return _claimed(connection, query, values | {"fresh": wanted.fresh, "failing": wanted.failing})
+
+
+def claim_for_trial(
+    connection: Connection, *, owner: str, limit: int, lease_seconds: float
+) -> tuple[list[ClaimedEvent], int]:
+    """The same although the breaker is open, and those first that were tried least."""
     values = {"owner": owner, "limit": limit, "lease_seconds": lease_seconds}
-    rows = connection.execute(query, values | {"fresh": wanted.fresh, "failing": wanted.failing}).all()
-    claimed = [_claimed(row, max_retries) for row in rows if row.status == OutboxStatus.SENDING]
+    return _claimed(connection, _CLAIM_TRIAL, values | {"fresh": TRIAL_CANDIDATES, "failing": TRIAL_CANDIDATES})
+
+
+def _claimed(connection: Connection, query: TextClause, values: dict[str, object]) -> tuple[list[ClaimedEvent], int]:
+    rows = connection.execute(query, values).all()
+    # The other columns are the event's fields, in their order.
+    claimed = [ClaimedEvent(*event) for is_ours, *event in rows if is_ours]
     return claimed, len(rows) - len(claimed)
 
 
@@ -282,36 +309,3 @@ def next_due_in(connection: Connection) -> float | None:
     """Seconds until a row can be claimed, or a claim expires; None if nothing is unsent."""
     seconds = connection.execute(_NEXT_DUE).scalar_one()
     return None if seconds is None else max(0.0, float(seconds))
-
-
-def _claimed(row: Row[tuple[object, ...]], max_retries: int) -> ClaimedEvent:
-    outbox = ProductOutbox(
-        id=OutboxId(row.outbox_id),
-        created_at=row.created_at,
-        status=OutboxStatus(row.status),
-        retry_count=row.retry_count,
-        max_retries=max_retries,
-        last_error=row.last_error,
-        seller_id=SellerId(row.seller_id),
-        item_no=ItemNo(row.item_no),
-        version=row.version,
-        event_type=ProductEventType(row.event_type),
-    )
-    return ClaimedEvent(
-        outbox,
-        row.event_id,
-        row.occurred_at,
-        row.lease_no,
-        LifeCycle(row.life_cycle),
-        row.product_data,
-        row.changes,
-        row.delivered_version,
-        row.delivered_data,
-        row.tried_before,
-        row.may_be_deleted,
-        row.next_attempt_at,
-        row.failing_since,
-        row.doubted_since,
-        row.attempts,
-        row.sent_before,
-    )

@@ -8,11 +8,15 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from mustit_pipeline.api.connections import Connection
+
 
 @contextmanager
 def served(app: FastAPI) -> Generator[str]:
     """The address of a server that listens until the end."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=5))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="error", http=Connection, timeout_graceful_shutdown=5)
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

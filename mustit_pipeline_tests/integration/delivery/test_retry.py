@@ -79,11 +79,12 @@ def fail_beside_a_newer_one(shelf: Shelf) -> None:
     """Refused in the very moment in which the newer version is written: neither sees what becomes of the other."""
     shelf.crawl(1, stock=1)
     with shelf.database.transaction() as connection:
-        [claimed], _ = outbox.claim(connection, owner="slow", limit=1, lease_seconds=60, max_retries=5)
+        [claimed], _ = outbox.claim(connection, owner="slow", limit=1, lease_seconds=60)
     shelf.crawl(1, stock=2)
-    claimed.outbox.fail("HTTP 400", permanent=True)
+    row = claimed.row(max_retries=5)
+    row.fail("HTTP 400", permanent=True)
     with shelf.database.transaction() as connection:
-        assert settle(connection, [Settlement(claimed, 400)])
+        assert settle(connection, [Settlement(claimed, 400, row)])
     assert [row["status"] for row in shelf.outbox(1)] == ["FAILED", "WAITING"]
 
 

@@ -11,7 +11,7 @@ from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
-from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole, utc_now
+from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 
@@ -19,7 +19,7 @@ Effects = Callable[[], list[tuple[int, int, str]]]
 def claim(shelf: Shelf, lease_seconds: float) -> list[ClaimedEvent]:
     """What a relay does before it is killed."""
     with shelf.database.transaction() as connection:
-        claimed, _ = outbox.claim(connection, owner="dead", limit=10, lease_seconds=lease_seconds, max_retries=5)
+        claimed, _ = outbox.claim(connection, owner="dead", limit=10, lease_seconds=lease_seconds)
     return claimed
 
 
@@ -274,9 +274,10 @@ def test_rows_of_a_killed_relay_return_when_their_lease_ends_and_its_late_result
     report = relay(shelf.database, settings)
 
     assert (report.sent, report.waiting) == (1, 0)
-    claimed.outbox.fail("too late")
+    row = claimed.row(max_retries=5)
+    row.fail("too late")
     with shelf.database.transaction() as connection:
-        assert settle(connection, [Settlement(claimed, 500)]) == set()
+        assert settle(connection, [Settlement(claimed, 500, row)]) == {}
     (row,) = shelf.outbox(1)
     assert (row["status"], row["retry_count"], row["last_error"]) == ("COMPLETED", 0, None)
     assert effects() == [(1, 1, "PRODUCT_CREATED")]
@@ -293,9 +294,8 @@ def test_a_newer_version_waits_while_an_older_one_is_in_flight_and_no_loop_spins
     with shelf.database.reading() as connection:
         assert (outbox.next_due_in(connection) or 0) > 10
 
-    claimed.outbox.complete(utc_now())
     with shelf.database.transaction() as connection:
-        assert settle(connection, [Settlement(claimed, 200)]) == {claimed.outbox.id.value}
+        assert settle(connection, [Settlement(claimed, 200)]).keys() == {claimed.row_id}
     assert relay(shelf.database, settings).sent == 1
     assert effects() == [(1, 2, "PRODUCT_UPDATED")]
 

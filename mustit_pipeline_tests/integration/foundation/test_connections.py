@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.pool import QueuePool
 
+from mustit_pipeline.foundation import database as foundation
 from mustit_pipeline.foundation.database import Database, DatabaseRefused, DatabaseUnreachable, is_outage, open_database
 from mustit_pipeline_tests.conftest import MakeSettings
 
@@ -81,6 +82,51 @@ def test_what_a_server_does_that_goes_away_or_hands_over_is_an_outage(
         happens(connection)
 
     assert is_outage(raised.value)
+
+
+@pytest.fixture
+def pings(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Each question whether a connection is still there."""
+    asked: list[object] = []
+    ping = database.engine.dialect.do_ping
+
+    def counted(connection: Any) -> bool:
+        asked.append(connection)
+        return ping(connection)
+
+    monkeypatch.setattr(database.engine.dialect, "do_ping", counted)
+    return asked
+
+
+def _backends(database: Database, number: int) -> set[int]:
+    """The processes of so many connections that are used at once."""
+    with ExitStack() as held:
+        connections = [held.enter_context(database.reading()) for _ in range(number)]
+        return {one.execute(text("SELECT pg_backend_pid()")).scalar_one() for one in connections}
+
+
+def test_a_connection_that_is_used_again_at_once_is_not_asked_whether_it_is_there(
+    database: Database, pings: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _backends(database, 1)
+    assert [_backends(database, 1) for _ in range(3)] == [first] * 3
+    assert pings == []
+    monkeypatch.setattr(foundation, "TRUSTED_SECONDS", 0.0)
+    assert _backends(database, 1) == first
+    assert len(pings) == 1
+
+
+def test_connections_that_postgresql_has_closed_are_replaced_before_a_transaction_notices(
+    database: Database, database_url: str
+) -> None:
+    before = _backends(database, 3)
+    address = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s) pid", [list(before)])
+    for _ in range(3):
+        with database.transaction() as connection:
+            connection.execute(text("SELECT 1"))
+    assert not _backends(database, 3) & before
 
 
 @pytest.mark.parametrize("mistake", ["SELECT 1 / 0", "SELECT * FROM nowhere", "INSERT INTO sellers DEFAULT VALUES"])

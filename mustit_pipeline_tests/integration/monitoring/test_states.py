@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.delivery.relay import BREAKER
 from mustit_pipeline.delivery.sql import breakers
+from mustit_pipeline.delivery.sql.breakers import PRODUCT_SERVER
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.alerting import observe
 from mustit_pipeline_tests.conftest import MakeSettings
@@ -44,7 +44,7 @@ def storm(standing: Standing) -> None:
 
 def lose_the_product_server(standing: Standing) -> None:
     with standing.database.transaction() as connection:
-        breakers.failed(connection, BREAKER, failures=5, threshold=5, cooldown=30)
+        breakers.failed(connection, PRODUCT_SERVER, failures=5, threshold=5, cooldown=30)
 
 
 def fail_the_schedule(standing: Standing) -> None:

@@ -6,10 +6,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, text
 
-from mustit_pipeline.domain.outbox import ProductOutbox
-from mustit_pipeline.domain.states import OutboxStatus, ProductEventType
-from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
-from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.outbox.sql import outbox, outbox_list
 from mustit_pipeline_tests.integration.crawling.child import wait_until
@@ -25,18 +22,7 @@ def retry(connection: Connection) -> None:
 
 
 def supersede(connection: Connection) -> None:
-    rows = [
-        ProductOutbox(
-            id=OutboxId.new(),
-            created_at=utc_now(),
-            seller_id=SellerId(seller),
-            item_no=ItemNo(item),
-            version=2,
-            event_type=ProductEventType.PRODUCT_UPDATED,
-        )
-        for seller, item in reversed(IN_ORDER)
-    ]
-    outbox.supersede(connection, rows)
+    outbox.supersede(connection, IN_ORDER[::-1])
 
 
 @pytest.mark.parametrize("act", [retry, supersede])

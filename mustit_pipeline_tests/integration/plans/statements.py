@@ -207,14 +207,14 @@ class Scene:
         return [NewVersion(product, LifeCycle.UPDATED, ["PRICE"], [], None, "x") for product in known]
 
     def settlements(self, connection: Connection, *, failing: bool = False) -> list[Settlement]:
-        events, _ = outbox.claim(connection, owner="me", limit=BATCH, lease_seconds=60, max_retries=5)
-        for event in events:
-            if failing:
-                event.outbox.fail("no")
-                event.outbox.retry()
-            else:
-                event.outbox.complete(self.now)
-        return [Settlement(event, 200) for event in events]
+        events, _ = outbox.claim(connection, owner="me", limit=BATCH, lease_seconds=60)
+        if not failing:
+            return [Settlement(event, 200) for event in events]
+        rows = [event.row(max_retries=5) for event in events]
+        for row in rows:
+            row.fail("no")
+            row.retry()
+        return [Settlement(event, 500, row) for event, row in zip(events, rows, strict=True)]
 
     @property
     def night(self) -> Night:
@@ -247,13 +247,7 @@ def _settle_failing(c: Connection, s: Scene) -> None:
     settled = s.settlements(c, failing=True)
     settle(c, settled)
     failing = outbox.Wanted(0, BATCH)
-    outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5, wanted=failing)
-
-
-def _delays(c: Connection, s: Scene) -> None:
-    settled = s.settlements(c)
-    settle(c, settled)
-    deliveries.delays(c, [one.event.row_id for one in settled])
+    outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, wanted=failing)
 
 
 def _resend(c: Connection, s: Scene) -> None:
@@ -581,9 +575,7 @@ STATEMENTS: dict[str, Statement] = {
     "drift of a crawl": Statement(_drift, BATCH),
     # Events.
     "events": Statement(_enqueue, 2 * BATCH),
-    "event claim": Statement(
-        lambda c, s: outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60, max_retries=5), 2 * BATCH
-    ),
+    "event claim": Statement(lambda c, s: outbox.claim(c, owner="me", limit=BATCH, lease_seconds=60), 2 * BATCH),
     "event claim from the other end": Statement(
         lambda c, s: outbox.claim(
             c,
@@ -596,10 +588,9 @@ STATEMENTS: dict[str, Statement] = {
         2 * BATCH,
     ),
     "event claim on trial": Statement(
-        lambda c, s: outbox.claim(c, owner="me", limit=1, lease_seconds=60, max_retries=5, trial=True), 2 * BATCH
+        lambda c, s: outbox.claim_for_trial(c, owner="me", limit=1, lease_seconds=60), 2 * BATCH
     ),
     "events settled": Statement(lambda c, s: settle(c, s.settlements(c)), 2 * BATCH),
-    "delays of deliveries": Statement(_delays, 4 * BATCH),
     "failing events": Statement(_settle_failing, 3 * BATCH),
     "silent senders": Statement(lambda c, s: outbox.release_expired(c), BATCH),
     "event counts": Statement(lambda c, s: outbox.counts(c), 2 * SELLER),

@@ -8,9 +8,7 @@ import pytest
 from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_seconds
 from mustit_pipeline.delivery.product_server import NOT_SENT, Answer, Verdict, judge
 from mustit_pipeline.delivery.sql.breakers import Breaker
-from mustit_pipeline.domain.outbox import ProductOutbox
-from mustit_pipeline.domain.states import LifeCycle, OutboxStatus, ProductEventType
-from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
+from mustit_pipeline.domain.states import LifeCycle, ProductEventType
 from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -34,21 +32,19 @@ def ended(
     doubted_since: datetime | None = None,
     accompanied: bool = False,
 ) -> Ended:
-    row = ProductOutbox(
-        id=OutboxId(row_id or uuid4()),
-        created_at=NOW,
-        status=OutboxStatus.SENDING,
-        retry_count=failures,
-        seller_id=SellerId("dmont"),
-        item_no=ItemNo(1),
+    event = ClaimedEvent(
+        row_id=row_id or uuid4(),
+        lease_no=1,
+        seller_id="dmont",
+        item_no=1,
         version=1,
         event_type=ProductEventType.PRODUCT_CREATED,
-    )
-    event = ClaimedEvent(
-        outbox=row,
-        event_id=uuid4(),
-        occurred_at=NOW,
-        lease_no=1,
+        event_id=str(uuid4()),
+        idempotency_key="dmont:1:1",
+        occurred_at="2026-11-16T00:00:00.000Z",
+        created_at=NOW,
+        retry_count=failures,
+        last_error=None,
         life_cycle=LifeCycle.CREATED,
         product_data="{}",
         changes="[]",
@@ -60,7 +56,6 @@ def ended(
         failing_since=failing_since,
         doubted_since=doubted_since,
         attempts=1,
-        sent_before=False,
     )
     return Ended(event, answer, accompanied)
 

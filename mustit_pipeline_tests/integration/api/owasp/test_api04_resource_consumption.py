@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import make_url, text
 
+from mustit_pipeline import web
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.web import create_web
@@ -51,14 +52,15 @@ def test_a_path_or_query_without_an_end_is_refused(admin: TestClient) -> None:
     assert admin.get("/api/v1/sellers", params={"q": "x" * 10_000}).status_code == 400
 
 
-def test_a_statement_that_takes_too_long_is_ended_and_said_so(ground: Ground, database_url: str) -> None:
-    slow = Database(make_engine(make_url(database_url), statement_seconds=0.2))
+def test_a_statement_that_takes_too_long_is_ended_and_said_so(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "STATEMENT_SECONDS", 0.2)
+    slow = web.open_lazily(ground.settings)
     app = create_web(Ground(ground.settings, slow, ground.keys))
 
     @app.get("/health/slow")
     def sleep() -> None:
         with slow.reading() as connection:
-            connection.execute(text("SELECT pg_sleep(30)"))
+            connection.execute(text("SELECT pg_sleep(5)"))
 
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.get("/health/slow")
