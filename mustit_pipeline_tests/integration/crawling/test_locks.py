@@ -63,7 +63,7 @@ def test_a_crawl_is_cancelled_while_a_worker_writes_its_tasks(
             held = executions.get(connection, stored.execution.id, lock=True)
             writing = thread.submit(acts[beside])
             wait_until(lambda: writing.done() or number(database, WAITING))
-            # Renewing waits for nobody, whoever has the rows.
+            # Renewing waits for no other, whichever has the rows.
             held.execution.cancel(utc_now())
             tasks.cancel_open(connection, held.home)
             with database.transaction() as other:
