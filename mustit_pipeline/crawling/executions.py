@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.catalog.sql.drift import Sighting
-from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.sql import executions, recrawl_terms, task_months, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.drift import Deviation
@@ -228,7 +227,9 @@ def fail_plan(
                 schedule.plan_settled()
             sellers.save(connection, seller, schedule)
             home = stored.home
-            record_drift(connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen])
+            executions.record_drift(
+                connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen]
+            )
     return True
 
 

@@ -19,7 +19,7 @@ from mustit_pipeline.settings import Settings
 CONSIDERED = 20
 
 
-def next_light_slices(
+def open_light_slices(
     database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
 ) -> list[DueSlice]:
     """Open light crawls for the sellers where most is expected per request, and begin their first slices.
@@ -41,7 +41,7 @@ def next_light_slices(
     if not opened:
         return []
     with database.transaction() as connection:
-        numbers = executions.next_slices(connection, [stored.id.value for stored in opened])
+        numbers = executions.begin_slices(connection, [stored.id.value for stored in opened])
     return [DueSlice(one.seller_id.value, one.id.value, numbers[one.id.value]) for one in opened]
 
 

@@ -218,7 +218,7 @@ def test_doctor_finds_everything_well(up: Up) -> None:
 def test_a_browser_shows_the_lineage(up: Up) -> None:
     chromium = find_chromium()
     if chromium is None:
-        pytest.skip(f"{NO_CHROMIUM}: nobody has looked at the UI")
+        pytest.skip(f"{NO_CHROMIUM}: the UI was not looked at")
     with opened_page(chromium) as page:
         cookie = {"name": SESSION, "value": _session(up, Role.ADMIN), "url": up.web}
         page.context.add_cookies([cookie])  # pyright: ignore[reportArgumentType]
@@ -465,7 +465,7 @@ def _until(true: Callable[[], bool]) -> None:
 
 
 def _processes_of(home: Path) -> list[list[str]]:
-    """Every process that was started for this home, whoever its parent is by now."""
+    """Every process that was started for this home, whatever its parent is by now."""
     found: list[list[str]] = []
     for process in psutil.process_iter():
         try:

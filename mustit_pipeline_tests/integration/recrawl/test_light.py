@@ -23,8 +23,8 @@ from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.light import next_light_slices
+from mustit_pipeline.scheduling.due import begin_slices
+from mustit_pipeline.scheduling.light import open_light_slices
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
@@ -57,7 +57,7 @@ def swept(database: Database, hours: float, *sellers: str, products: int = 1000,
 
 
 def light(database: Database, settings: Settings, *, free: int = 4) -> list[str]:
-    started = next_light_slices(database, settings, busy=["busy"], free=free, now=utc_now())
+    started = open_light_slices(database, settings, busy=["busy"], free=free, now=utc_now())
     return [entry.seller_id for entry in started]
 
 
@@ -325,7 +325,7 @@ def test_a_light_crawl_that_is_cancelled_leaves_no_work_and_the_interval_as_it_w
 def slices(database: Database, free: int = 4) -> list[str]:
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '1 day'"))
-    found = next_slices(database, busy=(), free=free, now=utc_now(), slice_seconds=600)
+    found = begin_slices(database, busy=(), free=free, now=utc_now(), slice_seconds=600)
     return [entry.seller_id for entry in found]
 
 
@@ -337,7 +337,7 @@ def test_light_crawls_wait_while_a_seller_is_due_and_leave_a_slot_free(database:
     assert slices(database, free=1) == []
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() WHERE seller_id = 'c'"))
-    found = next_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600)
+    found = begin_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600)
     assert [entry.seller_id for entry in found] == ["c"]
     assert slices(database) == ["c"]
 
