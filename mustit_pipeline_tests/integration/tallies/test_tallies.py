@@ -2,12 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import text
 
-from mustit_pipeline.delivery.sql import deliveries
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.database import Database, database_time
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
+from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.tallies.histogram import Histogram
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Subject
@@ -70,18 +73,18 @@ def test_an_hour_has_what_was_counted_in_it_and_the_total_everything(database: D
 
 def test_a_delivery_that_stands_for_older_versions_took_as_long_as_the_first_of_them(database: Database) -> None:
     ground(database)
+    sending, completed = OutboxStatus.SENDING, OutboxStatus.COMPLETED
     with database.transaction() as connection:
-        sent = [add_outbox(connection, OutboxStatus.COMPLETED, item, version=v) for item, v in ((1, 1), (2, 1), (2, 2))]
+        one = add_outbox(connection, sending, 1, version=1)
+        older = add_outbox(connection, completed, 2, version=1)
+        newer = add_outbox(connection, sending, 2, version=2)
+        age = "UPDATE product_outbox SET created_at = now() - CAST(:age AS interval)"
+        connection.execute(text(age), {"age": HOUR})
         connection.execute(
-            text("UPDATE product_outbox SET completed_at = now(), created_at = now() - CAST(:hour AS interval)"),
-            {"hour": HOUR},
+            text(f"{age}, superseded_by = :newer WHERE outbox_id = :id"),
+            {"age": 9 * HOUR, "id": older, "newer": newer},
         )
-        connection.execute(
-            text(
-                "UPDATE product_outbox SET created_at = now() - CAST(:age AS interval), superseded_by = :newer "
-                "WHERE outbox_id = :id"
-            ),
-            {"age": 9 * HOUR, "id": sent[1], "newer": sent[2]},
-        )
-        [took] = deliveries.delays(connection, [sent[0], sent[2]]).values()
-    assert sorted(took) == [3600.0, 9 * 3600.0]
+        unknown: dict[str, Any] = dict.fromkeys(ClaimedEvent.__struct_fields__)
+        claimed = [ClaimedEvent(**(unknown | {"row_id": row_id, "lease_no": 1})) for row_id in (one, newer)]
+        settled = settle(connection, [Settlement(event, 200) for event in claimed])
+    assert {row_id: row.seconds for row_id, row in settled.items()} == {one: 3600.0, newer: 9 * 3600.0}
