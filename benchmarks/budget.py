@@ -169,7 +169,7 @@ def _spend(world: World, scenario: Scenario, plan: Plan) -> Spending:
         raise RuntimeError("the work ran out before the budget did")
     hand_overs = _hand_overs(job)
     if scenario.kills_redis and not hand_overs:
-        raise RuntimeError("nobody noticed that Redis was killed")
+        raise RuntimeError("no process noticed that Redis was killed")
     audit = world.market.audit()
     return Spending(
         scenario=scenario.name,

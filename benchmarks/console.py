@@ -129,7 +129,13 @@ def _make_large(database: Database, plan: Plan) -> int:
         for table, key in ((products, "product_id"), (product_change_sets, "change_set_id")):
             names = [column.name for column in table.columns if column.computed is None and column.identity is None]
             names = [name for name in names if name != "seq"]
-            values = ", ".join({key: "gen_random_uuid()", "seller_id": ":large"}.get(name, name) for name in names)
+            # The day that the overview adds up is a day in which much has changed.
+            given = {
+                key: "gen_random_uuid()",
+                "seller_id": ":large",
+                "detected_at": "now() - random() * interval '1 day'",
+            }
+            values = ", ".join(given.get(name, name) for name in names)
             query = f"""
                 INSERT INTO {table.name} ({", ".join(names)}) SELECT {values} FROM {table.name}
                 WHERE seller_id >= :begin AND seller_id < :end

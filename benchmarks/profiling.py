@@ -95,7 +95,7 @@ def show(target: Path) -> None:
 
 
 def by_library(stats: pstats.Stats) -> Counter[str]:
-    """Own time by library; what C functions take is charged to whoever called them, except for waiting."""
+    """Own time by library; what C functions take is charged to their caller, except for waiting."""
     spent: Counter[str] = Counter()
     entries: dict[Any, Any] = stats.stats  # pyright: ignore[reportAttributeAccessIssue]
     for (file, _, name), (_, _, own, _, callers) in entries.items():

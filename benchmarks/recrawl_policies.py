@@ -9,10 +9,13 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.recrawl_world import KINDS, STEP, Booleans, Crawler, Floats, Integers
-from mustit_pipeline.domain import recrawl
-from mustit_pipeline.domain.recrawl import Evidence, Group, Listing, Means, Outlook, SellerEvidence, Source, Terms
+from mustit_pipeline.domain.recrawl import arithmetic, choosing, learning, outlook, pool, worth
+from mustit_pipeline.domain.recrawl.choosing import Terms
+from mustit_pipeline.domain.recrawl.learning import Evidence, SellerEvidence
+from mustit_pipeline.domain.recrawl.outlook import Group, Means, Outlook
+from mustit_pipeline.domain.recrawl.worth import Listing, Source
 
-NUMPY = cast(recrawl.Arithmetic, np)
+NUMPY = cast(arithmetic.Arithmetic, np)
 INTERVAL = 24.0
 MIN_CHANCE = 0.01
 # The most that one crawl of ours may plan, in hours of the pool.
@@ -85,13 +88,13 @@ class Proportional(Policy):
 
     def act(self) -> None:
         ages = self.ages()
-        prior = recrawl.seller_rate(SellerEvidence(float(self.changes.sum()), float(self.hours.sum())))
-        rates = cast(Floats, recrawl.source_rate(_evidence(self.changes, self.hours), prior, NUMPY))
+        prior = learning.seller_rate(SellerEvidence(float(self.changes.sum()), float(self.hours.sum())))
+        rates = cast(Floats, learning.source_rate(_evidence(self.changes, self.hours), prior, NUMPY))
         best, changed = self.fetch_best(rates * ages)
         fetched = Source(_all(rates[best]), _all(ages[best]), 0.0)
-        said = recrawl.fetched_evidence(fetched, self.blind, _all(changed.astype(float)), NUMPY)
-        kept = recrawl.kept_share(fetched.age, NUMPY)
-        after = recrawl.learnt(_evidence(self.changes[best], self.hours[best]), said, kept)
+        said = learning.fetched_evidence(fetched, self.blind, _all(changed.astype(float)), NUMPY)
+        kept = learning.kept_share(fetched.age, NUMPY)
+        after = learning.learnt(_evidence(self.changes[best], self.hours[best]), said, kept)
         self.changes[best], self.hours[best] = after.changes, after.hours
 
 
@@ -133,7 +136,7 @@ class FreeOracle(Policy):
         self.signals = np.zeros(self.world.sources)
         self.rate = self._true_rate()
         self.other = _other(self.rate * self.world.shown)
-        self.seen = Listing(_all(self.world.shown), max(self.world.nature.false_rate, recrawl.LOWEST_FALSE_RATE))
+        self.seen = Listing(_all(self.world.shown), max(self.world.nature.false_rate, learning.LOWEST_FALSE_RATE))
 
     def _true_rate(self) -> Floats:
         """Sales included, as a mean over a seller's products."""
@@ -145,11 +148,11 @@ class FreeOracle(Policy):
         return self.world.rate + np.where(self.world.kind == 0, sales[of], 0.0)
 
     def act(self) -> None:
-        for seller in _swept(self.crawler, recrawl.LOOK_SHARE):
+        for seller in _swept(self.crawler, pool.LOOK_SHARE):
             its = self.world.slices[seller]
             self.signals[its] += self.crawler.sweep(seller)
         source = Source(_all(self.rate), _all(self.ages()), _all(self.signals), self.other)
-        unseen = cast(Floats, recrawl.unseen_changes(source, self.seen, NUMPY))
+        unseen = cast(Floats, worth.unseen_changes(source, self.seen, NUMPY))
         best, _ = self.fetch_best(self.index(unseen))
         self.signals[best] = 0.0
 
@@ -194,8 +197,8 @@ class Adaptive(Policy):
         self.learnt = [[SellerEvidence() for _ in range(KINDS)] for _ in range(world.nature.sellers)]
         self.learnt_at = np.zeros(world.nature.sellers)
         self.look_hours = np.full(world.nature.sellers, 1.0)
-        # By reason: a later crawl's signals come before an earlier one's sources of value.
-        self.queues: tuple[list[tuple[int, Integers]], ...] = ([], [], [])
+        # A later crawl's signals come before an earlier one's sources of value.
+        self.queues: tuple[list[tuple[int, Integers]], ...] = ([], [])
         self.planned = 0
         self.outlook = self._outlook()
         self.price = self.outlook.price
@@ -206,7 +209,7 @@ class Adaptive(Policy):
         crawler, self.planned = self.crawler, 0
         if crawler.now % 24.0 < STEP:
             self.outlook = self._outlook()
-            self.kept_age = recrawl.moved_age(self.kept_age, self.outlook, 24.0)
+            self.kept_age = outlook.moved_age(self.kept_age, self.outlook, 24.0)
             self.told.append(Told(crawler.now, self.kept_age, self.outlook.freshness**KINDS))
         allowed = ALLOWED_HOURS * crawler.per_hour
         for seller in self._due():
@@ -222,7 +225,7 @@ class Adaptive(Policy):
             self._work()
         self._spend_spare()
         wanted = self.planned + self._backlog() * STEP / DRAIN_HOURS
-        self.price = recrawl.moved_price(self.price, wanted, crawler.per_hour * STEP, STEP)
+        self.price = pool.moved_price(self.price, wanted, crawler.per_hour * STEP, STEP)
 
     def _spend_spare(self) -> None:
         """Requests that would be lost go to the seller where most is expected, below the price."""
@@ -232,7 +235,7 @@ class Adaptive(Policy):
             if self.crawler.tokens < max(0.5 * self.crawler.per_hour, 3 * self.world.pages[seller]):
                 return
             before = self.planned
-            self._look(seller, recrawl.LOWEST_PRICE, self.crawler.tokens - float(self.world.pages[seller]))
+            self._look(seller, pool.LOWEST_PRICE, self.crawler.tokens - float(self.world.pages[seller]))
             self._work()
             self.planned = before
 
@@ -241,7 +244,7 @@ class Adaptive(Policy):
 
     def _work(self) -> None:
         """Fetch what is planned, as far as requests reach: what is urgent, or has waited, comes first."""
-        _, urgent, rest = self.queues
+        urgent, rest = self.queues
         waited = [one for one in rest if self.crawler.now - self.crawler.last_look[one[0]] >= LONGEST_WAIT_HOURS]
         urgent += waited
         rest[:] = rest[len(waited) :]
@@ -265,7 +268,7 @@ class Adaptive(Policy):
         now, its = self.crawler.now, self.world.slices[seller]
         since = float(now - self.crawler.last_look[seller])
         oldest = now - float(self.crawler.last[its].min())
-        return recrawl.hours_until_due(INTERVAL, since, self.kept_age, oldest)
+        return choosing.hours_until_due(INTERVAL, since, self.kept_age, oldest)
 
     def _busy(self) -> set[int]:
         return {seller for queue in self.queues for seller, _ in queue}
@@ -274,17 +277,16 @@ class Adaptive(Policy):
         """The light crawls that are worth so much, by what they are worth."""
         busy = self._busy()
         found: list[tuple[float, int]] = []
-        for seller, its in enumerate(self.world.slices):
+        for seller in range(self.world.nature.sellers):
             hours = float(self.crawler.now - self.crawler.last_look[seller])
-            if seller in busy or hours < recrawl.LEAST_LOOK_HOURS:
+            if seller in busy or hours < pool.LEAST_LOOK_HOURS:
                 continue
-            each = [(self._seller_rate(seller, kind), self._listing(seller, kind).shown) for kind in range(KINDS)]
-            size = (its.stop - its.start) / KINDS
-            swept = sum(recrawl.sweep_value(size, rate, shown, hours) for rate, shown in each)
-            worth = recrawl.light_crawl_value(
-                swept, float(self.world.pages[seller]), hours, self._share(seller), self.price
+            shown = self._seen(seller).shown
+            swept = pool.sweep_value(1.0, _all(self._rates(seller)), shown, hours, price=self.price, arithmetic=NUMPY)
+            worth = pool.light_crawl_value(
+                float(_array(swept).sum()), float(self.world.pages[seller]), hours, self._share(seller), self.price
             )
-            if recrawl.is_light_crawl_due(worth, price, hours):
+            if pool.is_light_crawl_due(worth, price, hours):
                 found.append((-worth, seller))
         return [seller for _, seller in sorted(found)]
 
@@ -298,8 +300,8 @@ class Adaptive(Policy):
         rates = self._rates(seller)
         seen = self._seen(seller)
         source = Source(_all(rates), _all(ages), _all(self.signals[its]), _other(_array(seen.shown) * rates))
-        unseen = recrawl.unseen_changes(source, seen, NUMPY)
-        weights = recrawl.weight(
+        unseen = worth.unseen_changes(source, seen, NUMPY)
+        weights = worth.weight(
             cast(Any, self.world.in_stock[its]), _all(crawler.now - self.changed_at[its]), arithmetic=NUMPY
         )
         terms = Terms(
@@ -308,18 +310,18 @@ class Adaptive(Policy):
             kept_age=self.kept_age,
             promise_broken=self.outlook.promise_broken,
             look_hours=float(self.look_hours[seller]) * 1.5,
-            promise_rate=recrawl.promise_rate(float(len(ages)), self.kept_age, self._share(seller)),
+            promise_rate=choosing.promise_rate(float(len(ages)), self.kept_age, self._share(seller)),
             min_chance=MIN_CHANCE,
         )
-        order, ends = chosen(
+        order, urgent = chosen(
             ages,
-            cast(Floats, recrawl.value(unseen, source.rate, weights, arithmetic=NUMPY)),
-            cast(Floats, recrawl.change_chance(unseen, NUMPY)),
-            cast(Booleans, recrawl.is_believed(source, seen, NUMPY)),
+            cast(Floats, worth.value(unseen, source.rate, weights, arithmetic=NUMPY)),
+            cast(Floats, worth.change_chance(unseen, NUMPY)),
+            cast(Booleans, worth.is_believed(source, seen, NUMPY)),
             terms,
         )
         self.planned += len(order) + int(self.world.pages[seller])
-        for queue, part in zip(self.queues, np.split(order, ends), strict=True):
+        for queue, part in zip(self.queues, np.split(order, [urgent]), strict=True):
             if len(part):
                 queue.append((seller, its.start + part))
 
@@ -333,29 +335,29 @@ class Adaptive(Policy):
         fetched = Source(_all(rates[within]), _all(ages), _all(self.signals[sources]), _all(other))
         seen = Listing(_all(_array(every.shown)[within]), _all(_array(every.false_rate)[within]))
         changed = crawler.fetch(sources)
-        said = recrawl.fetched_evidence(fetched, seen, _all(changed.astype(float)), NUMPY)
+        said = learning.fetched_evidence(fetched, seen, _all(changed.astype(float)), NUMPY)
         own = _evidence(self.changes[sources], self.hours[sources])
-        own = recrawl.learnt(own, said, recrawl.kept_share(fetched.age, NUMPY))
+        own = learning.learnt(own, said, learning.kept_share(fetched.age, NUMPY))
         self.changes[sources], self.hours[sources] = own.changes, own.hours
         self.signals[sources] = 0.0
         self.changed_at[sources[changed]] = crawler.now
-        kept = recrawl.kept_share(float(crawler.now - self.learnt_at[seller]))
+        kept = learning.kept_share(float(crawler.now - self.learnt_at[seller]))
         self.learnt_at[seller] = crawler.now
         for kind in range(KINDS):
             total = _summed(said, self.world.kind[sources] == kind)
-            self.learnt[seller][kind] = recrawl.learnt_of_seller(self.learnt[seller][kind], total, kept)
+            self.learnt[seller][kind] = learning.learnt_of_seller(self.learnt[seller][kind], total, kept)
 
     def _seller_rate(self, seller: int, kind: int) -> float:
-        return recrawl.seller_rate(self.learnt[seller][kind])
+        return learning.seller_rate(self.learnt[seller][kind])
 
     def _listing(self, seller: int, kind: int) -> Listing:
-        return recrawl.listing(self.learnt[seller][kind])
+        return learning.listing(self.learnt[seller][kind])
 
     def _rates(self, seller: int) -> Floats:
         its = self.world.slices[seller]
         priors = np.array([self._seller_rate(seller, kind) for kind in range(KINDS)])
         own = _evidence(self.changes[its], self.hours[its])
-        return cast(Floats, recrawl.source_rate(own, _all(priors[self.world.kind[its]]), NUMPY))
+        return cast(Floats, learning.source_rate(own, _all(priors[self.world.kind[its]]), NUMPY))
 
     def _seen(self, seller: int) -> Listing:
         kinds = self.world.kind[self.world.slices[seller]]
@@ -378,7 +380,7 @@ class Adaptive(Policy):
         false = np.concatenate([_array(one.false_rate) for one in seen])
         other = _array(_other(shown * rates))
         octaves = np.floor(np.log2(rates)).astype(int)
-        weights = np.where(self.world.in_stock, 1.0, recrawl.SOLD_OUT_WEIGHT)
+        weights = np.where(self.world.in_stock, 1.0, worth.SOLD_OUT_WEIGHT)
         groups: list[Group] = []
         for octave in np.unique(octaves):
             alike = octaves == octave
@@ -392,39 +394,30 @@ class Adaptive(Policy):
             max_age=self.max_age,
             min_chance=MIN_CHANCE,
         )
-        return recrawl.outlook(groups, means)
+        return outlook.outlook(groups, means)
 
 
-def chosen(
-    ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms
-) -> tuple[Integers, list[int]]:
-    """`recrawl.chosen` for arrays, where every source was fetched before; a test compares the two.
+def chosen(ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms) -> tuple[Integers, int]:
+    """`choosing.chosen` for arrays, where every source was fetched before; a test compares the two.
 
-    Also where in this order the late ones end, and the other urgent ones.
+    Also how many of them, the first ones in this order, are urgent.
     """
     oldest = np.argsort(-ages, kind="stable")
-    slack = np.maximum(0.0, recrawl.fetched_before(terms.kept_age) - terms.look_hours - ages[oldest])
+    slack = np.maximum(0.0, choosing.fetched_before(terms.kept_age) - terms.look_hours - ages[oldest])
     needed = (np.arange(1, len(ages) + 1) - terms.promise_rate * slack).max(initial=0.0)
     too_old = np.zeros(len(ages), bool)
     too_old[oldest[: math.ceil(needed)]] = True
     worth = (values >= terms.price) & (chances >= terms.min_chance)
-    late = (ages >= recrawl.fetched_before(terms.kept_age)) & (not terms.promise_broken)
-    signalled = worth & believed & ~late
-    aged = too_old & ~signalled & ~late
-    valued = worth & ~signalled & ~too_old & ~late
     by_value = np.argsort(-values, kind="stable")
-    parts = [
-        oldest[late[oldest]],
-        by_value[signalled[by_value]],
-        oldest[aged[oldest]],
-        by_value[valued[by_value]],
-    ]
-    ends = [len(parts[0]), len(parts[0]) + len(parts[1]) + len(parts[2])]
+    signalled = by_value[(worth & believed)[by_value]]
+    aged = oldest[(too_old & ~(worth & believed))[oldest]]
+    valued = by_value[(worth & ~believed & ~too_old)[by_value]]
     if terms.promise_broken:
-        ends[1] -= len(parts[2])
-        places = np.concatenate([2 * np.arange(len(parts[2])), 2 * np.arange(len(parts[3])) + 1])
-        parts[2:] = [np.concatenate(parts[2:])[np.argsort(places, kind="stable")]]
-    return np.concatenate(parts)[: terms.allowance], ends
+        places = np.concatenate([2 * np.arange(len(aged)), 2 * np.arange(len(valued)) + 1])
+        rest = np.concatenate([aged, valued])[np.argsort(places, kind="stable")]
+        return np.concatenate([signalled, rest])[: terms.allowance], len(signalled)
+    signalled = signalled[: max(0, terms.allowance - len(aged))]
+    return np.concatenate([signalled, aged, valued])[: terms.allowance], len(signalled) + len(aged)
 
 
 def _swept(crawler: Crawler, share: float) -> Iterator[int]:

@@ -137,7 +137,7 @@ def empty_database_url(test_servers: TestServers) -> Generator[str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -68,7 +68,7 @@ class TestDatabases:
             self._seeds = {name: self._content(connection, name) for name in self._tables}
 
     def take(self, *, untouched: bool = False) -> str:
-        """The name of a database that looks as the template does; an untouched one was nobody's before."""
+        """The name of a database that looks as the template does; an untouched one was not used before."""
         if self._free and not untouched:
             return self._free.pop()
         self._made += 1
@@ -77,7 +77,7 @@ class TestDatabases:
         return name
 
     def give_back(self, name: str) -> None:
-        """Make it as new; what cannot be, or is still in somebody's hands, is dropped."""
+        """Make it as new; what cannot be, or is still in use, is dropped."""
         with self._connect(name) as connection:
             cleaned = self._clean(connection)
         if cleaned:
@@ -110,7 +110,7 @@ class TestDatabases:
         return True
 
     def _content(self, connection: psycopg.Connection[Any], table: str) -> bytes:
-        """Every row of a table; one that is nobody's seed is not read to its end."""
+        """Every row of a table; one that is not seeded is not read to its end."""
         few = sql.SQL("COPY (SELECT * FROM {} LIMIT 1000) TO STDOUT").format(sql.Identifier(table))
         with connection.cursor().copy(few) as copy:
             return b"".join(bytes(chunk) for chunk in copy)

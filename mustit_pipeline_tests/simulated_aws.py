@@ -28,7 +28,7 @@ class Queue:
         return [self.client.send_message(QueueUrl=self.url, MessageBody=text)["MessageId"] for text in texts]
 
     def left(self) -> int:
-        """Messages that are not deleted, in somebody's hands or not."""
+        """Messages that are not deleted, received or not."""
         wanted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=wanted)["Attributes"]
         return sum(int(number) for number in found.values())
@@ -54,13 +54,13 @@ class SimulatedAws:
         httpx.post(f"{self.endpoint}/moto-api/reset", trust_env=False).raise_for_status()
 
     def let_in(self, requests: str) -> None:
-        """So many more requests are let in, whoever sends them."""
+        """So many more requests are let in, from any sender."""
         httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=requests, trust_env=False).raise_for_status()
 
 
 @contextmanager
 def simulated_aws() -> Generator[SimulatedAws]:
-    """One on a free port; whoever asks needs VARIABLES in the environment."""
+    """One on a free port; its callers need VARIABLES in the environment."""
     # It would log every call.
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -14,14 +14,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
 import boto3
 import httpx
 
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 from mustit_pipeline_tests.simulated_aws import SimulatedAws
 
 DEDUPLICATION_SECONDS = 300.0
@@ -273,36 +272,20 @@ def strict_aws(behind: SimulatedAws) -> Generator[StrictAws]:
     """One on a free port in front of a simulated one."""
     made = StrictAws(behind)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
         # Head and body in one packet: the second of two would wait 40 ms for the receiver's acknowledgement.
         wbufsize = -1
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.body()
             answered = made.answer({name.lower(): value for name, value in self.headers.items()}, body)
             if answered is None:
                 self.close_connection = True
                 return
             status, answer = answered
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/x-amz-json-1.0")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(status, json.dumps(answer).encode(), Content_Type="application/x-amz-json-1.0")
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    made.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=partial(server.serve_forever, 0.05), daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as url:
+        made.endpoint = url
         yield made
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -43,8 +43,8 @@ def make_link(database: Database, name: UserName) -> LoginLink:
     return LoginLink(secret.text, name, expires_at)
 
 
-def first_admin_link(database: Database, actor: Actor | None = None) -> LoginLink | None:
-    """The first admin, made where there is no user, and a link for it; None once some user has a password."""
+def make_first_admin_link(database: Database, actor: Actor | None = None) -> LoginLink | None:
+    """Make the first admin where there is no user, and a link for it; None once some user has a password."""
     actor = actor or Actor(ActorKind.SYSTEM, "first start")
     with database.transaction() as connection:
         if users.has_any_password(connection):

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Self, TypeVar
@@ -16,7 +16,6 @@ from msgspec import Struct, structs
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
-from mustit_pipeline.agents.booking import Booking, Wait, WaitReason
 from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
 from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
 from mustit_pipeline.agents.session_cache import SessionCache
@@ -31,7 +30,7 @@ from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.session import Session
 from mustit_pipeline.settings import Settings
 
-__all__ = ["AgentPool", "Booking", "Outcome", "Throttling", "Wait"]
+__all__ = ["AgentPool", "Booking", "Outcome", "Throttling", "Wait", "WaitReason"]
 
 TICK_SECONDS = 0.5
 # News of many agents within this time, as of their first tokens, are read once.
@@ -41,6 +40,34 @@ TRIAL_SECONDS = 1.0
 MOST_TRIES = 64
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
+
+
+class Booking(Struct, frozen=True):
+    """One request that may be sent now, and no later than `send_before` on this process's monotonic clock."""
+
+    agent_id: UUID
+    user_agent: str
+    session: Session
+    booking_id: UUID
+    send_before: float
+
+
+class WaitReason(Enum):
+    """Why no request may be sent."""
+
+    LIMIT = "limit"
+    BREAKER = "breaker"
+    HOST_PAUSED = "host paused"
+    NO_AGENTS = "no agents"
+    NO_TOKEN = "no token"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """No request may be sent for so many seconds."""
+
+    seconds: float
+    reason: WaitReason
 
 
 class _Open(Struct, frozen=True):
@@ -240,7 +267,7 @@ class AgentPool:
             await self._refresh()
         agent = self._agents[slot.agent_id]
         user_agent = agent.user_agent
-        session = self._sessions.held(slot.agent_id, slot.token_no, user_agent)
+        session = self._sessions.use(slot.agent_id, slot.token_no, user_agent)
         token_no = slot.token_no
         if session is None:
             issued = self._sessions.issued

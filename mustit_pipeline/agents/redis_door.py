@@ -38,17 +38,17 @@ class RedisDoor:
         """The limiter of the connection, None while it is broken."""
         return self._limiter if self.is_open else None
 
-    def ready_to_return(self) -> bool:
-        """Whether Redis is connected; if not, a connection is opened in the background."""
+    def connect_if_due(self) -> bool:
+        """Start connecting in the background if that is due; returns whether Redis is connected now."""
         self._take_opened()
         if not self.is_open and self._url is not None and self._opening is None and time.monotonic() > self._next_try:
-            self.lost_if_broken()
+            self.drop_if_broken()
             self._opening = asyncio.create_task(RedisLink.open(self._url))
         return self.is_open
 
     async def first_try(self) -> None:
         """Try to connect to Redis and wait for the result."""
-        if not self.ready_to_return() and self._opening is not None:
+        if not self.connect_if_due() and self._opening is not None:
             await asyncio.wait([self._opening])
             self._take_opened()
 
@@ -61,7 +61,7 @@ class RedisDoor:
         await self.first_try()
         return self.is_open and self.run_id == run_id
 
-    def lost_if_broken(self) -> None:
+    def drop_if_broken(self) -> None:
         """Drop a broken connection, and wait longer before the next one if this one was short."""
         if self._link is None or self._link.is_open:
             return

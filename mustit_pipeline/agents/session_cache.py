@@ -82,8 +82,8 @@ class SessionCache:
         """Whether issues are paused because one has just failed."""
         return self._pause() > 0
 
-    def held(self, agent_id: UUID, token_no: int, user_agent: str) -> Session | None:
-        """The session in memory, if it is the agent's newest; shortly before it expires, a renewal is started."""
+    def use(self, agent_id: UUID, token_no: int, user_agent: str) -> Session | None:
+        """Use the session in memory, if it is the agent's newest; shortly before it expires, a renewal is started."""
         held = self._held.get(agent_id)
         # A dropped token's number is never reused, so a higher number always means a newer session.
         if held is None or held.token_no < token_no:

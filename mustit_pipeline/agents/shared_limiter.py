@@ -172,7 +172,7 @@ class SharedLimiter:
         started = time.monotonic()
         due = self._journal.take()
         records, gone = self._journal.records(due), self._journal.gone()
-        epoch, reaches = self._epoch, self._door.ready_to_return()
+        epoch, reaches = self._epoch, self._door.connect_if_due()
         pruning = started - self._pruned > PRUNE_SECONDS
 
         def write(connection: Connection) -> PoolRow:
@@ -211,7 +211,7 @@ class SharedLimiter:
         if pool.counter == "moving":
             return await self._in_transaction(self._finish_move)
         if pool.counter == "postgres":
-            return self._door.ready_to_return() and await self._enter_redis()
+            return self._door.connect_if_due() and await self._enter_redis()
         if not await self._door.reach(pool.redis_run_id):
             await self._leave_redis(pool.epoch, "it cannot be reached, or is not the server that was seeded")
             return True
@@ -229,7 +229,7 @@ class SharedLimiter:
             # At the start this is normal: an embedded Redis starts empty and is seeded soon.
             report = log.warning if self._used_redis else log.info
             report("Redis no longer counts requests, PostgreSQL takes over", why=why)
-        self._door.lost_if_broken()
+        self._door.drop_if_broken()
 
     def _finish_move(self, connection: Connection) -> bool:
         pool = agent_pool.lock_counter(connection)

@@ -67,7 +67,7 @@ def mend_rules(
     """Tell EventBridge of these schedules again, through the outbox as always."""
     for one in found:
         if one.schedule_id is not None:
-            registry.tell_again(database, clock(), one.schedule_id)
+            registry.resend(database, clock(), one.schedule_id)
     return relay_rules(database, settings, clock)
 
 

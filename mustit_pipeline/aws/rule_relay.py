@@ -111,5 +111,5 @@ def _settle(database: Database, settings: Settings, change: ClaimedChange, error
         ours = scheduler_outbox.settle(connection, change, delay)
     if not ours:
         # Our call may have come after the other relay's, with an outdated change: send the present one again.
-        registry.tell_again(database, now, row.schedule_id)
+        registry.resend(database, now, row.schedule_id)
     return ours

@@ -13,8 +13,7 @@ from mustit_pipeline.catalog.absorbing import Prepared, absorb, prepare
 from mustit_pipeline.catalog.diff import diff
 from mustit_pipeline.catalog.guard import judge_changes
 from mustit_pipeline.catalog.publishing import publish_versions
-from mustit_pipeline.catalog.reading import Reading, read
-from mustit_pipeline.catalog.reading_rules import USUAL_READING, ReadingRules
+from mustit_pipeline.catalog.reading import USUAL_READING, Reading, ReadingRules, read
 from mustit_pipeline.catalog.sql import products, publication, raw
 from mustit_pipeline.catalog.sql.publication import NewVersion, Unpublished
 from mustit_pipeline.catalog.sql.raw import RawFailure

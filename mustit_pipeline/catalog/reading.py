@@ -1,7 +1,7 @@
 """What raw bodies say about products, outside of transactions; only a body without its content is parsed again."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -10,18 +10,54 @@ from msgspec import Struct
 
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.product_data import Document
-from mustit_pipeline.catalog.reading_rules import ReadingRules
+from mustit_pipeline.catalog.sql.drift import accepted
 from mustit_pipeline.catalog.sql.raw import RawFailure, RawRow
-from mustit_pipeline.domain.drift import Deviation
+from mustit_pipeline.domain.drift import Deviation, DriftKind
+from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, WRONG_SELLER, MalformedBody
 from mustit_pipeline.marketplace.models import ListingEntry, ProductDetail
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
+from mustit_pipeline.settings import Settings
 
 UNREADABLE = "INVARIANT_BODY_UNREADABLE"
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRules:
+    """Which bodies are refused although they can be parsed: by fetching and by replay alike.
+
+    Those with unaccepted drift in a blocked field, and listing pages with a count above `most_products`.
+    """
+
+    blocked: FieldPaths = field(default_factory=lambda: FieldPaths(""))
+    accepted: frozenset[tuple[str, DriftKind, str]] = frozenset()
+    most_products: int | None = None
+
+    def blocking(self, drift: Iterable[Deviation]) -> str | None:
+        """Why a body with this drift is refused; None if it is not."""
+        for seen in drift:
+            if self.blocked.include(seen.path) and (seen.path, seen.kind, seen.observed) not in self.accepted:
+                became = {DriftKind.NEW: f"is new ({seen.observed})", DriftKind.MISSING: "is missing"}
+                how = became.get(seen.kind, f"is {seen.observed}, not {seen.expected}")
+                return f"{seen.path} {how}, and MUSTIT_DRIFT_BLOCK blocks it"
+        return None
+
+
+USUAL_READING = ReadingRules()
+
+
+def reading_rules(database: Database, settings: Settings) -> ReadingRules:
+    """The rules of the settings, with the drift that operators have accepted."""
+    blocked = FieldPaths(settings.drift_block)
+    if not blocked.paths:
+        return ReadingRules(most_products=settings.seller_most_products)
+    with database.reading() as connection:
+        return ReadingRules(blocked, accepted(connection), settings.seller_most_products)
 
 
 class Statement(Struct, frozen=True):

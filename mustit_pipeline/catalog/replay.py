@@ -6,7 +6,7 @@ from datetime import datetime
 
 from mustit_pipeline.catalog.absorbing import remerge
 from mustit_pipeline.catalog.processing import USUAL_RULES, ProcessingReport, process
-from mustit_pipeline.catalog.reading_rules import USUAL_READING, ReadingRules
+from mustit_pipeline.catalog.reading import USUAL_READING, ReadingRules
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.domain.change_hold import BeliefRules
 from mustit_pipeline.domain.values import SellerId

@@ -15,6 +15,7 @@ def main() -> None:
 
         run()
     except Stopped as stop:
+        stop.is_taken = True
         ignore_signals()
         raise SystemExit(stop.exit_code) from None
 

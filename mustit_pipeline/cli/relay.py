@@ -78,5 +78,6 @@ def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = 
     try:
         raise_if_stopped(result)
     except Stopped as stop:
+        stop.is_taken = True
         raise RelayStopped(stop.number, report) from None
     return report

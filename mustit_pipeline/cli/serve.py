@@ -1,14 +1,13 @@
 """`mustit serve`: REST API, console and metrics."""
 
 import socket
-from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.cli.runtime import upgrade
-from mustit_pipeline.cli.stopping import Stopped
+from mustit_pipeline.cli.stopping import taken
 from mustit_pipeline.settings import SettingsError, load_settings, with_changes
 
 FACTORY = "mustit_pipeline.web:create"
@@ -39,7 +38,7 @@ def serve(
     err.print(f"serving on {scheme}://{settings.api_host}:{settings.api_port}", highlight=False)
     allow_many_connections()
     # A signal is the usual end of a server, after its cleanup.
-    with suppress(Stopped):
+    with taken():
         uvicorn.run(
             FACTORY,
             factory=True,

@@ -65,7 +65,9 @@ def _run(server: str, port: int, arguments: list[str], *, as_json: bool) -> None
             if process.stdout is not None and (said := process.stdout.readline()):
                 _announce(server, json.loads(said), str(state), as_json=as_json)
             code = process.wait()
-        except (Stopped, KeyboardInterrupt):
+        except (Stopped, KeyboardInterrupt) as stop:
+            if isinstance(stop, Stopped):
+                stop.is_taken = True
             process.terminate()
             code = process.wait()
     raise typer.Exit(0 if code in (0, -15, -2) else 1)

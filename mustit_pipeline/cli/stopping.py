@@ -22,9 +22,15 @@ AGAIN_SECONDS = 0.05
 class Stopped(BaseException):
     """A signal asked this command to stop. Not a KeyboardInterrupt: Click would make that exit 1."""
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number: signal.Signals, *, is_taken: bool = True) -> None:
         super().__init__(f"stopped by {number.name}")
         self.number = number
+        # Whether code of ours has taken it, so that it is not lost.
+        self.is_taken = is_taken
+
+    def __del__(self) -> None:
+        if not self.is_taken:
+            _send_again(self.number)
 
     @property
     def exit_code(self) -> int:
@@ -33,11 +39,24 @@ class Stopped(BaseException):
 
 
 def hear_signals() -> None:
-    """From now on a signal raises Stopped; a signal that the parent process ignores stays ignored."""
+    """From now on a signal raises Stopped; a signal that the parent process ignores stays ignored.
+
+    Where the exception is lost, because a library swallows it or it was raised in a callback that no exception can
+    leave, the signal is sent again.
+    """
     for number in STOPS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
-    sys.unraisablehook = _send_again
+    sys.unraisablehook = _say_unless_stopped
+
+
+@contextmanager
+def taken() -> Generator[None]:
+    """Within it a stop is the usual end."""
+    try:
+        yield
+    except Stopped as stop:
+        stop.is_taken = True
 
 
 def ignore_signals() -> None:
@@ -91,14 +110,18 @@ def _is_interruption(event: "dg.DagsterEvent") -> bool:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise Stopped(signal.Signals(number))
+    # In no variable: its traceback would hold the variable, and the variable it.
+    raise Stopped(signal.Signals(number), is_taken=False)
 
 
-def _send_again(lost: "sys.UnraisableHookArgs") -> None:
-    """A signal that arrives in a callback of a C library, which no exception can leave, is sent again."""
+def _say_unless_stopped(lost: "sys.UnraisableHookArgs") -> None:
     if not isinstance(lost.exc_value, Stopped):
         sys.__unraisablehook__(lost)
+
+
+def _send_again(number: signal.Signals) -> None:
+    if sys.is_finalizing():
         return
-    again = threading.Timer(AGAIN_SECONDS, os.kill, [os.getpid(), lost.exc_value.number])
+    again = threading.Timer(AGAIN_SECONDS, os.kill, [os.getpid(), number])
     again.daemon = True
     again.start()

@@ -12,7 +12,7 @@ from types import FrameType
 import httpx
 
 from mustit_pipeline import embedded
-from mustit_pipeline.access.login_links import first_admin_link
+from mustit_pipeline.access.login_links import make_first_admin_link
 from mustit_pipeline.cli.dagster_home import WORKSPACE
 from mustit_pipeline.cli.demo import SELLERS
 from mustit_pipeline.cli.lively_world import lively_world
@@ -174,7 +174,7 @@ def _first_login(ground: Runtime) -> str | None:
     """A link for the first admin, until there is a user with a password; elsewhere `mustit user add` adds one."""
     if not ground.settings.embedded:
         return None
-    link = first_admin_link(ground.database)
+    link = make_first_admin_link(ground.database)
     return None if link is None else f"{_web(ground.settings)}{link.path}"
 
 

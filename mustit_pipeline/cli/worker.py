@@ -2,7 +2,6 @@
 
 import math
 import time
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, out, print_json
 from mustit_pipeline.cli.runtime import runtime
-from mustit_pipeline.cli.stopping import Stopped
+from mustit_pipeline.cli.stopping import taken
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.foundation import event_loop
@@ -66,7 +65,7 @@ def worker(
         if not as_json:
             err.print("waiting for tasks of running crawls; Ctrl-C stops", highlight=False)
         # A signal is the usual end of a worker, after its cleanup.
-        with suppress(Stopped):
+        with taken():
             event_loop.run(
                 serve(ground.database, ground.settings, math.inf if seconds is None else seconds, tally.follow)
             )

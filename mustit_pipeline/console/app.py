@@ -26,13 +26,7 @@ class _Pages(Mount):
 
 def install(app: FastAPI) -> None:
     """Serve the console beside the API."""
-    pages = FastAPI(
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        dependencies=[Depends(checked_form)],
-    )
+    pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(checked_form)])
     pages.state.ground, pages.state.hub = app.state.ground, app.state.hub
     errors.install(pages)
     pages.include_router(static_files.router)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 480, 66, 12, 10, 24
+WIDTH, RIGHT, TOP, BOTTOM = 480, 12, 10, 24
+# The room that the texts of an axis need at the left, at the largest size that the stylesheet gives them on a phone.
+LETTER, BESIDE, LEAST_LEFT = 9.5, 14, 44
 # Of bars: room for names and texts, from one bar to the next, and how thick one is.
 NAMES, TEXTS, PITCH, THICKNESS = 120, 56, 22, 14
 
@@ -53,16 +55,13 @@ class Frame:
     """The drawing area and its axes."""
 
     height: int
+    left: float
     rows: tuple[Mark, ...]
     columns: tuple[Mark, ...]
 
     @property
     def box(self) -> str:
         return f"0 0 {WIDTH} {self.height}"
-
-    @property
-    def left(self) -> int:
-        return LEFT
 
     @property
     def right(self) -> int:
@@ -131,17 +130,18 @@ def columns(
 ) -> Columns:
     """Columns side by side, each of (series, number, title); `rows` are the values with a line of their own."""
     most = max((value for value, _ in rows), default=1) or 1
-    inner, width = height - TOP - BOTTOM, (WIDTH - LEFT - RIGHT) / max(1, len(stacks))
+    left = _left(rows)
+    inner, width = height - TOP - BOTTOM, (WIDTH - left - RIGHT) / max(1, len(stacks))
     blocks: list[Block] = []
     for place, stack in enumerate(stacks):
         y = float(height - BOTTOM)
         for series, number, title in stack:
             size = inner * number / most
             y -= size
-            blocks.append(Block(LEFT + place * width + width * 0.12, y, width * 0.76, size, series, title))
+            blocks.append(Block(left + place * width + width * 0.12, y, width * 0.76, size, series, title))
     every = max(1, len(names) // 6)
-    marks = [Mark(LEFT + (place + 0.5) * width, name) for place, name in enumerate(names) if place % every == 0]
-    frame = Frame(height, tuple(Mark(_y(value, 0, most, height), text) for value, text in rows), tuple(marks))
+    marks = [Mark(left + (place + 0.5) * width, name) for place, name in enumerate(names) if place % every == 0]
+    frame = Frame(height, left, tuple(Mark(_y(value, 0, most, height), text) for value, text in rows), tuple(marks))
     return Columns(frame, tuple(blocks))
 
 
@@ -150,6 +150,7 @@ def lines(
     span: tuple[datetime, datetime], height: int,
 ) -> Lines:  # fmt: skip
     """Values over time as steps: a price holds until it is seen to be another one."""
+    left = _left(rows)
     low, high = min((value for value, _ in rows), default=0), max((value for value, _ in rows), default=1)
     drawn: list[Line] = []
     for number, values in enumerate(series):
@@ -161,15 +162,16 @@ def lines(
             if one.value is None:
                 down = False
                 continue
-            x, y, until = _x(one.at, span), _y(one.value, low, high, height), _x(following.at, span)
+            x, y, until = _x(one.at, span, left), _y(one.value, low, high, height), _x(following.at, span, left)
             path.append(f"{'L' if down else 'M'}{x:.1f} {y:.1f}H{until:.1f}")
             dots.append(Dot(round(x, 1), round(y, 1), one.title))
             down = True
         drawn.append(Line(number, "".join(path), tuple(dots)))
     frame = Frame(
         height,
+        left,
         tuple(Mark(_y(value, low, high, height), text) for value, text in rows),
-        tuple(Mark(_x(at, span), text) for at, text in times),
+        tuple(Mark(_x(at, span, left), text) for at, text in times),
     )
     return Lines(frame, tuple(drawn))
 
@@ -200,9 +202,13 @@ def round_steps(low: float, high: float, wanted: int = 4) -> list[float]:
     return values
 
 
-def _x(at: datetime, span: tuple[datetime, datetime]) -> float:
+def _left(rows: Sequence[tuple[float, str]]) -> float:
+    return max(LEAST_LEFT, BESIDE + LETTER * max((len(text) for _, text in rows), default=0))
+
+
+def _x(at: datetime, span: tuple[datetime, datetime], left: float) -> float:
     length = (span[1] - span[0]).total_seconds() or 1.0
-    return LEFT + (WIDTH - LEFT - RIGHT) * (at - span[0]).total_seconds() / length
+    return left + (WIDTH - left - RIGHT) * (at - span[0]).total_seconds() / length
 
 
 def _y(value: float, low: float, high: float, height: int) -> float:

@@ -41,6 +41,14 @@ def address(name: str) -> str:
     return _files()[name].address
 
 
+@router.get("/favicon.svg")
+@router.get("/favicon-{state}.svg")
+async def mark() -> Response:
+    """Our mark: Dagster's pages ask for theirs, one for each state of a run, at the root of the server."""
+    file = _files()["mark.svg"]
+    return Response(file.content, media_type=file.kind)
+
+
 @router.get(PREFIX + "{name}")
 async def static_file(name: str) -> Response:
     """A file by its present name."""

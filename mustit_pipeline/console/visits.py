@@ -23,6 +23,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 
 STATE = "mustit.visit"
+LOGGED = languages.marked("Written to the audit log.")
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src {images}; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -106,6 +107,10 @@ class Visit:
     def say_number(self, one: str, many: str, number: int, **values: Any) -> str:
         """A text about a number of things."""
         return languages.say_number(self.language, one, many, number, **values)
+
+    def say_logged(self, text: str) -> str:
+        """What an action came to, in the language of this visit already, and that it is written down."""
+        return f"{text} {self.say(LOGGED)}"
 
     def page(self, template: str, http_status: int = HTTPStatus.OK, **values: Any) -> Response:
         """A page in the visit's language."""

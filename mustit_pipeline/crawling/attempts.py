@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mustit_pipeline.agents.pool import Booking
 from mustit_pipeline.catalog import canonical
-from mustit_pipeline.catalog.reading_rules import ReadingRules
+from mustit_pipeline.catalog.reading import ReadingRules
 from mustit_pipeline.crawling.fault_attribution import Subject
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.results import TaskResult

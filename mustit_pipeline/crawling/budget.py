@@ -15,8 +15,7 @@ from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.crawling.sql.budget import AnotherInterval, Looks, SellerProfile
 from mustit_pipeline.crawling.sql.choosing import SOURCES
 from mustit_pipeline.crawling.sql.recrawl_terms import RATE_STEPS, Crowd
-from mustit_pipeline.domain.recrawl import (
-    LOOK_SHARE,
+from mustit_pipeline.domain.recrawl.outlook import (
     Means,
     Outlook,
     fetches_of,
@@ -24,6 +23,7 @@ from mustit_pipeline.domain.recrawl import (
     freshness_of,
     outlook,
 )
+from mustit_pipeline.domain.recrawl.pool import LOOK_SHARE
 from mustit_pipeline.domain.values import CrawlingInterval
 from mustit_pipeline.settings import Settings
 

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,19 +14,18 @@ from sqlalchemy import Connection
 from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
 from mustit_pipeline.catalog.processing import absorb_waiting
-from mustit_pipeline.catalog.reading_rules import reading_rules
+from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.sql import products
-from mustit_pipeline.crawling.absorption import Absorption
 from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
 from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
+from mustit_pipeline.crawling.queue import execution_queue
 from mustit_pipeline.crawling.recrawl import fetches_everything, judge_pool, plan_rest
 from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql import executions, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.transports import execution_queue
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
@@ -44,7 +43,41 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Subject
 
+# Results per pass of absorbing beside the fetching: a smaller seller is processed as fast after all fetches.
+ABSORBED_AT_ONCE = 1000
+
 log = structlog.get_logger(__name__)
+
+
+class Absorption:
+    """Absorbs bodies while others are being fetched, one pass at a time; the rest are processed afterwards."""
+
+    def __init__(self, absorb: Callable[[], object]) -> None:
+        self._absorb = absorb
+        self._pass: asyncio.Task[object] | None = None
+        self._stored = 0
+        self._failed = False
+
+    def stored(self, results: int) -> None:
+        """Report the number of stored results; starts a pass when there are enough."""
+        under_way = self._pass is not None and not self._pass.done()
+        if self._failed or under_way or results - self._stored < ABSORBED_AT_ONCE:
+            return
+        self._stored = results
+        self._pass = asyncio.create_task(asyncio.to_thread(self._absorb))
+        self._pass.add_done_callback(self._ended)
+
+    async def end(self) -> None:
+        """Wait for the running pass."""
+        if self._pass is not None:
+            await asyncio.wait([self._pass])
+
+    def _ended(self, ended: asyncio.Task[object]) -> None:
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
+            # If the fault persists, processing meets and reports it; the fetching continues.
+            self._failed = True
+            log.warning("bodies are absorbed after the fetching", error=type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)

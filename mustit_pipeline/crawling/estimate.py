@@ -14,7 +14,7 @@ from mustit_pipeline.crawling.recrawl import expected_choices, terms_of
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser, Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.recrawl import Reason
+from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation import event_loop
 from mustit_pipeline.foundation.clock import utc_now

@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.catalog.sql.drift import Sighting
-from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.sql import executions, recrawl_terms, task_months, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.drift import Deviation
@@ -44,7 +43,8 @@ def open_or_join(
     """Open an execution for an active seller and restart its interval, or join the one that is open.
 
     An execution without a sweep (`sweeps=False`) does not restart the interval, so it delays no sweep. A light crawl
-    that is joined is a light one no longer: it gives way to no other crawl.
+    that is joined is a light one no longer: it gives way to no other crawl. A full refetch takes its place, because
+    what it has passed over already would not be fetched.
     """
     with database.transaction() as connection:
         return open_or_join_within(
@@ -73,6 +73,11 @@ def open_or_join_within(
     seller, schedule = sellers.get(connection, seller_id, lock=True)
     present = executions.find_open(connection, seller_id)
     restarts = sweeps and kind is ExecutionKind.DUE
+    if present is not None and present.is_light and full_refetch and present.status is not ExecutionStatus.PAUSED:
+        present = executions.get(connection, present.id, lock=True)
+        if present.is_open:
+            cancel_locked(connection, present, now)
+        present = None
     if present is not None and present.is_light and kind is ExecutionKind.DUE:
         # None where it has ended meanwhile.
         present = executions.make_due(connection, present.id)
@@ -222,7 +227,9 @@ def fail_plan(
                 schedule.plan_settled()
             sellers.save(connection, seller, schedule)
             home = stored.home
-            record_drift(connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen])
+            executions.record_drift(
+                connection, [Sighting(home.seller_id, None, home.execution_id, one) for one in seen]
+            )
     return True
 
 

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, WaitReason
 from mustit_pipeline.crawling.fault_attribution import Charge, FaultAttribution, Subject
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.states import TaskType

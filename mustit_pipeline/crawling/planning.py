@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from mustit_pipeline.crawling.sql.choosing import ChosenSource
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.tasks import PlannedTask
-from mustit_pipeline.domain.recrawl import Reason
+from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.states import TaskStatus, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -15,7 +15,6 @@ from mustit_pipeline.settings import Settings
 PAGE_PRIORITY = 0
 PROBE_PRIORITY = 5
 NEW_PRODUCT_PRIORITY = 10
-LATE_PRODUCT_PRIORITY = 12
 CHANGED_PRODUCT_PRIORITY = 15
 KNOWN_PRODUCT_PRIORITY = 20
 PRODUCT_TYPES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
@@ -88,7 +87,6 @@ def plan_products(
 
 _PRIORITIES = {
     Reason.NEW: NEW_PRODUCT_PRIORITY,
-    Reason.LATE: LATE_PRODUCT_PRIORITY,
     Reason.SIGNALLED: CHANGED_PRODUCT_PRIORITY,
 }
 

@@ -1,4 +1,7 @@
-"""Where a worker's tasks come from: one execution's own, or whatever any running execution has to do."""
+"""Where a worker's tasks come from: one execution's own, or whatever any running execution has to do.
+
+The settings say which transport carries them: the task rows themselves, or messages of SQS (`sqs_queue`).
+"""
 
 import os
 import socket
@@ -123,6 +126,26 @@ class SharedQueue(_PostgresQueue):
     def rest(self) -> float:
         recovery.recover_tasks(self._database, self._settings, utc_now())
         return LOOK_SECONDS
+
+
+def shared_queue(database: Database, settings: Settings) -> TaskQueue:
+    """The tasks of every running execution."""
+    if settings.task_transport == "sqs":
+        from mustit_pipeline.crawling.sqs_queue import SqsQueue
+
+        return SqsQueue(database, settings)
+    return SharedQueue(database, settings)
+
+
+def execution_queue(
+    database: Database, settings: Settings, stored: StoredExecution, types: Sequence[TaskType]
+) -> TaskQueue:
+    """The tasks of one execution, until those of these types have ended."""
+    if settings.task_transport == "sqs":
+        from mustit_pipeline.crawling.sqs_queue import SqsExecutionQueue
+
+        return SqsExecutionQueue(database, settings, stored, types)
+    return ExecutionQueue(database, settings, stored, types)
 
 
 def worker_name() -> str:

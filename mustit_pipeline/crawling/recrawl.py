@@ -12,18 +12,9 @@ from mustit_pipeline.crawling.sql import budget, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.recrawl_terms import PoolTerms
-from mustit_pipeline.domain.recrawl import (
-    LOOK_SHARE,
-    LOWEST_PRICE,
-    Means,
-    Outlook,
-    Terms,
-    fetches_of,
-    moved_age,
-    moved_price,
-    outlook,
-    promise_rate,
-)
+from mustit_pipeline.domain.recrawl.choosing import Terms, promise_rate
+from mustit_pipeline.domain.recrawl.outlook import Means, Outlook, fetches_of, moved_age, outlook
+from mustit_pipeline.domain.recrawl.pool import LOOK_SHARE, LOWEST_PRICE, moved_price
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints

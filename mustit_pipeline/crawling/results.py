@@ -16,7 +16,6 @@ from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.catalog.sql.products import Sighted
 from mustit_pipeline.catalog.sql.raw import NewRaw
-from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.fetching import RequestCounter, durations_of
 from mustit_pipeline.crawling.planning import plan_chosen, plan_pages, plan_products, planned_status, within_limit
 from mustit_pipeline.crawling.recrawl import fetches_everything, terms_of
@@ -155,7 +154,7 @@ class ResultStore:
             )
             for current in by_seller:
                 self._plan_signalled(connection, current, signalled[current.home])
-            record_drift(connection, [seen for result in kept for seen in _sightings(result)])
+            executions.record_drift(connection, [seen for result in kept for seen in _sightings(result)])
             tallies.add(connection, Subject.FETCH, durations_of(result.calls for result in results))
             receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(

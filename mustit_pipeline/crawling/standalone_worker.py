@@ -6,10 +6,10 @@ import random
 import structlog
 
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.catalog.reading_rules import reading_rules
+from mustit_pipeline.catalog.reading import reading_rules
+from mustit_pipeline.crawling.queue import shared_queue
 from mustit_pipeline.crawling.result_buffer import Progress
 from mustit_pipeline.crawling.results import ResultStore
-from mustit_pipeline.crawling.transports import shared_queue
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.foundation.clock import utc_now

@@ -3,19 +3,17 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 
 import structlog
 from msgspec import Struct, field
 
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
-from mustit_pipeline.catalog.reading_rules import ReadingRules
+from mustit_pipeline.catalog.reading import ReadingRules
 from mustit_pipeline.crawling.attempts import Attempts
 from mustit_pipeline.crawling.fault_attribution import CHARGED_AGENTS
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
-from mustit_pipeline.crawling.free_agents import FreeAgents
 from mustit_pipeline.crawling.queue import TaskQueue
 from mustit_pipeline.crawling.result_buffer import Progress, ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
@@ -47,6 +45,36 @@ log = structlog.get_logger(__name__)
 class _Flight(Struct, frozen=True):
     leased: LeasedTask
     calls: RequestCounter = field(default_factory=RequestCounter)
+
+
+class FreeAgents:
+    """What a worker knows of free agents: after "none is free" it asks only for those released since."""
+
+    def __init__(self) -> None:
+        self.none_until = 0.0
+        self.freed = 0
+        self._maybe = 0
+
+    def mark_released(self) -> None:
+        """A request has ended, or an agent was given back."""
+        self.freed += 1
+        self._maybe += 1
+
+    def ask(self, wanted: int, now: float) -> int:
+        """How many of the wanted agents are worth asking for; counts them as asked."""
+        asked = max(0, wanted if self.none_until <= now else min(wanted, self._maybe))
+        self._maybe = max(0, self._maybe - asked)
+        return asked
+
+    def mark_exhausted(self, now: float, seconds: float, freed: int) -> None:
+        """None for so many seconds, says an answer that cannot know of those freed since there were `freed` of them."""
+        until = now + seconds
+        self.none_until = until if self.none_until <= now else min(self.none_until, until)
+        self._maybe = min(self._maybe, self.freed - freed)
+
+    def blocked(self, now: float) -> float:
+        """Seconds until an agent may be free; 0 if one may be free now."""
+        return 0.0 if self._maybe else max(0.0, self.none_until - now)
 
 
 class Worker:
@@ -95,11 +123,11 @@ class Worker:
         self._held: deque[LeasedTask] = deque()
         self._held_since = 0.0
         # How many of what was leased last have been sent: so many are worth leasing.
-        self._flown = 0
+        self._sent = 0
         self._ahead = 1
         self._dry_until = 0.0
-        self._flying: dict[asyncio.Task[TaskResult | None], _Flight] = {}
-        self._flying_pages = 0
+        self._in_flight: dict[asyncio.Task[TaskResult | None], _Flight] = {}
+        self._pages_in_flight = 0
         self._landed: list[tuple[asyncio.Task[TaskResult | None], _Flight]] = []
         self._leasing: asyncio.Task[None] | None = None
         # Tasks that have asked for an agent, and when; with one, the same task sends the request.
@@ -126,14 +154,14 @@ class Worker:
         while self._loop.time() < self._deadline:
             self._news.clear()
             self._collect()
-            if self._results.store_if_due(idle=not self._flying):
+            if self._results.store_if_due(idle=not self._in_flight):
                 self._dry_until = 0.0
             if self._held and not self._fresh:
                 self._hand_back()
             self._lease_ahead()
             self._serve_parked()
             self._book_agents()
-            if self._flying or self._landed or self._held or self._leasing or self._expected or self._results.unstored:
+            if self._is_busy:
                 await self._wait_for_news()
                 continue
             rest = await asyncio.to_thread(self._queue.rest)
@@ -142,6 +170,12 @@ class Worker:
             sleep = min(max(rest, self._blocked), LONGEST_SLEEP_SECONDS, self._deadline - self._loop.time())
             await asyncio.sleep(max(0.0, sleep))
             self._dry_until = 0.0
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether something is under way, held, or not stored yet."""
+        under_way = self._in_flight or self._landed or self._leasing or self._expected
+        return bool(under_way or self._held or self._results.unstored)
 
     @property
     def _blocked(self) -> float:
@@ -162,12 +196,12 @@ class Worker:
     def _room(self) -> int:
         """Requests that may be started: what a crash would repeat stays within twice the concurrency."""
         most = self._settings.max_concurrent_requests
-        return min(most, 2 * most - self._results.unstored - len(self._landed)) - len(self._flying)
+        return min(most, 2 * most - self._results.unstored - len(self._landed)) - len(self._in_flight)
 
     def _page_room(self) -> int:
         """Pages that may be leased: one that could not be sent would hold up whatever was leased after it."""
         held = sum(leased.page_no is not None for leased in self._held)
-        return max(0, MOST_PAGES - self._flying_pages - self._results.pages - held)
+        return max(0, MOST_PAGES - self._pages_in_flight - self._results.pages - held)
 
     @property
     def _lacks_tasks(self) -> bool:
@@ -178,7 +212,8 @@ class Worker:
         """Lease tasks for the agents that are expected next: more, the better that went."""
         if self._leasing or self._blocked or not self._lacks_tasks or self._loop.time() < self._dry_until:
             return
-        self._leasing = self._errand(self._lease(self._ahead - len(self._held)))
+        self._leasing = asyncio.create_task(self._lease(self._ahead - len(self._held)))
+        self._leasing.add_done_callback(lambda _: self._news.set())
 
     async def _lease(self, limit: int) -> None:
         claimed = await asyncio.to_thread(self._queue.claim, limit, pages=self._page_room())
@@ -186,7 +221,7 @@ class Worker:
         now = self._loop.time()
         if claimed:
             self._held_since = now
-            self._flown = 0
+            self._sent = 0
             self._ahead = min(2 * self._ahead, MOST_HELD)
         if len(claimed) < limit:
             self._dry_until = now + DRY_SECONDS
@@ -222,9 +257,9 @@ class Worker:
         """From here on a request is under way."""
         flight = _Flight(self._held.popleft())
         del self._booking[task]
-        self._flying[task] = flight
-        self._flying_pages += flight.leased.page_no is not None
-        self._flown += 1
+        self._in_flight[task] = flight
+        self._pages_in_flight += flight.leased.page_no is not None
+        self._sent += 1
         if self._lacks_tasks:
             # The next ones are leased while this is under way: it may take long.
             self._news.set()
@@ -257,24 +292,19 @@ class Worker:
 
     def _ended(self, task: asyncio.Task[TaskResult | None]) -> None:
         if self._booking.pop(task, None) is None:
-            self._landed.append((task, self._flying.pop(task)))
+            self._landed.append((task, self._in_flight.pop(task)))
             self._free.mark_released()
             self._serve_parked()
         elif not task.cancelled() and (error := task.exception()) is not None:
             self._broken = error
         self._news.set()
 
-    def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._news.set())
-        return task
-
     def _collect(self) -> None:
         """Take in what has ended since the last turn."""
         landed, self._landed = self._landed, []
         # Whatever broke one of them, the others' results are kept.
         ended = [_end(task, flight) for task, flight in landed]
-        self._flying_pages -= sum(result.leased.page_no is not None for result in ended)
+        self._pages_in_flight -= sum(result.leased.page_no is not None for result in ended)
         self._results.add(ended)
         for task, _ in landed:
             task.result()
@@ -288,7 +318,7 @@ class Worker:
         """Agents are scarce: what is held goes back unharmed, and the next lease is as large as this one should be."""
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()
-        self._ahead = max(1, self._flown)
+        self._ahead = max(1, self._sent)
         self._dry_until = self._loop.time() + DRY_SECONDS
 
     async def _wait_for_news(self) -> None:
@@ -313,14 +343,14 @@ class Worker:
         for task in (task for task, asked in self._booking.items() if asked <= since):
             task.cancel()
         leasing = [] if self._leasing is None else [self._leasing]
-        if under_way := [*leasing, *self._booking, *self._flying]:
+        if under_way := [*leasing, *self._booking, *self._in_flight]:
             await asyncio.wait(under_way, timeout=self._settings.grace_seconds)
         # What is leased at this moment must be known, so that it can be given back: only bookings are broken off.
-        for task in (*self._booking, *self._flying):
+        for task in (*self._booking, *self._in_flight):
             task.cancel()
-        await asyncio.gather(*leasing, *self._booking, *self._flying, return_exceptions=True)
-        ended = [*self._landed, *self._flying.items()]
-        self._landed, self._flying = [], {}
+        await asyncio.gather(*leasing, *self._booking, *self._in_flight, return_exceptions=True)
+        ended = [*self._landed, *self._in_flight.items()]
+        self._landed, self._in_flight = [], {}
         self._results.add([TaskResult(leased, handed_back=True) for leased in self._held])
         self._held.clear()
         # Whatever broke one of them, the others' results are stored first.
@@ -334,8 +364,8 @@ class Worker:
         """Keep our leases alive for as long as we are."""
         while True:
             await asyncio.sleep(self._settings.lease_seconds / 3)
-            flying = [flight.leased for flight in (*self._flying.values(), *(flight for _, flight in self._landed))]
-            leases = [*self._held, *flying, *self._results.leases()]
+            flights = (*self._in_flight.values(), *(flight for _, flight in self._landed))
+            leases = [*self._held, *(flight.leased for flight in flights), *self._results.leases()]
             if leases:
                 try:
                     await asyncio.to_thread(self._queue.renew, leases)

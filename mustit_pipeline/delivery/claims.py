@@ -65,10 +65,12 @@ class Claims:
         self.superseded += superseded
         return claimed, superseded
 
+    def look_for_silent_senders(self) -> None:
+        """With the next claim, however short ago the last look was."""
+        self._look_for_silent_at = 0.0
+
     def due_in(self) -> float | None:
         """Seconds until it is worth claiming again; None where nothing waits."""
-        # The next look is not that of a relay that goes on sending.
-        self._look_for_silent_at = 0.0
         with self._database.reading() as connection:
             due_in = outbox.next_due_in(connection)
             trial_in = breakers.find(connection, PRODUCT_SERVER).trial_in_with(self._credential)

@@ -134,7 +134,7 @@ def settlement(one: Ended, charged: Charge, settings: Settings) -> Settlement:
     kind = event_type(event) if answer.sent else None
     if answer.verdict is Verdict.DONE and kind in (None, event.event_type):
         return Settlement(event, answer.status, sent=answer.sent)
-    row = event.row(settings.outbox_max_retries)
+    row = event.outbox(settings.outbox_max_retries)
     if kind is not None:
         row.goes_out_as(kind)
     if answer.verdict in (Verdict.DONE, Verdict.STALE):

@@ -100,6 +100,7 @@ class _Relay:
             await asyncio.sleep(nap)
 
     async def _send_due(self, server: ProductServer) -> None:
+        self._claims.look_for_silent_senders()
         window = self._window = Window(
             self._settings, lease_seconds=self._lease, claims=self._claims, server=server, endings=self._endings
         )

@@ -81,7 +81,6 @@ class Window:
         self._settle_by = 0.0
         self._claiming: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
-        self._gives_back = False
         # Places that came free so far, and while the last claim was under way.
         self._freed = 0
         self._freed_by_claim = 0
@@ -116,9 +115,6 @@ class Window:
             if self._settling is not None and self._settling.done():
                 self._settling.result()
                 self._settling = None
-                if self._gives_back:
-                    # A claim that came before this has not seen them.
-                    self._dry_fresh = self._dry_failing = False
 
     async def wind_down(self, grace_seconds: float) -> None:
         """Take no new row, let what is under way end for the grace time, and give the rest back.
@@ -325,7 +321,6 @@ class Window:
             return
         if self._ended:
             batch, self._ended = self._ended, []
-            self._gives_back = any(one.answer.verdict is Verdict.RETURNED for one in batch)
             self._settling = self._begin(asyncio.to_thread(self._endings.write, batch, self._claims.trial))
 
     def _patience(self) -> float:

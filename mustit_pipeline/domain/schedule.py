@@ -87,7 +87,7 @@ class CrawlingSchedule(Aggregate):
         self._set(status=SCHEDULE.move(self.status, "deactivate"))
         self._emit(ScheduleEventType.SCHEDULE_DEACTIVATED, at)
 
-    def tell_again(self, at: datetime, *, active: bool) -> None:
+    def resend(self, at: datetime, *, active: bool) -> None:
         """Send the state again; a schedule whose status does not match its seller's is changed to match."""
         if self.status in SCHEDULE.sources("activate") and active:
             self.activate(at)

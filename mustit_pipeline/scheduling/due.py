@@ -26,7 +26,7 @@ class DueSlice:
         return f"{self.execution_id}:{self.slice_no}"
 
 
-def next_slices(
+def begin_slices(
     database: Database,
     *,
     busy: Collection[str],
@@ -35,7 +35,7 @@ def next_slices(
     slice_seconds: float,
     by_interval: bool = True,
 ) -> list[DueSlice]:
-    """The slices to start in the free slots, for the sellers that have waited longest.
+    """Begin slices in the free slots, for the sellers that have waited longest; crawls that are due are opened.
 
     Each slice that a crawl has had counts against it: a few huge sellers do not keep others from their first slice, and
     a huge seller still gets its next slice however many others are due. Without `by_interval` only open crawls, first
@@ -53,7 +53,7 @@ def next_slices(
     if not opened:
         return []
     with database.transaction() as connection:
-        numbers = executions.next_slices(connection, [execution_id for execution_id, _ in opened])
+        numbers = executions.begin_slices(connection, [execution_id for execution_id, _ in opened])
     return [
         DueSlice(seller_id, execution_id, numbers[execution_id])
         for execution_id, seller_id in opened

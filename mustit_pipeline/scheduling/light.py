@@ -8,7 +8,8 @@ from mustit_pipeline.crawling.recrawl import judge_pool, spare_requests
 from mustit_pipeline.crawling.sql import executions, recrawl_terms
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict
-from mustit_pipeline.domain.recrawl import LOWEST_PRICE, hours_until_due, is_light_crawl_due
+from mustit_pipeline.domain.recrawl.choosing import hours_until_due
+from mustit_pipeline.domain.recrawl.pool import LOWEST_PRICE, is_light_crawl_due
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import DueSlice
@@ -18,7 +19,7 @@ from mustit_pipeline.settings import Settings
 CONSIDERED = 20
 
 
-def next_light_slices(
+def open_light_slices(
     database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
 ) -> list[DueSlice]:
     """Open light crawls for the sellers where most is expected per request, and begin their first slices.
@@ -40,7 +41,7 @@ def next_light_slices(
     if not opened:
         return []
     with database.transaction() as connection:
-        numbers = executions.next_slices(connection, [stored.id.value for stored in opened])
+        numbers = executions.begin_slices(connection, [stored.id.value for stored in opened])
     return [DueSlice(one.seller_id.value, one.id.value, numbers[one.id.value]) for one in opened]
 
 

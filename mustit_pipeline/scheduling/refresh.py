@@ -24,7 +24,7 @@ class Refreshes:
     waiting: int
 
 
-def next_refreshes(
+def open_refreshes(
     database: Database, settings: Settings, *, busy: Collection[str], free: int, now: datetime
 ) -> Refreshes:
     """Open a full refresh for the sellers with the oldest refresh or try, as many as slots are free."""
@@ -43,7 +43,7 @@ def next_refreshes(
     if not opened:
         return Refreshes([], len(stale))
     with database.transaction() as connection:
-        numbers = executions.next_slices(connection, [execution.id.value for execution in opened])
+        numbers = executions.begin_slices(connection, [execution.id.value for execution in opened])
     slices = [
         DueSlice(execution.seller_id.value, execution.id.value, numbers[execution.id.value]) for execution in opened
     ]

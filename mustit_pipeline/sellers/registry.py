@@ -66,14 +66,14 @@ def look(seller_id: SellerId) -> Callable[[Connection], dict[str, object]]:
     return seen
 
 
-def tell_again(database: Database, now: datetime, schedule_id: ScheduleId | None = None) -> int:
+def resend(database: Database, now: datetime, schedule_id: ScheduleId | None = None) -> int:
     """Send one schedule, or all, to EventBridge again; a FAILED one is tried again. Returns their number."""
     with database.reading() as connection:
         seller_ids = sellers.of_schedules(connection, schedule_id)
     for seller_id in seller_ids:
         with database.transaction() as connection:
             seller, schedule = sellers.get(connection, seller_id, lock=True)
-            schedule.tell_again(now, active=seller.is_active)
+            schedule.resend(now, active=seller.is_active)
             sellers.save(connection, seller, schedule)
             scheduler_outbox.enqueue(connection, schedule_messages(schedule))
     return len(seller_ids)

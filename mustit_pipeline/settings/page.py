@@ -8,8 +8,10 @@ from mustit_pipeline.settings.agents import AgentSettings
 from mustit_pipeline.settings.api import ApiSettings
 from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.checks import CheckSettings
+from mustit_pipeline.settings.crawls import CrawlSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
+from mustit_pipeline.settings.marketplace import MarketplaceCallSettings
 from mustit_pipeline.settings.recrawl import RecrawlSettings
 from mustit_pipeline.settings.upkeep import UpkeepSettings
 from mustit_pipeline.settings.whole import PREFIX, Settings
@@ -32,7 +34,9 @@ FIRST = {
     "crawls_at_once": "To crawl more sellers side by side; raise RUNS_AT_ONCE by as many",
 }
 SUBJECTS: dict[str, type[BaseSettings] | None] = {
-    "Servers, marketplace and crawls": None,
+    "Servers and data": None,
+    "Marketplace": MarketplaceCallSettings,
+    "Crawls": CrawlSettings,
     "Agents": AgentSettings,
     "Recrawl policy": RecrawlSettings,
     "Delivery": DeliverySettings,

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import (
-    AfterValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -16,7 +15,6 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mustit_pipeline.domain.field_paths import SOURCES, FieldPaths
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.settings.addresses import PathOrBucket, PostgresUrl, RedisUrl
 from mustit_pipeline.settings.agents import AgentSettings
@@ -24,11 +22,13 @@ from mustit_pipeline.settings.api import ApiSettings
 from mustit_pipeline.settings.aws import AwsSettings
 from mustit_pipeline.settings.bearer_token import BearerToken
 from mustit_pipeline.settings.checks import CheckSettings
+from mustit_pipeline.settings.crawls import CrawlSettings
 from mustit_pipeline.settings.delivery import DeliverySettings
 from mustit_pipeline.settings.deployment import DeploymentSettings
 from mustit_pipeline.settings.http_url import HttpUrl
 from mustit_pipeline.settings.logs import LogSettings
 from mustit_pipeline.settings.made_secrets import SigningKeys, TokenKey, made_once
+from mustit_pipeline.settings.marketplace import MARKETPLACE, MarketplaceCallSettings
 from mustit_pipeline.settings.recrawl import RecrawlSettings
 from mustit_pipeline.settings.simulated_world import SimulatedWorldSource
 from mustit_pipeline.settings.upkeep import UpkeepSettings
@@ -36,8 +36,6 @@ from mustit_pipeline.settings.wrong_setting import WrongSetting, korean_of
 
 T = TypeVar("T")
 PREFIX = "MUSTIT_"
-MARKETPLACE = "https://m.web.mustit.co.kr"
-LISTING_PATH = "/mustit-api/facade-api/v1/searchmini-shop-search"
 # Pairs of settings of which the second must not be smaller than the first.
 ORDERED = (
     ("database_connections", "database_max_connections"),
@@ -53,23 +51,14 @@ class SettingsError(EnvironmentFailure):
     topic = "설정이 잘못되었습니다"
 
 
-def _field_paths(value: str) -> str:
-    try:
-        return FieldPaths.checked(value)
-    except ValueError as error:
-        raise WrongSetting(
-            str(error),
-            korean="쉼표로 구분한 필드 경로여야 합니다. detail.ProductInfoModule.stock이나 listing.items.*처럼 "
-            f"{', '.join(SOURCES)} 중 하나로 시작합니다",
-        ) from None
-
-
 def _same_database(one: str, other: str | None) -> bool:
     """Whether two addresses are the same database, whatever their driver."""
     return other is not None and one.partition("://")[2] == other.partition("://")[2]
 
 
 class Settings(
+    MarketplaceCallSettings,
+    CrawlSettings,
     DeliverySettings,
     AgentSettings,
     RecrawlSettings,
@@ -102,26 +91,11 @@ class Settings(
         None, description="Redis; `off` uses PostgreSQL only; without it embedded, or off where DATABASE_URL is set"
     )
 
-    base_url: HttpUrl | None = Field(
-        None,
-        description=f"The marketplace, `{MARKETPLACE}` for the real one; `up` and `demo` simulate one without it, and "
-        "every other command that would call it refuses",
-    )
     demo: Literal["lively", "calm"] = Field(
         "lively",
         description="Whether the world that `up` simulates goes on by itself: products change, come and go, servers "
         "have bad minutes, and demo sellers are crawled every two minutes; or stays as it is",
     )
-    listing_path: str = Field(LISTING_PATH, description="Path of the minishop listing call")
-    first_page_no: int = Field(0, ge=0, le=1, description="Number of the first listing page")
-    page_size: int = Field(500, ge=1, le=1000, description="Products on one listing page")
-    seller_most_products: int = Field(
-        1_000_000, ge=1, description="A listing that speaks of more products than that cannot be read"
-    )
-    connect_timeout_seconds: float = Field(3.0, gt=0, le=60, description="To open a connection to the marketplace")
-    read_timeout_seconds: float = Field(10.0, gt=0, le=300, description="Between two reads of an answer")
-    total_timeout_seconds: float = Field(30.0, gt=0, le=600, description="For one whole call, however slowly it drips")
-    max_body_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="Largest accepted body, after decompression")
 
     product_server_url: HttpUrl | None = Field(
         None, description="Where product events are sent; `up` and `demo` simulate a server unless this is set"
@@ -135,56 +109,6 @@ class Settings(
         description="Signs access tokens, 32 characters at least; `kid:secret[,kid:secret]` for rotation, first signs",
     )
 
-    max_concurrent_requests: int = Field(100, ge=1, le=1000, description="Requests in flight at once, per worker")
-    network_tries: int = Field(3, ge=1, le=10, description="Tries of one request inside a task when the network breaks")
-    throttled_tries: int = Field(
-        3, ge=2, le=10, description="Agents throttled by one request before it is at fault, if the host answers others"
-    )
-    session_patience_seconds: float = Field(
-        30, gt=0, description="How long a new crawl waits for a session token before it fails"
-    )
-    task_max_retries: int = Field(2, ge=0, le=10, description="Retries of a crawl task after its first attempt")
-    task_max_releases: int = Field(
-        5, ge=1, le=100, description="Workers in a row that a task may lose; the last fails it"
-    )
-    raw_max_attempts: int = Field(
-        3, ge=1, le=100, description="Times that a stored body is processed before only a replay"
-    )
-    runs_at_once: int = Field(
-        10,
-        ge=1,
-        le=1000,
-        description="Dagster runs at once: CRAWLS_AT_ONCE, 3 of backfills, 1 of housekeeping, and 2 for all else",
-    )
-    crawls_at_once: int = Field(
-        4, ge=1, le=100, description="Crawl runs that the due_crawls sensor keeps going at once"
-    )
-    retry_base_seconds: float = Field(1.0, gt=0, description="First back-off; doubled each time, with jitter")
-    lease_seconds: float = Field(30, gt=0, description="How long a claimed task stays with a silent worker")
-    grace_seconds: float = Field(
-        10, ge=0, le=600, description="How long a worker that is asked to stop lets requests in flight end"
-    )
-    crawl_slice_seconds: float = Field(600, gt=0, description="How long one run works on a crawl before the next one")
-    slice_max_crashes: int = Field(
-        5, ge=1, le=100, description="Crashes in a row, and no step further, that fail a crawl"
-    )
-    slice_backoff_seconds: float = Field(
-        60, gt=0, description="Pause after a crawl's second crash in a row; doubled then"
-    )
-    slice_longest_backoff_seconds: float = Field(600, gt=0, description="Longest pause before such a crawl goes on")
-    plan_backoff_seconds: float = Field(
-        60, gt=0, description="Until a seller is due again whose count call failed for now; doubled each time"
-    )
-    plan_longest_backoff_seconds: float = Field(
-        3600, gt=0, description="Longest such pause; never longer than the seller's interval"
-    )
-    deletion_hold_share: float = Field(0.2, ge=0, le=1, description="A sweep that would delete more is held back")
-    deletion_sweeps: int = Field(2, ge=1, le=10, description="Complete sweeps a product must be absent from")
-    drift_block: Annotated[str, AfterValidator(_field_paths)] = Field(
-        "",
-        description="Fields, like `listing.items.price,detail.*`: a body in which one changed is a failed fetch, kept "
-        "for `mustit raw replay`, until the change is accepted",
-    )
     lake_uri: PathOrBucket | None = Field(
         None, description="Where Parquet goes: a path or s3://; MUSTIT_HOME/lake without it"
     )
@@ -199,16 +123,6 @@ class Settings(
                 "takes a folder; the account after ~ is not known here",
                 korean="폴더여야 합니다. ~ 뒤의 계정을 이 호스트에서 찾을 수 없습니다",
             ) from error
-
-    @field_validator("listing_path")
-    @classmethod
-    def _absolute_path(cls, value: str) -> str:
-        if not value.startswith("/") or value.endswith("/") or any(sign in value for sign in "?# "):
-            raise WrongSetting(
-                "takes an absolute path such as /api/listing, without a query",
-                korean="/api/listing처럼 쿼리가 없는 절대 경로여야 합니다",
-            )
-        return value
 
     @field_validator("token_key")
     @classmethod

@@ -76,7 +76,7 @@ def test_every_setting_that_a_document_names_exists() -> None:
         assert named <= known, page.name
 
 
-def test_whoever_registers_a_seller_has_said_of_which_marketplace_and_in_which_home() -> None:
+def test_an_example_that_registers_a_seller_has_said_of_which_marketplace_and_in_which_home() -> None:
     blocks = [block for page in PAGES for block in FENCE.findall(page.read_text()) if "mustit seller add" in block]
 
     assert len(blocks) > 1

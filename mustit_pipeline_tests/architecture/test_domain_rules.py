@@ -101,7 +101,7 @@ def test_the_domain_reaches_nothing_outside_of_itself(path: Path) -> None:
     assert list(impurities(parsed(path))) == []
 
 
-def test_nobody_outside_the_domain_judges_a_count_of_retries() -> None:
+def test_no_code_outside_the_domain_judges_a_count_of_retries() -> None:
     paths = outside_domain()
     found = {str(path.relative_to(PACKAGE)): list(judged_counts(parsed(path))) for path in paths}
     assert len(paths) > 1

@@ -10,7 +10,7 @@ PACKAGE = Path(mustit_pipeline.__file__).parent
 OWN = PACKAGE / "settings"
 # Read through the settings' own methods.
 SECRETS = {"token_key", "jwt_secret", "alert_urls"}
-# Names that others rely on, of parts that are off: they have one value each, or nobody to read them.
+# Names that others rely on, of parts that are off: they have one value each, or no reader.
 OFF = {"api_port", "task_transport"}
 
 

@@ -9,12 +9,11 @@ from sqlalchemy import text
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
-from mustit_pipeline.crawling.queue import TaskQueue
+from mustit_pipeline.crawling.queue import TaskQueue, execution_queue, shared_queue
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.crawling.transports import execution_queue, shared_queue
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -89,7 +88,7 @@ class Queues:
             queue.settle(ended, handed_back)
 
     def come_back(self, stored: StoredExecution) -> list[LeasedTask]:
-        """All tasks that nobody holds, once the first lease has ended."""
+        """All tasks without a holder, once the first lease has ended."""
         queue = self.queue(stored)
         taken: list[LeasedTask] = []
 

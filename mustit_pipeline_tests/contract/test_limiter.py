@@ -1,4 +1,4 @@
-"""One suite for both counters: whoever counts, the marketplace never sees too much."""
+"""One suite for both counters: with each of them the marketplace never sees too much."""
 
 import asyncio
 from collections.abc import Iterator

@@ -97,7 +97,7 @@ def test_a_task_to_be_tried_later_is_not_given_before_its_time(queues: Queues) -
     assert [lease.task.retry_count for lease in queue.claim(1)] == [1]
 
 
-def test_a_lease_that_nobody_renews_ends_and_its_task_goes_to_the_next_one(queues: Queues) -> None:
+def test_a_lease_that_is_not_renewed_ends_and_its_task_goes_to_the_next_one(queues: Queues) -> None:
     stored = queues.opened("s", new=3)
     silent = queues.queue(stored, lease_seconds=SOON).claim(3)
 
@@ -143,7 +143,7 @@ def test_nothing_that_a_late_writer_brings_is_stored(queues: Queues) -> None:
     stored = queues.opened("s", new=2, pages=1)
     page_body = bodies.encoded(bodies.listing(bodies.listing_item(itemNo=77), count=500)).decode()
     late = queues.queue(stored, lease_seconds=SOON).claim(3)
-    # Somebody else has them now: their worker was silent for too long.
+    # Another worker has them now: their worker was silent for too long.
     queues.come_back(stored)
     results = [fetched(lease, "late") for lease in late[1:]]
     late[0].task.complete(utc_now())
@@ -156,11 +156,11 @@ def test_nothing_that_a_late_writer_brings_is_stored(queues: Queues) -> None:
     assert queues.bodies() == []
     assert (queues.counted("completed_tasks"), queues.counted("total_tasks")) == (0, 3)
     assert number(queues.database, "SELECT count(*) FROM products") == 0
-    # The requests were made, whoever holds the leases.
+    # The requests were made, under whatever lease.
     assert queues.counted("requests") == 2
 
 
-def test_a_late_writer_takes_back_its_own_body_and_nobody_elses(queues: Queues) -> None:
+def test_a_late_writer_takes_back_its_own_body_and_no_other(queues: Queues) -> None:
     stored = queues.opened("s", new=4)
     late = queues.queue(stored, lease_seconds=SOON).claim(2)
     others = queues.queue(stored).claim(2)
@@ -223,7 +223,7 @@ def test_of_two_leases_of_one_task_in_one_batch_only_the_newer_one_counts(queues
 
 
 def test_a_batch_stored_twice_counts_once(queues: Queues) -> None:
-    """Whoever loses the connection while a batch is committed cannot know, and stores it again."""
+    """A worker that loses the connection while a batch is committed cannot know, and stores it again."""
     stored = queues.opened("s", new=5)
     store, receipt = queues.store(), Receipt()
     results = [fetched(lease, requests=2, throttled=1) for lease in queues.queue(stored).claim(5)]
@@ -330,7 +330,7 @@ def test_an_empty_queue_says_when_to_look_again(queues: Queues) -> None:
     queue = queues.queue(stored)
     held = queue.claim(1)
 
-    # Somebody may fall silent, so there may be something again.
+    # A worker may fall silent, so there may be something again.
     rest = queue.rest()
     assert rest is not None
     assert 0 < rest <= 60

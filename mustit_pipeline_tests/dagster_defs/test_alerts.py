@@ -55,7 +55,7 @@ def look(instance: dg.DagsterInstance, set_environment: SetEnvironment, inbox: I
 
 
 def run(instance: dg.DagsterInstance, *, fails: bool, seller: str | None = SELLER) -> str:
-    """A run that ends with words of ours, or with an error of which nobody knows what it holds."""
+    """A run that ends with words of ours, or with an error of unknown content."""
 
     @dg.op
     def work() -> None:
@@ -194,7 +194,7 @@ def chosen(instance: dg.DagsterInstance) -> bool:
 def test_a_failed_backfill_of_a_seller_is_over_with_its_next_good_crawl(
     database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox, crawlable: MarketplaceControl
 ) -> None:
-    """Nobody launches the same backfill again, so that its alert used to stay for ever."""
+    """The same backfill is not launched again, so that its alert used to stay for ever."""
     fault = crawlable.fault("status", "listing", status=400)
     assert not chosen(instance)
     assert look().startswith("1 alerts opened, 0 ended")
@@ -210,7 +210,7 @@ def test_a_failed_backfill_of_a_seller_is_over_with_its_next_good_crawl(
     ]
 
 
-def test_a_failed_check_that_somebody_ran_is_over_with_the_next_good_hour(
+def test_a_failed_check_that_a_person_ran_is_over_with_the_next_good_hour(
     database: Database, instance: dg.DagsterInstance, look: Look, inbox: Inbox
 ) -> None:
     launched = defs.resolve_implicit_global_asset_job_def()

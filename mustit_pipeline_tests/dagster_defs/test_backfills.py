@@ -245,7 +245,7 @@ def add_backfill_run(instance: dg.DagsterInstance, seller: str, status: Status) 
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=status, tags=tags))
 
 
-def test_a_backfill_of_a_thousand_sellers_holds_up_nobody_who_is_due(
+def test_a_backfill_of_a_thousand_sellers_holds_up_no_seller_that_is_due(
     database: Database, instance: dg.DagsterInstance, tick: Tick
 ) -> None:
     for number in range(1000):

@@ -90,7 +90,7 @@ def test_a_resting_crawl_takes_no_slot_from_others(
     assert keys(tick(due_crawls).run_requests) == ["other"]
 
 
-def test_a_crawl_whose_runs_nobody_takes_waits_for_somebody(
+def test_a_crawl_whose_runs_are_not_taken_waits_for_an_operator(
     database: Database, tick: Tick, crash: Crash, begun: ExecutionId
 ) -> None:
     """Every run worker is away: the runs time out before they start, and that is not the crawl's fault."""

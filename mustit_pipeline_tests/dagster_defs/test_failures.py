@@ -66,7 +66,7 @@ def test_every_error_that_people_can_act_on_is_permanent_or_transient(error: Exc
 
 
 def test_a_defect_of_ours_is_not_repeated_and_its_run_keeps_what_it_was(instance: dg.DagsterInstance) -> None:
-    """Without a description: the text of an error that nobody knows goes into no alert."""
+    """Without a description: the text of an unknown error goes into no alert."""
 
     @dg.op(retry_policy=RETRY_TRANSIENT)
     def stumble() -> None:
@@ -348,7 +348,7 @@ def broken(
 def test_a_run_whose_environment_is_broken_says_so_in_its_first_step(
     instance: dg.DagsterInstance, sliced: dg.DagsterRun, broken: Break, what: str
 ) -> None:
-    """It used to end before any step, and whoever looked at it was told that its process had ended."""
+    """It used to end before any step, and its page said that its process had ended."""
     broken(what)
 
     result = run_job(instance, "crawl_seller", "dmont", tags=sliced.tags)

@@ -21,7 +21,7 @@ NAMES = ("DAGSTER_HOME", "DAGSTER_STORAGE_URL", "DAGSTER_DISABLE_TELEMETRY", "MU
     partitions_def=dg.StaticPartitionsDefinition(["a", "b"]), check_specs=[dg.AssetCheckSpec("fine", asset="kept")]
 )
 def kept(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-    context.log.info("a line that nobody needs in a month")
+    context.log.info("a line that is not needed in a month")
     return dg.MaterializeResult(
         metadata={"rows": 3}, check_results=[dg.AssetCheckResult(passed=True, check_name="fine")]
     )
@@ -104,7 +104,7 @@ def test_old_lines_go_while_materializations_checks_and_failures_stay(
     assert lines(settings, runs["op"]) == 0
     after = {name: lines(settings, run_id) for name, run_id in runs.items()}
     assert sum(before.values()) - before["op"] - sum(after.values()) == pruned.lines
-    assert "a line that nobody needs" not in str(instance.all_logs(runs["asset"]))
+    assert "a line that is not needed" not in str(instance.all_logs(runs["asset"]))
 
     key = dg.AssetKey("kept")
     found = instance.fetch_materializations(key, limit=10).records

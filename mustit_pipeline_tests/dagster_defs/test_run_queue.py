@@ -76,7 +76,7 @@ def test_the_times_of_runs_are_right_whatever_the_zone_of_the_database(
     monkeypatch: pytest.MonkeyPatch,
     options: str | None,
 ) -> None:
-    """A run made in Seoul seemed to come from nine hours ahead: nobody ended it if it never started."""
+    """A run made in Seoul seemed to come from nine hours ahead: it was not ended if it never started."""
     url = make_url(empty_database_url)
     with test_servers.admin() as connection:
         name = sql.Identifier(str(url.database))
@@ -93,7 +93,7 @@ def test_the_times_of_runs_are_right_whatever_the_zone_of_the_database(
     assert abs(utc_now() - record.create_timestamp.replace(tzinfo=UTC)) < timedelta(hours=1)
 
 
-def test_a_run_that_hangs_is_ended_by_the_daemon_whoever_started_it(
+def test_a_run_that_hangs_is_ended_by_the_daemon_however_it_was_started(
     make_settings: MakeSettings, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice has its length and an hour, in runs that the UI or a backfill makes of assets too."""
@@ -197,7 +197,7 @@ def test_what_a_run_prints_on_one_host_is_read_on_another(
     assert not list((tmp_path / "worker").rglob("*.out"))
 
 
-def test_somebody_elses_dagster_yaml_stays_as_it_is(
+def test_another_users_dagster_yaml_stays_as_it_is(
     make_settings: MakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))

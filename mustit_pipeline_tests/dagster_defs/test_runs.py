@@ -159,7 +159,7 @@ def test_options_selected_alone_are_refetched_alone_for_known_products(
 def test_a_run_works_on_the_execution_it_was_started_for_and_opens_no_other(
     database: Database, instance: dg.DagsterInstance, market: MarketplaceControl
 ) -> None:
-    """A slice that was requested before somebody else completed the crawl must not begin a new one."""
+    """A slice that was requested before another run completed the crawl must not begin a new one."""
     assert run_job(instance, "crawl_seller", SELLER).success
     done = latest(database, SELLER).execution.id
     market.reset_audit()
@@ -271,10 +271,10 @@ def test_a_relay_without_an_address_says_which_setting_is_missing(instance: dg.D
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "CANCELLED"])
-def test_a_crawl_that_somebody_halts_under_its_run_is_no_alert(
+def test_a_crawl_that_an_operator_halts_under_its_run_is_no_alert(
     database: Database, instance: dg.DagsterInstance, tick: Tick, status: str
 ) -> None:
-    """Whoever paused it used to be told that it failed."""
+    """An operator who paused it used to be told that it failed."""
     with database.transaction() as connection:
         connection.execute(
             text(f"""

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.defs.crawl.due import due_crawls
-from mustit_pipeline.defs.crawl.registry import PartitionChanges, partition_changes, seller_partitions
+from mustit_pipeline.defs.crawl.partition_sync import PartitionChanges, partition_changes, seller_partitions
 from mustit_pipeline.defs.delivery.waiting import one_at_a_time, waiting_outbox
 from mustit_pipeline.defs.monitoring.checks import first_check
 from mustit_pipeline.defs.resources import SettingsResource, resources_with
@@ -293,7 +293,7 @@ def test_a_sensor_takes_the_settings_that_it_is_given_whatever_the_environment_s
 def waiting_events(
     database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
-    """A crawled seller whose products nobody has been told of."""
+    """A crawled seller whose products were never sent."""
     market.add_seller("dmont", 2)
     register(database, "dmont")
     crawl(database, make_settings(base_url=marketplace.url), "dmont")

@@ -86,7 +86,7 @@ def test_a_day_whose_crawl_went_on_is_measured_again_with_a_key_of_its_own(
 
 
 def measured(instance: dg.DagsterInstance, first: date, number: int) -> None:
-    """Days in a row whose metrics somebody has kept."""
+    """Days in a row whose metrics are kept."""
     for day in (first + timedelta(days=after) for after in range(number)):
         instance.report_runless_asset_event(dg.AssetMaterialization("daily_crawl_metrics", partition=day.isoformat()))
 

@@ -26,7 +26,7 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def opened_page(chromium: str, *, width: int = 1400, height: int = 900) -> Generator[Page]:
+def opened_page(chromium: str, *, width: int = 1400, height: int = 900, javascript: bool = True) -> Generator[Page]:
     """An empty page of a browser that knows nothing from before."""
     with (
         sync_playwright() as playwright,
@@ -37,6 +37,7 @@ def opened_page(chromium: str, *, width: int = 1400, height: int = 900) -> Gener
             headless=True,
             args=FLAGS,
             viewport={"width": width, "height": height},
+            java_script_enabled=javascript,
         ) as browser,
     ):
         page = browser.pages[0]

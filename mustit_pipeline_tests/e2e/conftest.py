@@ -31,7 +31,7 @@ WIDE_OPEN = {
     "MUSTIT_RECRAWL": "everything",
 }
 PATIENCE_SECONDS = 120.0
-# Nobody listens on the discard port of a test machine.
+# No server listens on the discard port of a test machine.
 NOWHERE = "http://127.0.0.1:9"
 
 

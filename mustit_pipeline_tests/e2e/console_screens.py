@@ -1,8 +1,9 @@
 """Pictures of every page of the console, in both languages and themes, for a desk and a phone.
 
-    python -m mustit_pipeline_tests.e2e.console_screens FOLDER [NAME …]
+    python -m mustit_pipeline_tests.e2e.console_screens [FOLDER [NAME …]]
 
-With names, only pages whose name contains one of them.
+With names, only pages whose name contains one of them. Without a folder, the pictures of README and guides in
+docs/screens.
 """
 
 import re
@@ -21,6 +22,14 @@ BODY = "SELECT raw_id FROM product_raw_data WHERE item_no = {} LIMIT 1"
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
 # Each pair of language and theme once on each size, and no more: they are looked at one by one.
 LOOKS = (("ko", "light", "desk"), ("en", "dark", "desk"), ("ko", "dark", "phone"), ("en", "light", "phone"))
+
+SCREENS = Path(__file__).parents[2] / "docs" / "screens"
+# Name, page, language, theme and size of each picture of the documents.
+DOCUMENTS = (
+    ("console-overview-ko", "overview", "ko", "light", "desk"),
+    ("console-product-en", "product", "en", "dark", "desk"),
+    ("console-phone-ko", "overview", "ko", "light", "phone"),
+)
 
 
 def pages(world: ConsoleWorld) -> dict[str, str]:
@@ -92,12 +101,26 @@ def take(world: ConsoleWorld, chromium: str, folder: Path, wanted: list[str]) ->
                     page.screenshot(path=folder / f"{name}-{language}-{theme}-{size}.png", full_page=True)
 
 
+def take_for_documents(world: ConsoleWorld, chromium: str) -> None:
+    """The pictures in README and guides."""
+    for name, page_name, language, theme, size in DOCUMENTS:
+        width, height = SIZES[size]
+        with opened_page(chromium, width=width, height=height) as page:
+            prefer(page, world.url, language, theme)
+            log_in(page, world.url)
+            page.goto(world.url + pages(world)[page_name], wait_until="load")
+            page.screenshot(path=SCREENS / f"{name}.png", full_page=True)
+
+
 def main() -> None:
     chromium = find_chromium()
     if chromium is None:
         sys.exit("no Chromium was found on this machine: apt-get install chromium fonts-nanum")
     with console_world() as world:
-        take(world, chromium, Path(sys.argv[1]), sys.argv[2:])
+        if len(sys.argv) == 1:
+            take_for_documents(world, chromium)
+        else:
+            take(world, chromium, Path(sys.argv[1]), sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from mustit_pipeline.access import api_keys, users
 from mustit_pipeline.agents import roster
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.catalog.reading_rules import reading_rules
+from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES

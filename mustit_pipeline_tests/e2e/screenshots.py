@@ -3,7 +3,7 @@
     python -m mustit_pipeline_tests.e2e.screenshots
 
 starts one in a home of its own and lets it crawl all sellers, some of which the marketplace refuses; then it refuses
-nobody any more, products change, and a backfill crawls all anew: about ten minutes. With the port of one that has done
+none any more, products change, and a backfill crawls all anew: about ten minutes. With the port of one that has done
 all this, it takes those pictures that show the end of it.
 """
 
@@ -111,7 +111,7 @@ def check(url: str) -> None:
 
 
 def change(market: MarketplaceControl) -> None:
-    """The marketplace refuses nobody any more, and a good part of what it sells is not as it was."""
+    """The marketplace refuses no seller any more, and a good part of what it sells is not as it was."""
     market.clear_faults()
     for name, products in market.sellers().items():
         market.random_changes(name, max(1, products // 2))

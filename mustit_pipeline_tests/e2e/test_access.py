@@ -21,7 +21,7 @@ PASSWORD, ANOTHER = "correct horse battery", "another horse battery"
 
 
 @pytest.fixture(autouse=True)
-def _nobody(world: World) -> Generator[None]:
+def _no_users(world: World) -> Generator[None]:
     """Each test begins and ends without users, keys and entries."""
     yield
     with world.database.transaction() as connection:

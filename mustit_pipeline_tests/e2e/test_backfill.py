@@ -65,12 +65,12 @@ def test_who_cannot_be_meant_is_refused_before_anything_is_begun(world: World) -
 
     inactive = world.mustit("backfill", "resting", "--json")
     unknown = world.mustit("backfill", "resting", "nobody", "--mode", "replay", "--json")
-    nobody = world.mustit("backfill")
+    unnamed = world.mustit("backfill")
 
     assert (inactive.code, inactive.document["errorCode"]) == (1, "CONFLICT_SELLER_INACTIVE")
     assert (unknown.code, unknown.document["errorCode"]) == (1, "NOT_FOUND_SELLER")
-    assert nobody.code == 2
-    assert "--all" in nobody.err
+    assert unnamed.code == 2
+    assert "--all" in unnamed.err
     with world.database.reading() as connection:
         query = "SELECT count(*) FROM crawling_schedule_executions WHERE seller_id = 'resting'"
         assert connection.execute(text(query)).scalar_one() == 0

@@ -137,7 +137,7 @@ def test_an_interval_of_an_inactive_seller_is_a_conflict(world: World) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["crawl", "nowhere"], ["backfill", "nowhere"], ["worker", "--seconds", "1"]])
-def test_no_marketplace_is_called_that_nobody_named(world: World, arguments: list[str]) -> None:
+def test_no_marketplace_is_called_that_was_not_named(world: World, arguments: list[str]) -> None:
     """Without an address `crawl` called the real marketplace, while `up` simulated one."""
     refused = explained(world, *arguments, "--json", MUSTIT_BASE_URL="")
 

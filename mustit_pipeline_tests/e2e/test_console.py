@@ -64,6 +64,9 @@ class Mouse:
     def write(self, field: Locator, text: str) -> None:
         field.fill(text)
 
+    def choose(self, field: Locator, value: str) -> None:
+        field.select_option(value)
+
 
 class Keyboard:
     """A person with a keyboard alone: Tab to whatever is wanted, Enter or Space, and letters."""
@@ -81,6 +84,12 @@ class Keyboard:
         self._reach(field)
         self.page.keyboard.press("Control+a")
         self.page.keyboard.type(text)
+
+    def choose(self, field: Locator, value: str) -> None:
+        self._reach(field)
+        for _ in range(field.locator("option").count()):
+            if field.input_value() != value:
+                self.page.keyboard.press("ArrowDown")
 
     def _reach(self, control: Locator) -> None:
         control.wait_for()
@@ -103,8 +112,10 @@ HAS_VISIBLE_FOCUS = """one => one === document.activeElement && one.matches(':fo
 class Admin:
     """An admin at a screen, who reads one language."""
 
-    def __init__(self, hands: Mouse | Keyboard, language: Language) -> None:
+    def __init__(self, hands: Mouse | Keyboard, language: Language, *, javascript: bool = True) -> None:
         self.hands, self.page, self.language = hands, hands.page, language
+        # Where a question is asked: without JavaScript on a page of its own.
+        self.questions = hands.page.get_by_role("dialog" if javascript else "main")
 
     def text(self, english: str, **values: object) -> str:
         return say(self.language, english, **values)
@@ -120,25 +131,24 @@ class Admin:
 
     def menu(self, english: str) -> None:
         """Go to a page by the menu, which a phone shows behind a link; an entry may say how many wait."""
-        self._open_menu()
+        self.open_menu()
         entries = self.page.get_by_role("navigation", name=self.text("Pages"), exact=True).get_by_role("link")
         self.hands.press(entries.filter(has_text=re.compile(rf"^\s*{re.escape(self.text(english))}")).first)
         self.page.wait_for_load_state()
 
     def log_out(self) -> None:
-        self._open_menu()
+        self.open_menu()
         self.button("Log out")
         self.page.wait_for_url(re.compile("/login$"))
 
-    def _open_menu(self) -> None:
+    def open_menu(self) -> None:
         narrow = self.page.locator("a.menu-link")
         if narrow.is_visible():
             self.hands.press(narrow)
 
     def agree(self, english: str) -> None:
         """Say yes to the question."""
-        dialog = self.page.get_by_role("dialog")
-        self.hands.press(dialog.get_by_role("button", name=self.text(english), exact=True))
+        self.hands.press(self.questions.get_by_role("button", name=self.text(english), exact=True))
 
     def is_told(self, english: str, **values: object) -> None:
         """The notice of the last action, without its number."""
@@ -194,15 +204,8 @@ def _form(admin: Admin, english: str) -> str:
 def register_and_watch(admin: Admin, world: ConsoleWorld, seller: str) -> None:
     """A crawl from its begin to its end, on a page that keeps up with it and does not move."""
     page = admin.page
-    world.sell(seller, 25)
-    admin.menu("Sellers")
-    admin.write("Seller id on the marketplace", seller)
-    admin.button("Register")
-    admin.is_told("%(seller)s is registered. Its first crawl is due now.", seller=seller)
-    admin.button("Crawl now")
-    admin.is_told("The crawl begins within half a minute.")
-    expect(page.get_by_role("heading", name=admin.text("Crawl under way"), exact=True)).to_be_visible()
-    admin.page.evaluate(COUNT_SHIFTS)
+    register(admin, world, seller)
+    page.evaluate(COUNT_SHIFTS)
     with ThreadPoolExecutor(1) as worker:
         ended = worker.submit(world.crawl, seller)
         expect(page.get_by_role("heading", name=admin.text("Last crawl"), exact=True)).to_be_visible()
@@ -210,6 +213,18 @@ def register_and_watch(admin: Admin, world: ConsoleWorld, seller: str) -> None:
     expect(page.locator("#progress .chip")).to_have_text(admin.text("Completed"))
     expect(page.get_by_role("table", name=admin.text("Newest changes")).get_by_role("row")).to_have_count(9)
     assert page.evaluate("shifts") == []
+
+
+def register(admin: Admin, world: ConsoleWorld, seller: str) -> None:
+    """A new seller, whose first crawl is open."""
+    world.sell(seller, 25)
+    admin.menu("Sellers")
+    admin.write("Seller id on the marketplace", seller)
+    admin.button("Register")
+    admin.is_told("%(seller)s is registered. Its first crawl is due now.", seller=seller)
+    admin.button("Crawl now")
+    admin.is_told("The crawl begins within half a minute.")
+    expect(admin.page.get_by_role("heading", name=admin.text("Crawl under way"), exact=True)).to_be_visible()
 
 
 COUNT_SHIFTS = """() => {
@@ -233,6 +248,8 @@ def look_at_a_product(admin: Admin, world: ConsoleWorld) -> None:
 
 def pause_and_resume(admin: Admin) -> None:
     admin.menu("Crawls")
+    admin.write("Seller", "dmont")
+    admin.button("Filter")
     admin.button("Pause the crawl of %(seller)s", seller="dmont")
     admin.is_told("The crawl is paused; requests in flight end normally. Written to the audit log.")
     admin.button("Resume the crawl of %(seller)s", seller="dmont")
@@ -252,18 +269,14 @@ def decide(admin: Admin, trouble: Trouble) -> None:
 
 def send_again(admin: Admin, world: ConsoleWorld, trouble: Trouble) -> None:
     """One failed event, then all that match."""
-    admin.menu("Events")
-    admin.write("Seller", trouble.gone)
-    admin.button("Filter")
-    expect(admin.page.get_by_role("checkbox")).to_have_count(trouble.failed + 1)
+    list_failed(admin, trouble)
+    expect(admin.page.locator("tbody").get_by_role("checkbox")).to_have_count(trouble.failed)
     failed = admin.page.get_by_role("row").filter(has=admin.page.get_by_role("checkbox", checked=False))
     admin.hands.press(failed.nth(1).get_by_role("link", name=admin.text("Details"), exact=True))
     admin.button("Send again")
     waiting = "%(waiting)s wait to be sent again, %(superseded)s are superseded by newer versions."
     admin.is_told(waiting, waiting="NUMBER", superseded="NUMBER")
-    admin.menu("Events")
-    admin.write("Seller", trouble.gone)
-    admin.button("Filter")
+    list_failed(admin, trouble)
     one = "Send all %(number)s failed again"
     admin.hands.press(
         admin.page.get_by_role("button", name=say_number(admin.language, one, one, trouble.failed - 1), exact=True)
@@ -272,6 +285,13 @@ def send_again(admin: Admin, world: ConsoleWorld, trouble: Trouble) -> None:
     admin.is_told(waiting, waiting="NUMBER", superseded="NUMBER")
     left = f"SELECT count(*) FROM product_outbox WHERE status = 'FAILED' AND seller_id = '{trouble.gone}'"
     assert world.first(left) == 0
+
+
+def list_failed(admin: Admin, trouble: Trouble) -> None:
+    admin.menu("Events")
+    admin.hands.choose(admin.page.get_by_label(admin.text("Status"), exact=True), "FAILED")
+    admin.write("Seller", trouble.gone)
+    admin.button("Filter")
 
 
 def be_refused_as_a_viewer(admin: Admin, world: ConsoleWorld, name: str) -> None:
@@ -289,7 +309,39 @@ def be_refused_as_a_viewer(admin: Admin, world: ConsoleWorld, name: str) -> None
     answer = page.goto(f"{world.url}/users")
     assert answer is not None
     assert answer.status == 403
+    assert page.request.post(f"{world.url}/sellers/dmont/crawl").status == 403
     admin.log_out()
+
+
+def test_without_javascript_everything_works_but_liveness(world: ConsoleWorld) -> None:
+    chromium = find_chromium()
+    assert chromium is not None
+    trouble = world.make_trouble("plain")
+    with opened_page(chromium, width=390, height=844, javascript=False) as page:
+        seen = watched(page, world.url)
+        prefer(page, world.url, "ko", "light")
+        admin = Admin(Mouse(page), Language.KOREAN, javascript=False)
+        log_in(page, world.url)
+        register(admin, world, "new & shop/plain")
+        with ThreadPoolExecutor(1) as worker:
+            worker.submit(world.crawl, "new & shop/plain").result()
+        page.reload()
+        expect(page.locator("#progress .chip")).to_have_text(admin.text("Completed"))
+        look_at_a_product(admin, world)
+        pause_and_resume(admin)
+        send_again(admin, world, trouble)
+        decide(admin, trouble)
+        admin.menu("User agents")
+        page.locator("tbody").get_by_role("checkbox").first.check()
+        admin.button("For the chosen ones")
+        admin.agree("Block the agents")
+        admin.button("Undo")
+        admin.is_told("Done: %(number)s.", number="1")
+        admin.open_menu()
+        page.get_by_role("button", name="English", exact=True).click()
+        expect(page.get_by_role("heading", name="User agents", exact=True)).to_be_visible()
+        be_refused_as_a_viewer(Admin(Mouse(page), Language.ENGLISH, javascript=False), world, "park-plain")
+        assert seen.elsewhere == []
 
 
 @pytest.mark.parametrize(("language", "width"), [("ko", 390), ("en", 1280)])
@@ -319,17 +371,23 @@ def barriers(page: Page) -> list[tuple[str, str]]:
     return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
 
 
-def test_a_page_follows_the_crawl_without_moving_and_a_viewer_finds_no_button(world: ConsoleWorld) -> None:
+def test_pages_follow_the_crawl_without_moving_and_a_viewer_finds_no_button(world: ConsoleWorld) -> None:
     chromium = find_chromium()
     assert chromium is not None
     with opened_page(chromium, width=1280, height=900) as page:
         seen = watched(page, world.url)
         prefer(page, world.url, "en", "light")
         log_in(page, world.url, VIEWER)
-        page.goto(f"{world.url}/sellers/dmont")
-        before = page.locator("#progress progress").get_attribute("value")
-        world.advance("dmont")
-        expect(page.locator("#progress progress")).not_to_have_attribute("value", before or "")
-        assert page.evaluate(SHIFT) < 0.01
-        assert page.locator("main button").count() == 0
-        assert (seen.errors, seen.elsewhere) == ([], [])
+        addresses = pages(world)
+        for name in ("overview", "seller", "crawl"):
+            page.goto(world.url + addresses[name])
+            bar = page.locator("main progress[aria-label^=Progress]").first
+            before = bar.get_attribute("value")
+            world.advance("dmont")
+            expect(bar).not_to_have_attribute("value", before or "")
+            assert page.evaluate(SHIFT) < 0.01, name
+        for name, address in addresses.items():
+            page.goto(world.url + address)
+            assert page.locator("main form[method=post] button").count() == 0 or name == "password", name
+        refused = [text for text in seen.errors if "403" not in text and "404" not in text]
+        assert (refused, seen.elsewhere) == ([], [])

@@ -227,7 +227,7 @@ def _rotated(environment: dict[str, str], day: str) -> str:
     return subprocess.run(["sh", "-euc", script], env=given, capture_output=True, text=True, check=True).stdout
 
 
-def test_fetched_changes_that_nobody_processes_are_named_until_recover_has_run(world: World) -> None:
+def test_fetched_changes_that_are_not_processed_are_named_until_recover_has_run(world: World) -> None:
     world.register("left", 1)
     crawl(world.database, settings_of(world), "left")
     with world.database.transaction() as connection:

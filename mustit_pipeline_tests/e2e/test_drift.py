@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Sighting
-from mustit_pipeline.crawling.drift import record_drift
+from mustit_pipeline.crawling.sql.executions import record_drift
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline_tests.e2e.asking import ask, explained, on_a_screen

@@ -141,7 +141,7 @@ def change(database: Database, *statements: str, **values: Any) -> None:
             (RESTING, "UPDATE pool_state SET breaker_open_until = now() - interval '1 s'"),
             "no agent is available; the first is back in 50 min",
             "breaker half-open",
-            id="nobody left for a trial",
+            id="no agent left for a trial",
         ),
         pytest.param(
             (f"UPDATE user_agents SET status = 'BLOCKED' WHERE {A_FEW}",),
@@ -215,7 +215,7 @@ ENDED = """
 """
 
 
-def test_a_crawl_that_nobody_has_begun_waits_for_a_run(database: Database, look: Look, opened: ExecutionId) -> None:
+def test_a_crawl_that_no_run_has_begun_waits_for_a_run(database: Database, look: Look, opened: ExecutionId) -> None:
     shown = look("execution", "show", str(opened))
     assert shown.startswith("s PENDING no task is planned\n")
     assert "waiting for a run that plans it" in shown
@@ -284,7 +284,7 @@ def test_a_running_crawl_says_when_it_will_be_done(database: Database, look: Loo
         pytest.param(
             (LEASED, RESTING, "UPDATE pool_state SET breaker_open_until = now()"),
             "waiting: no agent is available",
-            id="nobody left for a trial",
+            id="no agent left for a trial",
         ),
         pytest.param((ENDED,), "everything is fetched; its change sets are being written", id="fetched"),
     ],

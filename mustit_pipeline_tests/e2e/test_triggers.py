@@ -55,7 +55,7 @@ def test_either_a_message_or_all_of_them_are_dismissed(world: World) -> None:
         assert ask(world, "triggers", "dismiss", *arguments).code == 2
 
 
-def test_doctor_says_when_nobody_listens_to_the_rules(world: World) -> None:
+def test_doctor_says_when_no_queue_takes_what_the_rules_send(world: World) -> None:
     arn = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
     answer = world.mustit("doctor", "--json", MUSTIT_TRIGGER="eventbridge", MUSTIT_TRIGGER_TARGET_ARN=arn)
 

@@ -136,6 +136,9 @@ def test_dagster_is_behind_the_consoles_login_with_the_role_of_each_person(up: U
         assert admin.get(script[1]).headers["content-type"].startswith("application/javascript")
         elsewhere = admin.post("/dagster/graphql", json={"query": CRAWLS}, headers={"Origin": "https://evil.example"})
         assert elsewhere.json()["errorCode"] == "FORBIDDEN_ORIGIN"
+        # What an image of another site asks for: Dagster executes a mutation in an address too.
+        by_address = admin.get("/dagster/graphql", params={"query": START_SENSOR}, headers={"Accept": "image/*"})
+        assert by_address.json()["errorCode"] == "FORBIDDEN_ORIGIN"
         assert "data" in admin.post("/dagster/graphql", json={"query": CRAWLS}, headers=ours).json()
     with _browser(up, Role.VIEWER) as viewer:
         refused = viewer.post("/dagster/graphql", json={"query": START_SENSOR}, headers=ours).json()
@@ -215,13 +218,46 @@ def test_doctor_finds_everything_well(up: Up) -> None:
 def test_a_browser_shows_the_lineage(up: Up) -> None:
     chromium = find_chromium()
     if chromium is None:
-        pytest.skip(f"{NO_CHROMIUM}: nobody has looked at the UI")
+        pytest.skip(f"{NO_CHROMIUM}: the UI was not looked at")
     with opened_page(chromium) as page:
         cookie = {"name": SESSION, "value": _session(up, Role.ADMIN), "url": up.web}
         page.context.add_cookies([cookie])  # pyright: ignore[reportArgumentType]
         open_lineage(page, f"{up.web}/dagster")
         for asset in ("mustit_marketplace", "minishop_listings", "product_details", "product_options"):
             page.get_by_text(asset, exact=True).first.wait_for()
+
+
+def test_dagsters_pages_work_below_the_consoles_address_and_ask_for_nothing_elsewhere(up: Up) -> None:
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip(NO_CHROMIUM)
+    wrong: list[str] = []
+    with opened_page(chromium) as page:
+        cookie = {"name": SESSION, "value": _session(up, Role.ADMIN), "url": up.web}
+        page.context.add_cookies([cookie])  # pyright: ignore[reportArgumentType]
+        page.on("request", lambda one: None if _is_below_dagster(up, one.url) else wrong.append(one.url))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("response", lambda one: wrong.append(f"{one.status} {one.url}") if one.status >= 400 else None)
+        page.goto(f"{up.web}/dagster/assets/minishop_listings")
+        page.get_by_text("Every product that a seller's minishop listing shows").first.wait_for()
+        page.reload()
+        page.get_by_text("Every product that a seller's minishop listing shows").first.wait_for()
+        # Workers of the browser lay the graph out.
+        open_lineage(page, f"{up.web}/dagster")
+        page.goto(f"{up.web}/dagster/locations/mustit_pipeline/jobs/check_criteria/playground")
+        page.get_by_text("Launch Run").wait_for()
+        page.goto(f"{up.web}/dagster/runs")
+        page.locator("a[href*='/dagster/runs/']").first.click()
+        page.get_by_text("View tags and config").first.wait_for()
+        # Its log comes over a WebSocket.
+        page.get_by_text("RUN_ENQUEUED").first.wait_for()
+        page.reload()
+        page.get_by_text("RUN_ENQUEUED").first.wait_for()
+    assert wrong == []
+
+
+def _is_below_dagster(up: Up, url: str) -> bool:
+    return url.startswith((f"{up.web}/dagster/", f"{up.web}/favicon", "data:", "blob:"))
 
 
 def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
@@ -429,7 +465,7 @@ def _until(true: Callable[[], bool]) -> None:
 
 
 def _processes_of(home: Path) -> list[list[str]]:
-    """Every process that was started for this home, whoever its parent is by now."""
+    """Every process that was started for this home, whatever its parent is by now."""
     found: list[list[str]] = []
     for process in psutil.process_iter():
         try:

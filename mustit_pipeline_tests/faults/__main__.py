@@ -65,7 +65,7 @@ def main(
             console.print(f"{number}/{len(chosen)} {scenario.__name__.replace('_', ' ')} …", highlight=False)
             results.append(_play(scenario, QUICK if options.quick else LONG, make_world))
             console.print(f"  {_verdict(results[-1])} after {results[-1]['seconds']} s", highlight=False)
-            # After each: whoever stops a suite of many minutes keeps what it has shown so far.
+            # After each: a suite of many minutes that is stopped keeps what it has shown so far.
             options.output.parent.mkdir(parents=True, exist_ok=True)
             options.output.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     except KeyboardInterrupt:

@@ -173,7 +173,7 @@ def _crawl_whole(world: World, settings: Settings) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while stored.is_open and time.monotonic() < until:
         stored = crawl(world.database, settings, SELLER).stored
-    ended = f"{stored.status}, {stored.failed_tasks} of {stored.total_tasks} tasks failed"
+    ended = f"{stored.status}, {stored.failed_tasks} of {stored.planned_tasks} tasks failed"
     _expect(stored.status is ExecutionStatus.COMPLETED and not stored.failed_tasks, f"the crawl is whole: {ended}")
 
 

@@ -160,7 +160,7 @@ def _fields(changes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _fetch(world: World) -> None:
-    """A crawl that is over before its bodies are processed, by somebody else."""
+    """A crawl that is over before its bodies are processed, by another process."""
     opened = open_or_join(world.database, SellerId(SELLER), triggered_by="chaos", now=utc_now())
     work = Crawl(world.database, world.settings, opened.stored)
     work.sweep(PATIENCE_SECONDS)
@@ -171,7 +171,7 @@ def _fetch(world: World) -> None:
 
 
 def _expect_held(world: World, outcome: CrawlOutcome, items: set[int]) -> None:
-    """The sweep is complete, but what it misses is held back, and somebody is told."""
+    """The sweep is complete, but what it misses is held back, and an alert says so."""
     if outcome.stored.sweep_status is not SweepStatus.COMPLETE:
         raise AssertionError(f"the sweep is {outcome.stored.sweep_status}")
     found = _expect_open_holds(world, 1)
@@ -182,7 +182,7 @@ def _expect_held(world: World, outcome: CrawlOutcome, items: set[int]) -> None:
 
 
 def _expect_incomplete(world: World, outcome: CrawlOutcome, *, failed: bool) -> None:
-    """The sweep knows that it has not seen everything, says so, and judges nobody."""
+    """The sweep knows that it has not seen everything, says so, and judges no product."""
     stored = outcome.stored
     if stored.sweep_status is not SweepStatus.INCOMPLETE or bool(stored.execution.failed_tasks) is not failed:
         raise AssertionError(f"the sweep is {stored.sweep_status}, {stored.execution.failed_tasks} tasks failed")
@@ -192,7 +192,7 @@ def _expect_incomplete(world: World, outcome: CrawlOutcome, *, failed: bool) -> 
 
 
 def _expect_seen(world: World, outcome: CrawlOutcome) -> None:
-    """The whole listing was seen and believed: what somebody was told of is over."""
+    """The whole listing was seen and believed: the alert is over."""
     if outcome.stored.sweep_status is not SweepStatus.COMPLETE:
         raise AssertionError(f"the sweep is {outcome.stored.sweep_status}")
     _expect_open_holds(world, 0)

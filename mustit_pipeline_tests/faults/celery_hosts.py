@@ -59,11 +59,11 @@ class Host:
         return len(DONE.findall(self.said))
 
     def kill(self) -> None:
-        """As if somebody had pulled the plug."""
+        """As if the plug had been pulled."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        # Code servers and runs have sessions of their own, and outlive whoever started them.
+        # Code servers and runs have sessions of their own, and outlive the process that started them.
         for other in psutil.process_iter():
             with suppress(psutil.Error):
                 if other.cwd() == str(self.home):

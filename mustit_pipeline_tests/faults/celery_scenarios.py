@@ -27,7 +27,7 @@ COMPLETED = "SELECT count(*) FROM crawling_schedule_executions WHERE status = 'C
 READY = "Ctrl-C stops everything"
 # So long may a run that lost its process keep its seller waiting.
 STUCK_SECONDS = 120.0
-# Hosts take seconds for what they do: whoever looks all the time only slows them down.
+# Hosts take seconds for what they do: looking all the time only slows them down.
 wait_for_hosts = partial(wait_until, every=0.2, patience=15 * PATIENCE_SECONDS)
 
 

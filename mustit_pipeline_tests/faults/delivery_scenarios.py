@@ -125,7 +125,7 @@ def answers_out_of_order(world: World, size: Size) -> Numbers:
 
 
 def server_down_for_an_hour(world: World, size: Size) -> Numbers:
-    """Nobody listens for 120 cool-downs: few calls are made, no try is spent, and then everything goes out."""
+    """No server listens for 120 cool-downs: few calls are made, no try is spent, and then everything goes out."""
     cooldowns = 120 if size == LONG else 15
     settings = world.with_settings()
     rows = size.products * 10

@@ -35,7 +35,7 @@ HURT = "SELECT count(*) FROM crawler_tasks WHERE status <> 'COMPLETED' OR retry_
 # On a busy machine a crawl takes more than one.
 MOST_SLICES = 5
 LATE = "late results dropped"
-# Requests that were really made are counted, whoever made them; everything else of a late writer is not.
+# Requests that were really made are counted for each worker; everything else of a late writer is not.
 WRITTEN = {
     "crawler_tasks": "t",
     "product_raw_data": "t",
@@ -90,7 +90,7 @@ def crawl_killed_at_random_moments(world: World, size: Size) -> Numbers:
 
 
 def stopped_worker_comes_back_too_late(world: World, size: Size) -> Numbers:
-    """SIGSTOP of `mustit worker` past its lease, then SIGCONT: whoever took over stands, none of its writes count."""
+    """SIGSTOP of `mustit worker` past its lease, then SIGCONT: what others took over stands, its own writes do not."""
     world.market.add_seller(SELLER, 60)
     world.market.settings(latencyMs=200)
     register(world.database, SELLER)
@@ -145,7 +145,7 @@ def redis_killed_in_mid_crawl(world: World, size: Size) -> Numbers:
         raise AssertionError(f"{hurt} tasks were hurt by it")
     hand_overs = world.number("SELECT epoch FROM pool_state") - 1
     if not hand_overs:
-        raise AssertionError("nobody noticed that Redis was killed")
+        raise AssertionError("no process noticed that Redis was killed")
     effects = check_all(world, SELLER, settings)
     most = world.market.audit()["maxInWindow"]
     return {"kills": kills, "hand-overs": hand_overs, "most in a window": most, "effects": effects}
@@ -200,7 +200,7 @@ def _stop_with_work_in_hand(world: World, process: subprocess.Popen[bytes]) -> i
     deadline = time.monotonic() + PATIENCE_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         process.send_signal(signal.SIGSTOP)
-        # Nobody else asks the marketplace for anything now: what is in flight there comes back to a stopped worker.
+        # No other process calls the marketplace now: what is in flight there comes back to a stopped worker.
         if world.market.audit()["inFlight"] and not world.number(BUSY):
             return world.number(HELD)
         process.send_signal(signal.SIGCONT)

@@ -136,7 +136,7 @@ class Crowd:
         self.workers: list[Host] = []
 
     def make_due(self, sellers: Sequence[str]) -> None:
-        """These are due, the first of them for longest, and nobody else."""
+        """These are due, the first of them for longest, and no other seller."""
         overdue = [float(len(sellers) - place) for place in range(len(sellers))]
         with self._world.database.transaction() as connection:
             connection.execute(MAKE_DUE, {"sellers": list(sellers), "overdue": overdue})
@@ -146,7 +146,7 @@ class Crowd:
         return self.crawled_at_least(len(self.sellers))
 
     def crawled_at_least(self, number: int) -> bool:
-        """Whether so many sellers have been crawled; nobody knows while PostgreSQL is away."""
+        """Whether so many sellers have been crawled; that is unknown while PostgreSQL is away."""
         try:
             return self._world.number(COMPLETED) >= number
         except OperationalError:
@@ -229,7 +229,7 @@ def _expect_oldest_first(opened: Sequence[tuple[str, datetime]], sellers: Sequen
 
 
 def expect_calm(watch: Watch, crawls_at_once: int) -> None:
-    """No more at once than promised, and somebody who looks is answered all the time."""
+    """No more at once than promised, and the UI answers all the time."""
     if watch.crawls > crawls_at_once:
         raise AssertionError(f"{watch.crawls} crawls were queued or going on at once, {crawls_at_once} have a lane")
     if not watch.answers or watch.slowest > LONGEST_ANSWER_SECONDS:

@@ -32,7 +32,7 @@ class Watch:
     unanswered_since: float | None = None
 
     def asked(self, at: float) -> None:
-        """Somebody asks the UI; who asks again because there was no good answer has waited since the first time."""
+        """A request to the UI; one that is repeated for want of a good answer has waited since the first time."""
         if self.unanswered_since is None:
             self.unanswered_since = at
 
@@ -47,7 +47,7 @@ class Watch:
         self.answers += 1
 
     def ended(self, at: float) -> None:
-        """Nobody asks any more; what was not answered by now took as long as that."""
+        """No more requests; what was not answered by now took as long as that."""
         if self.unanswered_since is not None:
             self.slowest = max(self.slowest, at - self.unanswered_since)
         self.unanswered_since = None

@@ -1,4 +1,4 @@
-"""A database that refuses one kind of write, as a full disk would: whoever writes it crashes at just that point."""
+"""A database that refuses one kind of write, as a full disk would: its writer crashes at just that point."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from mustit_pipeline.foundation.database import Database
 
 @contextmanager
 def refusing(database: Database, event: str, table: str, condition: str) -> Generator[None]:
-    """Within, every such row is refused, and whoever writes it must crash on that; afterwards all is well again."""
+    """Within, every such row is refused, and its writer must crash on that; afterwards all is well again."""
     with database.transaction() as connection:
         connection.execute(
             text(

@@ -41,7 +41,7 @@ def url(answers: list[tuple[int, bytes]]) -> Generator[str]:
             self.wfile.write(answer[1])
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody wants to know."""
+            """Ignored."""
 
     with HTTPServer(("127.0.0.1", 0), Ui) as server:
         Thread(target=server.serve_forever, args=[0.01], daemon=True).start()

@@ -13,10 +13,10 @@ from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, planned_status
+from mustit_pipeline.crawling.queue import execution_queue
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql import leases
-from mustit_pipeline.crawling.transports import execution_queue
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -39,7 +39,7 @@ SECONDS = 20.0
 
 @pytest.fixture(params=["postgres", "sqs"])
 def settings(request: pytest.FixtureRequest, make_settings: MakeSettings, marketplace: RunningSimulator) -> Settings:
-    """Leases of a second: whoever crashes is missed soon."""
+    """Leases of a second: a crashed worker is missed soon."""
     make = partial(make_settings, base_url=marketplace.url, page_size=2, lease_seconds=1, total_timeout_seconds=5)
     if request.param == "postgres":
         return make()
@@ -98,7 +98,7 @@ def test_defect_01_a_task_is_never_lost_because_publishing_failed(database: Data
     assert_whole_crawl(opened)
 
 
-def test_defect_01_a_published_task_that_nobody_took_stays_in_the_queue(database: Database, opened: Crawl) -> None:
+def test_defect_01_a_published_task_that_no_worker_took_stays_in_the_queue(database: Database, opened: Crawl) -> None:
     opened.sweep(SECONDS)
     change(
         database,
@@ -244,7 +244,7 @@ def test_defect_06_an_unreachable_product_server_costs_no_event_a_retry(
 
 @pytest.mark.parametrize("source", ["PRODUCT_DETAIL", "MINISHOP"])
 def test_defect_09_no_task_succeeds_before_its_result_is_stored(source: str, database: Database, opened: Crawl) -> None:
-    """A crash between a task's state and its body: the body was gone, and nobody asked for it again."""
+    """A crash between a task's state and its body: the body was gone, and was never asked for again."""
     with refusing(database, "UPDATE", "crawling_schedule_executions", "NEW.completed_tasks > OLD.completed_tasks"):
         opened.sweep(SECONDS)
     check_outcomes(database, opened.stored.execution.id, ended=False)

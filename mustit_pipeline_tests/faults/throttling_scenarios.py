@@ -84,7 +84,7 @@ def every_agent_throttled(world: World, size: Size) -> Numbers:
     world.market.add_seller(SELLER, 100)
     world.market.settings(latencyMs=150)
     register(world.database, SELLER)
-    # Good answers of a moment ago, and products that nobody can have fetched before the storm has begun.
+    # Good answers of a moment ago, and products that no agent can have fetched before the storm has begun.
     crawl(world.database, settings, SELLER, limit=15)
     opened_now = open_or_join(world.database, SellerId(SELLER), triggered_by="test", now=utc_now())
     Crawl(world.database, settings, opened_now.stored).sweep(PATIENCE_SECONDS)

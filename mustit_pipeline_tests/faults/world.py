@@ -22,7 +22,7 @@ from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.faults.logs import logging_to
 from mustit_pipeline_tests.simulators import forked_marketplace, forked_product_server
 
-# Far longer than anything here takes on the slowest machine: whoever waits so long has failed.
+# Far longer than anything here takes on the slowest machine: a wait of that length is a failure.
 PATIENCE_SECONDS = 120.0
 
 

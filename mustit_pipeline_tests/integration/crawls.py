@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import event
 
 from mustit_pipeline.catalog.processing import ProcessingReport, process
-from mustit_pipeline.catalog.reading_rules import reading_rules
+from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES

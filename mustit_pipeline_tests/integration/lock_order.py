@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import Connection, Engine, event
 
@@ -17,6 +18,8 @@ ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
 TABLES = owners().keys() - {"tallies"}
 _ADVISORY = re.compile(r"SELECT pg_advisory_xact_lock(?:_shared)?\(%\((\w+)\)s")
 _WRITES = re.compile(r"(?<!FOR )(?<!KEY )(?<!DO )\bUPDATE (\w+)|\bDELETE FROM (\w+)|\bINSERT INTO (\w+)")
+# What each key is of: those that are made of names are added as they are made, while transactions are watched.
+_KINDS = {int(one): one.name for one in Only}
 _CHOOSES = re.compile(r"\bFOR (?:NO KEY )?UPDATE(?: OF (\w+))?( SKIP LOCKED)?")
 _ROWS_HELD = "SELECT count(*) FROM {} WHERE pg_current_xact_id_if_assigned()::xid IN (xmin, xmax)"
 
@@ -68,8 +71,7 @@ def locks_of(statement: str, values: Any) -> Iterator[Lock]:
 
 
 def _advisory(key: int) -> Lock:
-    names = {int(one): one.name for one in Only}
-    return Lock(names.get(int(key), PerName.CATALOG.name), int(key))
+    return Lock(_KINDS.get(int(key), PerName.CATALOG.name), int(key))
 
 
 def _chosen_from(query: str, alias: str | None) -> Iterable[str]:
@@ -163,7 +165,13 @@ def _rows_held(connection: Connection, lock: Lock) -> int:
 @contextmanager
 def watched(order: list[str]) -> Generator[Watch]:
     """Look at all transactions of this process."""
-    watch = Watch(order)
+    watch, make = Watch(order), PerName.of
+
+    def of(kind: PerName, name: str) -> int:
+        key = make(kind, name)
+        _KINDS[key] = kind.name
+        return key
+
     listeners = (
         ("begin", watch.begin),
         ("before_cursor_execute", watch.before),
@@ -172,7 +180,8 @@ def watched(order: list[str]) -> Generator[Watch]:
     for name, listener in listeners:
         event.listen(Engine, name, listener)
     try:
-        yield watch
+        with patch.object(PerName, "of", of):
+            yield watch
     finally:
         for name, listener in listeners:
             event.remove(Engine, name, listener)

@@ -1,8 +1,15 @@
 """Every transaction takes its locks in the one order that ARCHITECTURE.md states."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.access import api_keys, login_links, users
+from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.access.login import authenticate
+from mustit_pipeline.access.sql.audit_log import Actor
+from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog import deletion, releasing
 from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
@@ -15,6 +22,7 @@ from mustit_pipeline.crawling.sql import leases, tasks
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.domain.access import ActorKind, KeyName, Password, Role, Scope, UserName
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus, TaskType
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -27,8 +35,8 @@ from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.monitoring import alerting
 from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.spot_checks import spot_check
-from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.scheduling.due import begin_slices
+from mustit_pipeline.scheduling.refresh import open_refreshes
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import MarketplaceControl, ProductServerControl
@@ -51,6 +59,11 @@ from mustit_pipeline_tests.unit.marketplace import bodies
 SELLER = "dmont"
 # Locks that one transaction or another of a day is known to hold together, in their order.
 SEEN = {
+    ("AUDIT", "API_KEY"),
+    ("AUDIT", "users"),
+    ("AUDIT", "crawling_schedule_executions"),
+    ("LOGIN_ADDRESS", "login_failures"),
+    ("users", "login_failures"),
     ("sellers", "crawling_schedules"),
     ("crawling_schedules", "scheduler_outbox"),
     ("scheduler_outbox", "crawling_schedule_executions"),
@@ -93,7 +106,7 @@ def test_a_day_of_the_pipeline_takes_its_locks_in_the_documented_order(
 
     with watched(documented_order()) as watch:
         register(database, SELLER)
-        next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
+        begin_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
         crawl_and_deliver(database, settings, market, receiver)
         decide_on_deletions(database, settings, market)
         replay_and_reconcile(database, settings)
@@ -102,6 +115,7 @@ def test_a_day_of_the_pipeline_takes_its_locks_in_the_documented_order(
         release_held_changes(database)
         look_after_everything(database, settings)
         stop_crawling(database, settings)
+        let_people_in(database, settings)
 
     assert sorted(watch.undocumented) == []
     assert not watch.out_of_order, "\n".join(sorted(watch.out_of_order))
@@ -131,7 +145,7 @@ def decide_on_deletions(database: Database, settings: Settings, market: Marketpl
         crawl(database, settings, SELLER)
         with database.reading() as connection:
             [hold] = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=None, limit=5).rows
-        decide(database, IdPrefix(str(hold.id)), utc_now())
+        decide(by_a_person(database), IdPrefix(str(hold.id)), utc_now())
 
 
 def replay_and_reconcile(database: Database, settings: Settings) -> None:
@@ -197,14 +211,14 @@ def release_held_changes(database: Database) -> None:
         held = shelf.process().held
         shelf.end()
     assert held is not None
-    released = releasing.release(database, SellerId(shelf.seller_id), now=utc_now)
+    released = releasing.release(by_a_person(database), SellerId(shelf.seller_id), now=utc_now)
     assert sum(released.versions.values()) == len(items)
 
 
 def look_after_everything(database: Database, settings: Settings) -> None:
     recovery.recover(database, settings, utc_now, busy=[], idle_seconds=0)
-    next_refreshes(database, settings, busy=[], free=4, now=utc_now())
-    next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
+    open_refreshes(database, settings, busy=[], free=4, now=utc_now())
+    begin_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
     alerting.observe(database, settings, utc_now())
     notify(database, settings, utc_now())
     spot_check(database, settings)
@@ -212,16 +226,37 @@ def look_after_everything(database: Database, settings: Settings) -> None:
 
 
 def stop_crawling(database: Database, settings: Settings) -> None:
-    seller_id = SellerId(SELLER)
-    opened = executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now()).stored
+    seller_id, audited = SellerId(SELLER), by_a_person(database)
+    opened = executions.open_or_join(audited, seller_id, triggered_by="test", now=utc_now()).stored
     Crawl(database, settings, opened).plan_known_products(PRODUCT_TYPES)
-    executions.pause(database, opened.execution.id)
-    executions.resume(database, opened.execution.id)
-    executions.cancel(database, opened.execution.id, utc_now())
+    executions.pause(audited, opened.execution.id)
+    executions.resume(audited, opened.execution.id)
+    executions.cancel(audited, opened.execution.id, utc_now())
     executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now())
-    registry.change_interval(database, seller_id, CrawlingInterval.parse("6h"), utc_now())
-    executions.deactivate_seller(database, seller_id, utc_now())
-    registry.activate(database, seller_id, utc_now())
+    registry.change_interval(audited, seller_id, CrawlingInterval.parse("6h"), utc_now())
+    executions.deactivate_seller(audited, seller_id, utc_now())
+    registry.activate(audited, seller_id, utc_now())
+
+
+def let_people_in(database: Database, settings: Settings) -> None:
+    """Users, keys and logins, and an agent that an admin blocks."""
+    kim, lee, password = UserName("kim"), UserName("lee"), "correct horse battery"
+    users.add(by_a_person(database), kim, Role.ADMIN, Password(password, kim))
+    users.add(by_a_person(database), lee, Role.VIEWER, None)
+    users.change_role(by_a_person(database), lee, Role.ADMIN)
+    login_links.use_link(database, login_links.make_link(by_a_person(database), lee).text)
+    authenticate(database, "kim", password, "127.0.0.1")
+    key = api_keys.create(by_a_person(database), KeyName("batch"), [Scope.TRIGGER], timedelta(days=1))
+    api_keys.verify_key(database, key.text, Scope.TRIGGER)
+    api_keys.revoke(by_a_person(database), key.key.id)
+    with by_a_person(database).transaction() as connection:
+        agent_id = roster.list_agents(connection)[0].agent_id
+        roster.block(connection, agent_id)
+        roster.unblock(connection, settings, agent_id)
+
+
+def by_a_person(database: Database) -> AuditedDatabase:
+    return AuditedDatabase(database, Actor(ActorKind.PERSON, "kim"), "test", "what a person changes")
 
 
 def test_a_transaction_that_takes_its_locks_the_other_way_round_is_noticed(database: Database) -> None:

@@ -203,7 +203,7 @@ def test_ownerless_rows_wait_again_from_exactly_the_state_that_has_owners(databa
     assert standing.statuses("product_outbox", "outbox_id") == moved(PRODUCT_OUTBOX, before, "release")
 
 
-def test_a_newer_version_supersedes_exactly_the_states_that_nobody_is_sending(database: Database) -> None:
+def test_a_newer_version_supersedes_exactly_the_states_that_are_not_being_sent(database: Database) -> None:
     standing = ground(database)
     with database.transaction() as connection:
         before = {add_outbox(connection, status, number): status for number, status in enumerate(OutboxStatus, 1)}

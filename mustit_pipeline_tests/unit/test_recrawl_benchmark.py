@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks import recrawl, recrawl_plot, recrawl_policies
 from benchmarks.recrawl import BUDGETS, OURS, POLICIES, QUICK, UNIFORM, Recrawl
 from benchmarks.recrawl_world import World
-from mustit_pipeline.domain.recrawl import Candidate, Terms, chosen
+from mustit_pipeline.domain.recrawl.choosing import Candidate, Terms, chosen
 
 candidates = st.lists(
     st.builds(

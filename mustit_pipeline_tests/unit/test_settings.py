@@ -338,7 +338,7 @@ def test_with_a_database_of_its_own_the_secrets_are_required(environment: pytest
         load(environment, **{name: value for name, value in EXTERNAL.items() if name != missing})
 
 
-def test_rules_of_eventbridge_need_somebody_to_tell(environment: pytest.MonkeyPatch) -> None:
+def test_rules_of_eventbridge_need_a_target(environment: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="MUSTIT_TRIGGER set to eventbridge, MUSTIT_TRIGGER_TARGET_ARN must be set"):
         load(environment, TRIGGER="eventbridge")
     arn = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
@@ -444,7 +444,7 @@ def test_a_damaged_token_key_file_is_named_but_not_shown(environment: pytest.Mon
     assert "hunter2" not in str(refused.value)
 
 
-def test_the_simulated_world_counts_only_while_somebody_holds_it_and_the_environment_wins(
+def test_the_simulated_world_counts_only_while_it_is_held_and_the_environment_wins(
     environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = simulated_world_file(tmp_path / ".mustit")

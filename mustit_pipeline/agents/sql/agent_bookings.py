@@ -257,13 +257,13 @@ def in_window(connection: Connection, window: float) -> tuple[int, int]:
         text(f"""
             SELECT count(*) AS used,
                 count(DISTINCT b.agent_id) FILTER (WHERE b.answered_at IS NULL AND b.expires_at > {_NOW} AND EXISTS (
-                    SELECT FROM pool_workers WHERE seen_at > {_NOW} - {_SPAN.format("silence")})) AS flying
+                    SELECT FROM pool_workers WHERE seen_at > {_NOW} - {_SPAN.format("silence")})) AS in_flight
             FROM agent_bookings b JOIN user_agents a USING (agent_id)
             WHERE a.status = 'AVAILABLE' AND b.ends_at > {_NOW} - {_SPAN.format("window")}
         """),
         {"now": None, "window": window, "silence": SILENT_SECONDS},
     ).one()
-    return row.used, row.flying
+    return row.used, row.in_flight
 
 
 def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None:

@@ -121,7 +121,7 @@ def load(visit: Visiting, sent: Sending) -> Response:
         known=report.known,
         rejected=len(report.rejected),
     )
-    return visit.done("/agents", said, good=not report.rejected)
+    return visit.done("/agents", visit.say_logged(said), good=not report.rejected)
 
 
 @router.post("/agents/resume")

@@ -53,7 +53,7 @@ def act_on_all(
 def _outcome(visit: Visit, done: int, reasons: list[str]) -> str:
     said = [visit.say("Done: %(number)s.", number=f"{done:,}")]
     if done:
-        said.append(visit.say("Written to the audit log."))
+        said = [visit.say_logged(*said)]
     if reasons:
         shown = " / ".join(dict.fromkeys(reasons[:SHOWN_REASONS]))
         said.append(visit.say("Refused: %(number)s (%(reason)s)", number=f"{len(reasons):,}", reason=shown))

@@ -140,8 +140,16 @@ def approve(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
 
 @router.post("/{id}/reject")
 def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
-    """Delete nothing; the next sweep that misses as many opens the next hold."""
+    """Delete nothing, once that is confirmed; the next sweep that misses as many opens the next hold."""
     hold = _find(visit, wanted)
+    if not sent.is_confirmed:
+        return ask(
+            visit,
+            sent,
+            title=visit.say("Reject these deletions?"),
+            text=visit.say("No product of %(seller)s is deleted until another crawl misses it.", seller=hold.seller_id),
+            action=visit.say("Reject"),
+        )
     deletion.reject(_audited(visit, "deletion.reject", hold), IdPrefix(str(hold.id)), utc_now())
     said = visit.say("Rejected: no product is deleted. Written to the audit log.")
     return visit.done("/deletions", said)

@@ -65,11 +65,11 @@ def _wanted(visit: Visit, sent: Sent) -> FieldPaths:
 
 @router.post("/accept")
 def accept(visit: Visiting, sent: Sending) -> Response:
-    """Accept fields as harmless; forgetting undoes it."""
+    """Accept fields as harmless, once that is confirmed."""
     paths = _wanted(visit, sent)
     if not paths.paths:
         return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
-    if not sent.is_confirmed and sent.text("which") == "all":
+    if not sent.is_confirmed:
         text = visit.say_number(
             "%(number)s field is accepted as harmless.", "%(number)s fields are accepted as harmless.", len(paths.paths)
         )

@@ -143,7 +143,7 @@ def resume(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     found = _find(visit, wanted)
     crawling.resume(_audited(visit, "execution.resume", found), found)
     said = visit.say("The crawl goes on. Written to the audit log.")
-    return visit.done(sent.back or f"/executions/{found}", said)
+    return visit.done(sent.back or f"/executions/{found}", said, undo=Undo(f"/executions/{found}/pause"))
 
 
 @router.post("/{id}/cancel")

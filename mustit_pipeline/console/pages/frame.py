@@ -15,7 +15,7 @@ from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.monitoring import attention
 
-SIZE = 50
+SIZE = 25
 # Things that one form changes, each in a transaction of its own.
 MOST_AT_ONCE = 500
 

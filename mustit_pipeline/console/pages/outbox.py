@@ -84,9 +84,10 @@ def retry(visit: Visiting, sent: Sending) -> Response:
         waiting=f"{waiting:,}",
         superseded=f"{superseded:,}",
     )
+    if waiting or superseded:
+        text = visit.say_logged(text)
     refused = " / ".join(dict.fromkeys(reasons[:3]))
-    logged = "" if reasons else visit.say("Written to the audit log.")
-    return visit.done(back, " ".join(part for part in (text, refused, logged) if part), good=not reasons)
+    return visit.done(back, " ".join(part for part in (text, refused) if part), good=not reasons)
 
 
 def _failed(visit: Visit, seller: SellerId | None) -> int:

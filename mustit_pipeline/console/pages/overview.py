@@ -18,7 +18,7 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.states import ChangeType, ExecutionStatus, LifeCycle
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql import activity, health
-from mustit_pipeline.monitoring.sql.activity import HourOfChanges, Moving
+from mustit_pipeline.monitoring.sql.activity import MOST_COUNTED, CountedChanges, Moving
 from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.settings import Settings
 
@@ -57,6 +57,8 @@ class ChangesOfDay:
     series: dict[str, int]
     hours: list[tuple[datetime, dict[str, int]]]
     total: int
+    # Of how many of the newest change sets this is, where it is not of all.
+    newest: int | None
 
 
 @router.get("/")
@@ -91,13 +93,13 @@ def _first_steps(connection: Connection, settings: Settings) -> FirstSteps:
     )
 
 
-def _changes(visit: Visit, found: list[HourOfChanges], now: datetime) -> ChangesOfDay:
+def _changes(visit: Visit, found: CountedChanges, now: datetime) -> ChangesOfDay:
     formats = Formats(visit.language)
     first = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
     counted: dict[datetime, dict[str, int]] = {
         first + timedelta(hours=number): defaultdict(int) for number in range(HOURS)
     }
-    for one in found:
+    for one in found.hours:
         if one.hour in counted:
             counted[one.hour][one.kind if one.kind in KINDS else OTHER] += one.number
     kinds = (*KINDS, OTHER)
@@ -112,7 +114,8 @@ def _changes(visit: Visit, found: list[HourOfChanges], now: datetime) -> Changes
     ]
     rows = [(value, formats.number(value)) for value in charts.round_steps(0, max(most, 4))]
     chart = charts.columns([formats.clock(hour) for hour in counted], stacks, rows, 200)
-    return ChangesOfDay(chart, kinds, _SERIES, list(counted.items()), sum(one.number for one in found))
+    total, newest = sum(one.number for one in found.hours), None if found.is_whole else MOST_COUNTED
+    return ChangesOfDay(chart, kinds, _SERIES, list(counted.items()), total, newest)
 
 
 def _name(visit: Visit, kind: str) -> str:

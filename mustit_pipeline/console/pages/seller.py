@@ -10,7 +10,6 @@ from mustit_pipeline.catalog.sql import history, product_list
 from mustit_pipeline.catalog.sql.history import ChangeFilter
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages import sellers as actions
 from mustit_pipeline.console.pages.crawl_progress import progress_of
 from mustit_pipeline.console.pages.frame import framed
@@ -23,7 +22,6 @@ from mustit_pipeline.sellers.sql import sellers
 SHOWN_EXECUTIONS, SHOWN_PRODUCTS, SHOWN_CHANGES = 8, 10, 8
 # One list at a time, and the last thing on the page: what arrives moves nothing.
 LISTS = ("changes", "products", "crawls")
-LOGGED = marked("Written to the audit log.")
 
 router = APIRouter(prefix="/sellers/{sellerId}")
 
@@ -68,24 +66,28 @@ def crawl(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     if joined:
         said = visit.say("A crawl of this seller is under way already.")
     else:
-        said = visit.say("The crawl begins within half a minute.") + " " + visit.say(LOGGED)
+        said = visit.say_logged(visit.say("The crawl begins within half a minute."))
     return visit.done(sent.back or seller_path(seller_id), said)
 
 
 @router.post("/interval")
 def interval(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Crawl the seller at another interval."""
+    with visit.database.reading() as connection:
+        seller, _ = sellers.get(connection, seller_id)
     actions.change_interval(visit, seller_id, actions.read_interval(sent.text("amount"), sent.text("unit")))
-    said = visit.say("The interval is changed.") + " " + visit.say(LOGGED)
-    return visit.done(sent.back or seller_path(seller_id), said)
+    said = visit.say_logged(visit.say("The interval is changed."))
+    undo = Undo(f"{seller_path(seller_id)}/interval", actions.interval_fields(seller.interval))
+    return visit.done(sent.back or seller_path(seller_id), said, undo=undo)
 
 
 @router.post("/activate")
 def activate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response:
     """Crawl the seller again."""
     actions.activate(visit, seller_id)
-    said = visit.say("The seller is crawled again.") + " " + visit.say(LOGGED)
-    return visit.done(sent.back or seller_path(seller_id), said)
+    said = visit.say_logged(visit.say("The seller is crawled again."))
+    undo = Undo(f"{seller_path(seller_id)}/deactivate")
+    return visit.done(sent.back or seller_path(seller_id), said, undo=undo)
 
 
 @router.post("/deactivate")
@@ -101,6 +103,6 @@ def deactivate(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Respo
             danger=True,
         )
     actions.deactivate(visit, seller_id)
-    said = visit.say("The seller is crawled no more.") + " " + visit.say(LOGGED)
+    said = visit.say_logged(visit.say("The seller is crawled no more."))
     undo = Undo(f"{seller_path(seller_id)}/activate")
     return visit.done(sent.back or seller_path(seller_id), said, undo=undo)

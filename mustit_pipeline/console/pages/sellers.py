@@ -17,7 +17,7 @@ from mustit_pipeline.crawling import executions as crawling
 from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
-from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.sellers import enrolment, registry
@@ -79,7 +79,7 @@ def register(visit: Visiting, sent: Sending) -> Response:
     database = visit.audited("seller.register", f"seller {seller_id}", registry.look(seller_id))
     registry.register(database, seller_id, name, interval, utc_now())
     said = visit.say("%(seller)s is registered. Its first crawl is due now.", seller=seller_id)
-    return visit.done(seller_path(seller_id), said)
+    return visit.done(seller_path(seller_id), visit.say_logged(said))
 
 
 @router.post("/load")
@@ -90,13 +90,12 @@ def load(visit: Visiting, sent: Sending) -> Response:
         return visit.done("/sellers", visit.say("Choose a CSV file first."), good=False)
     lines = io.TextIOWrapper(file.file, encoding="utf-8-sig", errors="replace").read().splitlines()
     report = enrolment.enrol(visit.audited("seller.load", f"file {file.filename}"), lines, utc_now())
-    said = [
-        visit.say(
-            "%(added)s sellers are registered, %(known)s were known.",
-            added=f"{len(report.added):,}",
-            known=f"{report.known:,}",
-        )
-    ]
+    added = visit.say(
+        "%(added)s sellers are registered, %(known)s were known.",
+        added=f"{len(report.added):,}",
+        known=f"{report.known:,}",
+    )
+    said = [visit.say_logged(added)]
     if report.rejected:
         number, reason = report.rejected[0]
         said.append(
@@ -156,9 +155,9 @@ def _change(action: Action, sent: Sent) -> Callable[[Visit, SellerId], object]:
 
 
 def _outcome(visit: Visit, done: int, reasons: list[str]) -> str:
-    said = visit.say_number("Done for %(number)s seller.", "Done for %(number)s sellers.", done) + (
-        " " + visit.say("Written to the audit log.") if done else ""
-    )
+    said = visit.say_number("Done for %(number)s seller.", "Done for %(number)s sellers.", done)
+    if done:
+        said = visit.say_logged(said)
     if reasons:
         shown = " / ".join(dict.fromkeys(reasons[:SHOWN_REASONS]))
         said += " " + visit.say_number(
@@ -203,6 +202,12 @@ def change_interval(visit: Visit, seller_id: SellerId, interval: CrawlingInterva
 
 def _interval(sent: Sent) -> CrawlingInterval:
     return read_interval(sent.text("amount"), sent.text("unit"))
+
+
+def interval_fields(interval: CrawlingInterval) -> tuple[tuple[str, str], ...]:
+    """An interval as the fields of a form have it."""
+    unit = "d" if interval.unit is IntervalUnit.DAYS else "h"
+    return (("amount", str(interval.amount)), ("unit", unit))
 
 
 def read_interval(amount: str, unit: str) -> CrawlingInterval:

@@ -54,7 +54,8 @@ def change_role(visit: Visiting, sent: Sending) -> Response:
     name, role = UserName(sent.text("name")), _role(sent.text("role"))
     users.change_role(visit.audited("user.role", f"user {name}", users.look(name)), name, role)
     said = visit.say("The role of %(name)s is changed. Written to the audit log.", name=name)
-    return visit.done("/users", said)
+    before = Role.VIEWER if role is Role.ADMIN else Role.ADMIN
+    return visit.done("/users", said, undo=Undo("/users/role", (("name", name.value), ("role", before.value))))
 
 
 @router.post("/disable")
@@ -81,7 +82,7 @@ def enable(visit: Visiting, sent: Sending) -> Response:
     name = UserName(sent.text("name"))
     users.enable(visit.audited("user.enable", f"user {name}", users.look(name)), name)
     said = visit.say("%(name)s is enabled. Written to the audit log.", name=name)
-    return visit.done("/users", said)
+    return visit.done("/users", said, undo=Undo("/users/disable", (("name", name.value),)))
 
 
 @router.post("/keys")
@@ -95,7 +96,7 @@ def create_key(visit: Visiting, sent: Sending) -> Response:
     made = api_keys.create(database, name, {scope}, timedelta(days=int(days)))
     title = visit.say("The API key %(name)s", name=name)
     hint = visit.say("Copy it now: it is shown this once. It goes into the header X-API-Key.")
-    return _page(visit, Shown(title, hint, made.text), HTTPStatus.CREATED)
+    return _page(visit, Shown(title, visit.say_logged(hint), made.text), HTTPStatus.CREATED)
 
 
 @router.post("/keys/revoke")
@@ -121,7 +122,7 @@ def _link(visit: Visit, name: UserName) -> Shown:
     minutes = int(login_links.LIFETIME.total_seconds() // 60)
     title = visit.say("A login link for %(name)s", name=name)
     hint = visit.say("Give it to this person: it works once, within %(minutes)s minutes.", minutes=minutes)
-    return Shown(title, hint, made.path)
+    return Shown(title, visit.say_logged(hint), made.path)
 
 
 def _page(visit: Visit, shown: Shown | None = None, status: int = HTTPStatus.OK) -> Response:

@@ -18,14 +18,10 @@ from mustit_pipeline.crawling.sql.recrawl_terms import (
     evidence_of_kinds,
 )
 from mustit_pipeline.crawling.sql.tables import BY_CREATION
-from mustit_pipeline.domain.recrawl import (
-    HIGHEST_SHOWN,
-    LEAST_LOOK_HOURS,
-    LOWEST_RATE,
-    LOWEST_SHOWN,
-    Group,
-    Listing,
-)
+from mustit_pipeline.domain.recrawl.learning import HIGHEST_SHOWN, LOWEST_RATE, LOWEST_SHOWN
+from mustit_pipeline.domain.recrawl.outlook import Group
+from mustit_pipeline.domain.recrawl.pool import LEAST_LOOK_HOURS
+from mustit_pipeline.domain.recrawl.worth import Listing
 from mustit_pipeline.domain.states import LifeCycle
 
 # A seller that is looked at clearly more often than its interval says has light crawls.

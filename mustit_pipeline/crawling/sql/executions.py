@@ -21,6 +21,7 @@ from sqlalchemy import (
     update,
 )
 
+from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.crawling.sql.tables import BROKEN_OFF, BY_CREATION, DUE_OPEN, OPEN_EXECUTION
 from mustit_pipeline.crawling.sql.tables import crawling_schedule_executions as executions
@@ -382,8 +383,8 @@ _WARN = text(f"""
 """)
 
 
-def warn_of_drift(connection: Connection, sightings: Collection[Sighting]) -> None:
-    """Add the fields with drift to their executions, which the caller has locked."""
+def record_drift(connection: Connection, sightings: Collection[Sighting]) -> None:
+    """Record deviations, and add the unaccepted ones to their executions, which the caller has locked."""
     seen = {(one.execution_id, one.deviation) for one in sightings}
     if seen:
         values = {
@@ -393,9 +394,10 @@ def warn_of_drift(connection: Connection, sightings: Collection[Sighting]) -> No
             "observed": [deviation.observed for _, deviation in seen],
         }
         connection.execute(_WARN, values)
+        drift.record(connection, sightings)
 
 
-def next_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID, int]:
+def begin_slices(connection: Connection, execution_ids: list[UUID]) -> dict[UUID, int]:
     """Begin another slice of each: numbers that no earlier slice of theirs has had."""
     # A worker that stores results of several of them locks them in one order, and so does this.
     lock_all(connection, execution_ids)

@@ -10,11 +10,9 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.catalog.canonical import READING
 from mustit_pipeline.crawling.sql.expressions import SQL, column, hours_between
 from mustit_pipeline.crawling.sql.tables import LEARNT_KINDS
-from mustit_pipeline.domain.recrawl import (
+from mustit_pipeline.domain.recrawl.learning import (
     Evidence,
-    Listing,
     SellerEvidence,
-    Source,
     fetched_evidence,
     kept_share,
     learnt,
@@ -23,6 +21,7 @@ from mustit_pipeline.domain.recrawl import (
     seller_rate,
     source_rate,
 )
+from mustit_pipeline.domain.recrawl.worth import Listing, Source
 from mustit_pipeline.domain.states import TaskType
 
 KIND_OF = dict(zip((TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION), LEARNT_KINDS, strict=True))

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from mustit_pipeline.domain.recrawl import SellerEvidence
+from mustit_pipeline.domain.recrawl.learning import SellerEvidence
 from mustit_pipeline.domain.states import (
     ExecutionKind,
     ExecutionStatus,

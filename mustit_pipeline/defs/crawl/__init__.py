@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from mustit_pipeline.defs.crawl import change_sets, due, listings, products, registry, triggers
+from mustit_pipeline.defs.crawl import change_sets, due, listings, partition_sync, products, triggers
 
 defs = dg.Definitions(
     assets=[
@@ -12,6 +12,6 @@ defs = dg.Definitions(
         change_sets.product_change_sets,
     ],
     jobs=[due.crawl_seller],
-    sensors=[registry.seller_partitions, due.due_crawls, triggers.sqs_triggers],
+    sensors=[partition_sync.seller_partitions, due.due_crawls, triggers.sqs_triggers],
     schedules=[due.weekly_full_refresh],
 )

@@ -6,7 +6,7 @@ import dagster as dg
 
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport, process
-from mustit_pipeline.catalog.reading_rules import reading_rules
+from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.catalog.sql.history import largest_changes
 from mustit_pipeline.crawling.crawl import Crawl

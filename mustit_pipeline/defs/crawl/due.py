@@ -19,9 +19,9 @@ from mustit_pipeline.scheduling.crashes import (
     newest_slices,
     resting_crawls,
 )
-from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.light import next_light_slices
-from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.scheduling.due import begin_slices
+from mustit_pipeline.scheduling.light import open_light_slices
+from mustit_pipeline.scheduling.refresh import open_refreshes
 from mustit_pipeline.scheduling.sql.next_sellers import count_next_sellers
 
 CRAWL_ASSETS = ["minishop_listings", "product_details", "product_options", "product_change_sets"]
@@ -74,7 +74,7 @@ def due_crawls(
     # Otherwise a rule of EventBridge starts what is due, by a message that sqs_triggers takes.
     by_interval = settings.read().trigger == "dagster"
     passed_over = busy | {_seller(one) for one in resting}
-    slices = next_slices(
+    slices = begin_slices(
         database.open(),
         busy=passed_over,
         free=free,
@@ -82,7 +82,7 @@ def due_crawls(
         slice_seconds=settings.read().crawl_slice_seconds,
         by_interval=by_interval,
     )
-    light = [] if slices else next_light_slices(database.open(), settings.read(), busy=passed_over, free=free, now=now)
+    light = [] if slices else open_light_slices(database.open(), settings.read(), busy=passed_over, free=free, now=now)
     if light:
         context.log.info(f"{len(light)} light crawls: {', '.join(sorted(entry.seller_id for entry in light)[:10])}")
         return dg.SensorResult(run_requests=slice_requests(context.instance, light))
@@ -111,7 +111,7 @@ def weekly_full_refresh(
 ) -> list[dg.RunRequest] | dg.SkipReason:
     slots = settings.read().crawls_at_once
     runs = unfinished_runs(context.instance, database.open(), settings.read()).alive
-    found = next_refreshes(
+    found = open_refreshes(
         database.open(),
         settings.read(),
         # A seller that waits in a backfill is about to be fetched anyway.

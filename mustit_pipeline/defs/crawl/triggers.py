@@ -13,7 +13,7 @@ from mustit_pipeline.scheduling.triggers import take_triggers
     minimum_interval_seconds=10,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Turns messages of MUSTIT_TRIGGER_QUEUE_URL into open crawls, once each, which due_crawls then starts; "
-    "parks those that nobody can follow.",
+    "parks those that cannot be followed.",
 )
 def sqs_triggers(
     context: dg.SensorEvaluationContext, settings: SettingsResource, database: BusinessDatabase

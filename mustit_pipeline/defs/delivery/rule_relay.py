@@ -26,7 +26,7 @@ def relay_schedule_changes(
 ) -> None:
     with readable_failures():
         if config.everything:
-            registry.tell_again(database.open(), utc_now())
+            registry.resend(database.open(), utc_now())
         if settings.read().trigger != "eventbridge":
             with database.open().reading() as connection:
                 waiting = scheduler_outbox.counts(connection).waiting

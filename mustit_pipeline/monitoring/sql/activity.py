@@ -36,6 +36,14 @@ class HourOfChanges:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class CountedChanges:
+    """Changes by the hour, of the newest change sets alone where there are too many to count."""
+
+    hours: list[HourOfChanges]
+    is_whole: bool
+
+
 class Moving(StrEnum):
     """Parts of the pipeline that a page may watch."""
 
@@ -62,7 +70,8 @@ _CHANGES_BY_HOUR = text(f"""
         WHERE {OF_ALL_SELLERS} AND detected_at >= :since
         ORDER BY detected_at DESC LIMIT {MOST_COUNTED}
     )
-    SELECT date_trunc('hour', detected_at) AS hour, kind, count(*) AS number
+    SELECT date_trunc('hour', detected_at) AS hour, kind, count(*) AS number,
+           (SELECT count(*) FROM newest) AS change_sets
     FROM newest CROSS JOIN LATERAL unnest(
         CASE WHEN life_cycle = '{LifeCycle.UPDATED.value}' THEN change_types ELSE ARRAY[life_cycle] END) AS kind
     GROUP BY 1, 2 ORDER BY 1, 2
@@ -105,9 +114,11 @@ def schedules(connection: Connection) -> Schedules:
     return Schedules(*connection.execute(_SCHEDULES).one())
 
 
-def changes_by_hour(connection: Connection, since: datetime) -> list[HourOfChanges]:
-    """How much has changed in each hour since then, the newest 50,000 change sets at most."""
-    return [HourOfChanges(*row) for row in connection.execute(_CHANGES_BY_HOUR, {"since": since})]
+def changes_by_hour(connection: Connection, since: datetime) -> CountedChanges:
+    """How much has changed in each hour since then, in the newest 50,000 change sets at most."""
+    found = connection.execute(_CHANGES_BY_HOUR, {"since": since}).all()
+    hours = [HourOfChanges(row.hour, row.kind, row.number) for row in found]
+    return CountedChanges(hours, is_whole=not found or found[0].change_sets < MOST_COUNTED)
 
 
 def marks(connection: Connection, wanted: Collection[Moving]) -> dict[Moving, tuple[object, ...]]:

@@ -1,6 +1,6 @@
 """The product outbox: a row is written with its version, and claimed for a time by the relay that sends it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -58,13 +58,9 @@ class ClaimedEvent(Struct, frozen=True):
     failing_since: datetime | None
     # Since when its failures are charged to the server or to our credential.
     doubted_since: datetime | None
-    # How often this version has been sent, this time included.
+    # How often this version has been sent, this time included; and whether an earlier try may have arrived.
     attempts: int
-
-    @property
-    def sent_before(self) -> bool:
-        """Whether an earlier try may have arrived."""
-        return self.attempts > 1
+    sent_before: bool
 
     @property
     def troubled_since(self) -> datetime | None:
@@ -73,7 +69,7 @@ class ClaimedEvent(Struct, frozen=True):
         failing_since = self.failing_since if self.retry_count else None
         return min((moment for moment in (failing_since, self.doubted_since) if moment is not None), default=None)
 
-    def row(self, max_retries: int) -> ProductOutbox:
+    def outbox(self, max_retries: int) -> ProductOutbox:
         """The row, which decides about its own failures. One that is simply delivered needs none of its rules."""
         return ProductOutbox(
             id=OutboxId(self.row_id),
@@ -182,7 +178,7 @@ _CLAIM = f"""
             -- One that was acknowledged has been undone since, as by a restored backup.
             AND (a.completed_at IS NULL OR a.superseded_by IS NOT NULL)
             AND a.event_type = '{ProductEventType.PRODUCT_DELETED.value}' LIMIT 1) IS NOT NULL AS may_be_deleted,
-           o.next_attempt_at, o.failing_since, o.doubted_since, o.attempts
+           o.next_attempt_at, o.failing_since, o.doubted_since, o.attempts, o.attempts > 1 AS sent_before
     FROM taken o
     JOIN products p ON p.seller_id = o.seller_id AND p.item_no = o.item_no
     JOIN product_change_sets v ON v.seller_id = o.seller_id AND v.item_no = o.item_no AND v.version = o.version
@@ -235,7 +231,7 @@ def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
         "items": [event.item_no.value for event in events],
         "versions": [event.version for event in events],
         "types": [event.event_type.value for event in events],
-        "keys": [event.idempotency_key for event in events],
+        "keys": [outbox.idempotency_key for outbox in events],
         "times": [event.created_at for event in events],
     }
     connection.execute(_ENQUEUE, values)
@@ -282,7 +278,7 @@ def claim_for_trial(
     return _claimed(connection, _CLAIM_TRIAL, values | {"fresh": TRIAL_CANDIDATES, "failing": TRIAL_CANDIDATES})
 
 
-def _claimed(connection: Connection, query: TextClause, values: dict[str, object]) -> tuple[list[ClaimedEvent], int]:
+def _claimed(connection: Connection, query: TextClause, values: Mapping[str, object]) -> tuple[list[ClaimedEvent], int]:
     rows = connection.execute(query, values).all()
     # The other columns are the event's fields, in their order.
     claimed = [ClaimedEvent(*event) for is_ours, *event in rows if is_ours]

@@ -78,6 +78,7 @@ def values_of(settlements: Sequence[Settlement]) -> dict[str, object]:
     """The parameters of the statement."""
     arrived = [s for s in settlements if s.has_arrived]
     others = [s for s in settlements if not s.has_arrived]
+    rows = [s.row for s in others]
     return {
         "arrived": [s.event.row_id for s in arrived],
         "arrived_lease_nos": [s.event.lease_no for s in arrived],
@@ -85,10 +86,10 @@ def values_of(settlements: Sequence[Settlement]) -> dict[str, object]:
         "ids": [s.event.row_id for s in others],
         "lease_nos": [s.event.lease_no for s in others],
         "statuses": [s.status.value for s in others],
-        "retry_counts": [None if s.row is None else s.row.retry_count for s in others],
+        "retry_counts": [None if row is None else row.retry_count for row in rows],
         "http_statuses": [s.http_status for s in others],
-        "errors": [s.doubt or (None if s.row is None else s.row.last_error) for s in others],
-        "types": [None if s.row is None else s.row.event_type.value for s in others],
+        "errors": [s.doubt or (None if row is None else row.last_error) for s, row in zip(others, rows, strict=True)],
+        "types": [None if row is None else row.event_type.value for row in rows],
         "delays": [s.delay for s in others],
         "sent": [s.sent for s in others],
         "doubted": [s.doubt is not None for s in others],

@@ -102,7 +102,7 @@ def test_the_last_use_is_written_once_a_minute(database: Database, made: NewApiK
     assert last_use(database, made.key.id) > first  # pyright: ignore[reportOperatorIssue]
 
 
-def test_two_keys_of_a_name_are_active_at_most_whoever_makes_them_at_once(database: Database) -> None:
+def test_two_keys_of_a_name_are_active_at_most_however_many_are_made_at_once(database: Database) -> None:
     def make(_: int) -> bool:
         try:
             api_keys.create(database, SCHEDULER, [Scope.TRIGGER], DAY)

@@ -216,14 +216,14 @@ def test_another_process_knows_what_failed_in_this_one(
     assert said.strip() == "TOO_MANY_LOGINS"
 
 
-def test_where_the_database_cannot_count_nobody_logs_in(settings: Settings) -> None:
+def test_where_the_database_cannot_count_every_login_is_refused(settings: Settings) -> None:
     nowhere = make_engine(make_url(f"postgresql+psycopg://u:p@127.0.0.1:{free_port()}/x"))
     with pytest.raises(Unavailable) as refused:
         login(Database(nowhere), settings, "kim", PASSWORD, HOME)
     assert (refused.value.code, refused.value.status) == ("UNAVAILABLE_LOGIN", 503)
 
 
-def test_a_count_that_cannot_be_written_lets_nobody_in(database: Database, settings: Settings, kim: User) -> None:
+def test_a_count_that_cannot_be_written_lets_no_user_in(database: Database, settings: Settings, kim: User) -> None:
     """A server that has become another's copy can still be read."""
     copy = Database(database.engine.execution_options(postgresql_readonly=True))
     with pytest.raises(Unavailable):
@@ -255,7 +255,7 @@ def test_a_hash_of_other_parameters_is_made_anew_by_the_next_login(
     assert rows(database, query) == [stored]
 
 
-def test_a_password_that_is_changed_while_the_old_one_is_looked_at_lets_nobody_in(
+def test_a_password_that_is_changed_while_the_old_one_is_looked_at_lets_no_user_in(
     database: Database, settings: Settings, kim: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verify = argon2.PasswordHasher.verify

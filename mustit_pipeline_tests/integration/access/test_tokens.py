@@ -271,20 +271,20 @@ def test_a_login_link_is_refused_after_its_time_with_another_secret_or_for_a_dis
 def test_the_first_start_makes_an_admin_and_a_link_and_repeats_the_link_until_there_is_a_password(
     database: Database, keys: SigningKeys
 ) -> None:
-    first, again = login_links.first_admin_link(database), login_links.first_admin_link(database)
+    first, again = login_links.make_first_admin_link(database), login_links.make_first_admin_link(database)
     assert first is not None
     assert again is not None
     token = issue(keys, login_links.use_link(database, first.text), utc_now())
     assert (token.role, verified(database, keys, token.text).name) == (Role.ADMIN, "admin")
 
     users.change_password(database, again.user_name, Password("correct horse battery", again.user_name))
-    assert login_links.first_admin_link(database) is None
+    assert login_links.make_first_admin_link(database) is None
 
 
 def test_where_there_are_users_no_admin_is_made(database: Database, kim: User) -> None:
-    assert login_links.first_admin_link(database) is None
+    assert login_links.make_first_admin_link(database) is None
     users.add(database, UserName("lee"), Role.VIEWER, None)
-    assert login_links.first_admin_link(database) is None
+    assert login_links.make_first_admin_link(database) is None
 
 
 def test_times_of_tokens_are_whole_seconds(keys: SigningKeys, kim: User) -> None:

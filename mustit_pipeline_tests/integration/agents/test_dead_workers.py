@@ -86,7 +86,7 @@ def test_a_dead_worker_is_charged_no_more_than_it_could_book_in_its_lease(
 def test_a_worker_that_died_before_redis_counted_is_charged_nothing(
     database: Database, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Soon nobody waits any more for a worker that has no way to Redis.
+    # Soon no worker waits any more for one that has no way to Redis.
     monkeypatch.setattr(shared_limiter, "MOVE_SECONDS", 0.1)
 
     async def scenario() -> None:

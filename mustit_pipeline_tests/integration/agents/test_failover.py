@@ -160,7 +160,7 @@ def test_limits_hold_when_redis_stalls_and_comes_back(database: Database, redis_
 
 
 @pytest.mark.parametrize("lost", [("e:*",), ("ready", "waiting")], ids=["counts", "lists"])
-def test_evicted_keys_are_noticed_by_whoever_asks_next(
+def test_evicted_keys_are_noticed_by_the_next_acquire(
     database: Database, redis_server: RedisServer, lost: tuple[str, ...]
 ) -> None:
     async def scenario() -> None:
@@ -202,7 +202,7 @@ def test_a_seed_replaces_what_redis_no_longer_knew_it_had(database: Database, re
 def test_limits_hold_and_every_agent_works_on_when_redis_loses_a_key(
     database: Database, redis_server: RedisServer, name: str
 ) -> None:
-    """Without the lists of agents nobody was ever free again, and nobody noticed."""
+    """Without the lists of agents no agent was ever free again, and that went unnoticed."""
     empty_pool(database, 12)
     arrivals: Arrivals = defaultdict(list)
     lost: list[float] = []

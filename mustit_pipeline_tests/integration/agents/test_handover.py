@@ -133,7 +133,7 @@ async def play(crew: Crew, redis: RedisServer, steps: list[Step]) -> None:
     for action, which, share in steps:
         worker = crew.workers[which]
         if action in faults:
-            # While nobody looks, or everybody books.
+            # While no worker looks, or all of them book.
             booking = crew.workers if share > 0.5 else []
             await asyncio.gather(asyncio.to_thread(faults[action]), *map(crew.book, booking))
         elif action == "book":

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mustit_pipeline.agents import limiter
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, WaitReason
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database
@@ -131,7 +130,7 @@ def test_an_agent_whose_request_may_still_arrive_is_not_used_until_it_cannot(
     assert rows(database)["agent-000"].health == health
 
 
-def test_an_answer_that_broke_off_was_counted_and_holds_nobody_up(
+def test_an_answer_that_broke_off_was_counted_and_holds_no_other_up(
     database: Database, tmp_path: Path, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
     empty_pool(database, 1)

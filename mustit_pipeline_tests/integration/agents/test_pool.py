@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import Booking, Outcome
+from mustit_pipeline.agents.pool import Booking, Outcome, WaitReason
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import RedisServer, empty_pool
@@ -278,7 +277,7 @@ def test_a_storm_is_seen_however_many_good_answers_came_just_before(database: Da
     run(scenario)
 
 
-def test_a_storm_is_seen_however_slowly_its_answers_come_and_nobody_stays_suspended(
+def test_a_storm_is_seen_however_slowly_its_answers_come_and_no_agent_stays_suspended(
     database: Database, tmp_path: Path
 ) -> None:
     """Below an answer a second five agents never fell into the last seconds: the pool was burnt, agent by agent."""

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import Booking, Outcome
+from mustit_pipeline.agents.pool import Booking, Outcome, WaitReason
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.agents.servers import empty_pool
 from mustit_pipeline_tests.integration.agents.visits import (

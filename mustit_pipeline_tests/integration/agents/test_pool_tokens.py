@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait, WaitReason
 from mustit_pipeline.agents.session_cache import NoToken, SessionCache
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.domain.states import AgentStatus
@@ -20,7 +19,7 @@ from mustit_pipeline_tests.integration.agents.servers import Marketplace, RedisS
 from mustit_pipeline_tests.integration.agents.visits import (
     booking_of,
     bookings,
-    nobody_throttles,
+    no_throttling,
     opened,
     product,
     rows,
@@ -75,7 +74,7 @@ def test_neither_the_table_nor_a_booking_shows_a_token(
     assert "secret" not in shown.out + shown.err
 
 
-def test_a_token_is_renewed_before_it_ends_and_nobody_waits_for_that(database: Database, tmp_path: Path) -> None:
+def test_a_token_is_renewed_before_it_ends_and_no_request_waits_for_that(database: Database, tmp_path: Path) -> None:
     empty_pool(database, 1)
     ending = stored_session(database, tmp_path, "agent-000", timedelta(seconds=200))
 
@@ -115,7 +114,7 @@ def test_one_issue_at_a_time_for_an_agent(database: Database, tmp_path: Path) ->
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desks = [SessionCache(settings, database, client, nobody_throttles) for _ in range(4)]
+                desks = [SessionCache(settings, database, client, no_throttling) for _ in range(4)]
                 agent = rows(database)["agent-000"]
                 answers = await asyncio.gather(*(desk.obtain(agent.agent_id, agent.user_agent) for desk in desks * 2))
                 assert len(server.tokens["agent-000"]) == 1
@@ -260,7 +259,7 @@ def test_a_desk_without_a_token_says_how_long(database: Database, tmp_path: Path
         async with Marketplace(on_token=lambda _: web.Response(status=503)) as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desk = SessionCache(settings, database, client, nobody_throttles)
+                desk = SessionCache(settings, database, client, no_throttling)
                 known = list(rows(database).values())
                 first = await desk.obtain(known[0].agent_id, known[0].user_agent)
                 second = await desk.obtain(known[1].agent_id, known[1].user_agent)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.agents.booking import WaitReason
+from mustit_pipeline.agents.pool import WaitReason
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.sql import tables as agent_tables
@@ -26,7 +26,7 @@ from mustit_pipeline_tests.integration.agents.servers import Marketplace, empty_
 from mustit_pipeline_tests.integration.agents.visits import (
     booking_of,
     bookings,
-    nobody_throttles,
+    no_throttling,
     opened,
     refuse,
     run,
@@ -138,7 +138,7 @@ def test_a_rotated_key_reseals_what_it_opens_and_a_lost_key_means_a_new_token(
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url, token_key=SecretStr(key))
             async with MarketplaceClient(settings) as client:
-                session = await SessionCache(settings, database, client, nobody_throttles).obtain(
+                session = await SessionCache(settings, database, client, no_throttling).obtain(
                     agent.agent_id, agent.user_agent
                 )
                 assert isinstance(session, Session)

@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import Booking, Outcome, Wait
+from mustit_pipeline.agents.pool import Booking, Outcome, Wait, WaitReason
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.domain.states import AgentStatus
@@ -20,7 +19,7 @@ from mustit_pipeline_tests.integration.agents.servers import Marketplace, RedisS
 from mustit_pipeline_tests.integration.agents.visits import (
     block,
     booking_of,
-    nobody_throttles,
+    no_throttling,
     opened,
     rows,
     run,
@@ -47,7 +46,7 @@ def used(database: Database) -> int:
 
 
 def test_a_429_on_a_renewal_suspends_the_agent_for_as_long_as_is_asked(database: Database, tmp_path: Path) -> None:
-    """Nobody waits for a renewal, so its 429 was lost and the page asked again half a second later."""
+    """No task waits for a renewal, so its 429 was lost and the page asked again half a second later."""
     empty_pool(database, 1)
     market = Marketplace(token_seconds=2)
     market.on_token = lambda _: throttled("7200") if len(market.tokens["agent-000"]) > 1 else None
@@ -111,7 +110,9 @@ def test_an_agent_whose_token_call_was_throttled_has_all_its_requests_left(datab
     run(scenario)
 
 
-def test_a_stored_token_close_to_its_end_is_replaced_by_whoever_finds_it(database: Database, tmp_path: Path) -> None:
+def test_a_stored_token_close_to_its_end_is_replaced_by_the_worker_that_finds_it(
+    database: Database, tmp_path: Path
+) -> None:
     """A session dropped five seconds before its end was read back from the table and used until the last half."""
     known = rows(database)["agent-000"]
     ending = stored_session(database, tmp_path, "agent-000", timedelta(seconds=3))
@@ -120,7 +121,7 @@ def test_a_stored_token_close_to_its_end_is_replaced_by_whoever_finds_it(databas
         async with Marketplace() as server:
             settings = settings_of(home=tmp_path, base_url=server.url)
             async with MarketplaceClient(settings) as client:
-                desk = SessionCache(settings, database, client, nobody_throttles)
+                desk = SessionCache(settings, database, client, no_throttling)
                 found = await desk.obtain(known.agent_id, known.user_agent)
                 assert isinstance(found, Session)
                 assert (found.token == ending.token, len(server.tokens["agent-000"])) == (False, 1)
@@ -130,7 +131,7 @@ def test_a_stored_token_close_to_its_end_is_replaced_by_whoever_finds_it(databas
 
 # A page without a cookie is as little a token as an error.
 @pytest.mark.parametrize("status", [503, 403, 200])
-def test_an_outage_of_the_token_page_blocks_nobody_and_ends_by_itself(
+def test_an_outage_of_the_token_page_blocks_no_agent_and_ends_by_itself(
     database: Database, tmp_path: Path, status: int
 ) -> None:
     """Minutes of 503 on the token page once blocked the whole pool, each agent to be unblocked by hand."""

@@ -10,8 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.agents.booking import WaitReason
-from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait
+from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, Wait, WaitReason
 from mustit_pipeline.agents.sql import agent_pool, agents
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.agents.vault import SessionVault
@@ -67,7 +66,7 @@ async def refused(pool: AgentPool) -> Wait:
     raise AssertionError("the breaker never opened")
 
 
-async def nobody_throttles(agent_id: UUID, asked: float, retry_after: float | None) -> None:
+async def no_throttling(agent_id: UUID, asked: float, retry_after: float | None) -> None:
     raise AssertionError(f"{agent_id} was throttled")
 
 
@@ -117,7 +116,7 @@ def block(database: Database, *names: str) -> None:
 
 
 def stored_session(database: Database, home: Path, name: str, left: timedelta) -> Session:
-    """A session of two hours of which so much is left, in the table and in nobody's memory."""
+    """A session of two hours of which so much is left, in the table and in no process's memory."""
     known, ends = rows(database)[name], datetime.now(UTC) + left
     session = Session(Token("ending"), "nid", "uid", ends, timedelta(hours=2))
     with database.transaction() as connection:

@@ -96,7 +96,7 @@ class Statements:
         return sum(word in statement for statement in self.sent)
 
 
-def test_one_look_serves_all_streams_without_a_thread_for_each_and_none_is_taken_for_nobody(
+def test_one_look_serves_all_streams_without_a_thread_for_each_and_none_is_taken_without_a_listener(
     database: Database, identity: Identity
 ) -> None:
     sellers = [f"seller {number}" for number in range(20)]

@@ -44,7 +44,7 @@ def test_all_products_are_listed_by_seller_and_number_and_counted(viewer: TestCl
     assert (first["name"], first["version"], first["deliveredVersion"], first["complete"]) == ("상품 1", 1, 0, True)
 
 
-def test_a_product_is_found_by_its_number_whoever_sells_it_and_within_a_seller_by_the_first_digits(
+def test_a_product_is_found_by_its_number_whichever_seller_has_it_and_within_a_seller_by_the_first_digits(
     viewer: TestClient, shelf: Shelf
 ) -> None:
     shelf.crawl(118, 1185, 1190, 2118, 11800)

@@ -4,8 +4,6 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -32,6 +30,7 @@ from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.aws.asking import asking
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 from mustit_pipeline_tests.integration.crawls import crawl, differences, register
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 from mustit_pipeline_tests.strict_aws import StrictAws
 
 TARGET = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
@@ -173,23 +172,13 @@ def api() -> Generator[tuple[str, list[tuple[str, str | None, Any]]]]:
     """Something that listens where our API would: the paths, keys and bodies of what is posted."""
     posted: list[tuple[str, str | None, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append((self.path, self.headers.get("X-API-Key"), json.loads(body)))
-            self.send_response(200)
-            self.end_headers()
+            posted.append((self.path, self.headers.get("X-API-Key"), json.loads(self.body())))
+            self.answer(200)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", posted
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url, posted
 
 
 def test_a_rule_whose_target_is_an_api_destination_calls_our_api_with_its_key(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from http.server import BaseHTTPRequestHandler
+from threading import Event
 from typing import Any
 
 import httpx
@@ -26,6 +26,7 @@ from mustit_pipeline.sellers.sql import scheduler_outbox
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings, free_port
 from mustit_pipeline_tests.integration.crawls import register
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 from mustit_pipeline_tests.simulated_aws import SimulatedAws
 
 TARGET = "arn:aws:sqs:ap-northeast-2:123456789012:mustit-triggers"
@@ -113,7 +114,7 @@ def test_telling_again_changes_nothing_but_reaches_a_new_target(
     relay()
     before, statuses = rules(bridge), schedule_statuses(database)
 
-    assert registry.tell_again(database, utc_now()) == 2
+    assert registry.resend(database, utc_now()) == 2
     moved = settings.model_copy(update={"trigger_target_arn": f"{TARGET}-new"})
     assert relay_rules(database, moved, utc_now).applied == 2
 
@@ -122,7 +123,7 @@ def test_telling_again_changes_nothing_but_reaches_a_new_target(
     assert target["Arn"] == f"{TARGET}-new"
 
 
-def test_while_nobody_relays_only_the_newest_change_of_a_schedule_waits(
+def test_while_no_relay_runs_only_the_newest_change_of_a_schedule_waits(
     database: Database, bridge: Any, relay: Callable[[], RelayedRules]
 ) -> None:
     register(database, "dmont", "gone")
@@ -136,7 +137,7 @@ def test_while_nobody_relays_only_the_newest_change_of_a_schedule_waits(
             text("SELECT count(*) FROM scheduler_outbox WHERE status = 'COMPLETED' AND superseded_by IS NULL")
         ).scalar_one()
     assert (waiting, unnamed) == (2, 0)
-    # Whoever was deactivated before anybody heard of it has no rule, and needs none.
+    # A schedule that was deactivated before it was sent has no rule, and needs none.
     assert relay().applied == 2
     assert rules(bridge) == {"mustit-crawler-dmont": ("rate(19 hours)", "ENABLED")}
 
@@ -172,7 +173,7 @@ def test_after_five_tries_the_schedule_is_failed_and_an_alert_raised_until_it_is
     assert str(relay()) == "0 rules applied, 0 given up, 0 wait"
 
     aws.let_in("inf")
-    registry.tell_again(database, utc_now())
+    registry.resend(database, utc_now())
     assert relay().applied == 1
     assert schedule_statuses(database) == ["ACTIVE"]
     assert rules(bridge) == {"mustit-crawler-dmont": ("rate(1 day)", "ENABLED")}
@@ -251,33 +252,16 @@ def test_relays_at_once_send_each_change_once(
 def answering(body: bytes) -> Generator[str]:
     """An AWS that answers every call with 400 and these words."""
 
-    class Refusal(BaseHTTPRequestHandler):
+    class Refusal(QuietHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
+            self.body()
+            self.answer(400, body)
 
     with serving(Refusal) as url:
         yield url
 
 
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def test_refusals_of_single_rules_keep_nobody_waiting(database: Database, settings: Settings) -> None:
+def test_refusals_of_single_rules_keep_no_other_waiting(database: Database, settings: Settings) -> None:
     register(database, *(f"seller {number}" for number in range(5)))
     with answering(b'{"__type": "LimitExceededException", "message": "too many rules"}') as full:
         relayed = relay_rules(database, settings.model_copy(update={"aws_endpoint_url": full}), utc_now)
@@ -312,7 +296,7 @@ def held_up(endpoint: str, held: Event, go_on: Event) -> Generator[str]:
             self.wfile.write(answer.content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
+            """Ignored."""
 
     with serving(Door) as url:
         try:

@@ -235,7 +235,7 @@ from mustit_pipeline.cli.app import COMMANDS, app
 assert CliRunner().invoke(app, ["--help"]).exit_code == 0
 for module, _, _ in COMMANDS.values():
     import_module(f"mustit_pipeline.cli.{module}")
-import mustit_pipeline.definitions, mustit_pipeline.web, mustit_pipeline.crawling.transports
+import mustit_pipeline.definitions, mustit_pipeline.web, mustit_pipeline.crawling.queue
 print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore", "s3transfer", "pyarrow")))
 """
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

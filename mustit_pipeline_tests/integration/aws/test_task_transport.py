@@ -17,7 +17,7 @@ from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.crawling import executions as crawls
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.queue import TaskQueue
+from mustit_pipeline.crawling.queue import TaskQueue, shared_queue
 from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.results import ResultStore
@@ -25,7 +25,6 @@ from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.crawling.sqs_queue import SqsExecutionQueue
 from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.crawling.task_messages import message_of
-from mustit_pipeline.crawling.transports import shared_queue
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

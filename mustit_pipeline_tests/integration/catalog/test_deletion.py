@@ -78,7 +78,7 @@ def test_incomplete_sweeps_delete_nothing_and_count_nothing(guarded: Guarded) ->
 
     assert guarded.crawl(limit=3).stored.sweep_status is SweepStatus.INCOMPLETE
     one_by_one = guarded.settings.model_copy(update={"max_concurrent_requests": 1})
-    # The count and the first page are answered, then the last products move to where nobody looks any more.
+    # The count and the first page are answered, then the last products move to where no crawl looks any more.
     guarded.shop.shift(guarded.seller_id, 2, after_listings=2)
     shifted = crawl(guarded.database, one_by_one, guarded.seller_id)
 

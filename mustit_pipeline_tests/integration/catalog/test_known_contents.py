@@ -12,8 +12,7 @@ from sqlalchemy import event, text
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.absorbing import absorb, prepare
 from mustit_pipeline.catalog.processing import BatchSize, process
-from mustit_pipeline.catalog.reading import read
-from mustit_pipeline.catalog.reading_rules import USUAL_READING
+from mustit_pipeline.catalog.reading import USUAL_READING, read
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.crawling.crawl import Crawl
@@ -162,7 +161,7 @@ def test_a_listing_that_arrives_after_details_were_read_ahead_is_processed_befor
     shelf.end()
     shelf.open()
     shelf.swept()
-    # Both differ from what they said, on the same field: whoever is taken last stays.
+    # Both differ from what they said, on the same field: the one that is taken last stays.
     detail(shelf, 1, discountPrice=300)
     stop = meanwhile(shelf, lambda: shelf.listing(1, price="400"), after="WITH listings AS")
     try:
@@ -203,7 +202,7 @@ def test_an_older_body_that_is_opened_again_after_a_newer_one_was_read_ahead_doe
     assert shelf.rows("SELECT CAST(data AS json) ->> 'stock' AS stock FROM products") == [{"stock": "6"}]
 
 
-def test_a_body_that_somebody_else_processed_after_it_was_read_ahead_is_not_processed_again(shelf: Shelf) -> None:
+def test_a_body_that_another_processor_took_after_it_was_read_ahead_is_not_processed_again(shelf: Shelf) -> None:
     fetch(shelf, 1)
     taken = "UPDATE product_raw_data SET status = 'PROCESSED' WHERE source = 'PRODUCT_OPTION'"
     stop = meanwhile(shelf, lambda: shelf.change(taken), after="WITH listings AS")

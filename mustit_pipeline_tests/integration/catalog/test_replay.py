@@ -5,8 +5,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.catalog import product_data
 from mustit_pipeline.catalog.processing import ProcessingReport
-from mustit_pipeline.catalog.reading import read
-from mustit_pipeline.catalog.reading_rules import USUAL_READING
+from mustit_pipeline.catalog.reading import USUAL_READING, read
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.domain.states import LifeCycle, TaskType

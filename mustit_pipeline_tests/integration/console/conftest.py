@@ -50,6 +50,18 @@ class Browser:
         assert answer.status_code == 303, answer.text
         return self.notice(answer.headers["location"])
 
+    def take_back(self, page: str) -> None:
+        """Press Undo beside the notice on a page."""
+        [(address, inside)] = re.findall(
+            r'(?s)<form class="notice-undo" method="post" action="([^"]+)">(.*?)</form>', self.get(page).text
+        )
+        fields = [
+            (unescape(name), unescape(value)) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', inside)
+        ]
+        sent = {name: [value for key, value in fields if key == name] for name, _ in fields}
+        answer = self.client.post(unescape(address), data=sent)
+        assert answer.status_code == 303, answer.text
+
     def notice(self, page: str) -> str:
         """What a page says of the last action."""
         found = re.search(r'<p class="notice \w+" role="\w+">(.*?)</p>', self.get(page).text, re.DOTALL)

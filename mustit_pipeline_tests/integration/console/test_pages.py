@@ -14,6 +14,7 @@ from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, RawStat
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.monitoring.sql import activity
 from mustit_pipeline.sellers import registry
 from mustit_pipeline_tests.integration import rows
 from mustit_pipeline_tests.integration.console.conftest import Browser
@@ -58,6 +59,21 @@ def test_the_overview_of_a_fresh_installation_is_a_checklist(admin: Browser, dat
     assert "First steps" in admin.get("/").text, "the product server's address is missing"
 
 
+def test_the_overview_says_where_it_does_not_count_every_change(
+    admin: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.ground(database)
+    with database.transaction() as connection:
+        for item in range(1, 4):
+            rows.add_outbox(connection, OutboxStatus.WAITING, item)
+        connection.execute(text("UPDATE product_change_sets SET change_types = '{PRICE}'"))
+    assert "Only the newest" not in admin.get("/").text
+    monkeypatch.setattr(activity, "MOST_COUNTED", 3)
+    page = admin.get("/").text
+    assert "Only the newest 50,000 changed products are counted." in page
+    assert '<span class="figure">3+</span>' in page
+
+
 def test_a_seller_is_registered_changed_stopped_and_crawled_and_each_step_is_written_down(
     admin: Browser, database: Database
 ) -> None:
@@ -65,7 +81,7 @@ def test_a_seller_is_registered_changed_stopped_and_crawled_and_each_step_is_wri
     path = f"/sellers/{quote(seller_id, safe='')}"
     made = admin.post("/sellers", seller_id=seller_id, name="가방", amount="6", unit="h")
     assert made.headers["location"] == path
-    assert "first crawl is due now" in admin.notice(path)
+    assert admin.notice(path).endswith("first crawl is due now. Written to the audit log.")
     assert "is changed" in admin.act(f"{path}/interval", amount="7", unit="d")
     assert "every 7 days" in admin.get(path).text
     assert "begins within half a minute" in admin.act(f"{path}/crawl")
@@ -123,6 +139,49 @@ def test_one_form_acts_on_some_or_on_all_that_match_with_the_number_said_before(
     assert len(actions(database)) == 6
 
 
+def test_undo_brings_back_what_was(admin: Browser, database: Database) -> None:
+    crawl = f"/executions/{rows.ground(database).home.execution_id}"
+    admin.post("/users", name="lee", role="viewer")
+    role, status = (
+        "SELECT role || (disabled_at IS NULL) FROM users WHERE user_name = 'lee'",
+        "SELECT status FROM sellers",
+    )
+    interval = "SELECT interval_amount || interval_unit FROM sellers"
+    crawling = "SELECT status FROM crawling_schedule_executions"
+    for path, fields, state in (
+        ("/sellers/dmont/interval", {"amount": "6", "unit": "h"}, interval),
+        (f"{crawl}/pause", {}, crawling),
+        ("/users/role", {"name": "lee", "role": "admin"}, role),
+        ("/users/disable", {"name": "lee"}, role),
+        ("/sellers/dmont/deactivate", {}, status),
+    ):
+        before = scalar(database, state)
+        answer = admin.post(path, confirmed="yes", **fields)
+        assert scalar(database, state) != before, path
+        admin.take_back(answer.headers["location"])
+        assert scalar(database, state) == before, path
+
+
+def test_a_decision_without_a_way_back_is_asked_before(admin: Browser, database: Database) -> None:
+    hold = deletion_hold(database)
+    asked = admin.post(f"/deletions/{hold}/reject")
+    assert (asked.status_code, "No product of dmont is deleted until" in asked.text) == (200, True)
+    assert scalar(database, "SELECT status FROM deletion_holds") == "OPEN"
+    assert "Rejected" in admin.act(f"/deletions/{hold}/reject")
+    assert scalar(database, "SELECT status FROM deletion_holds") == "REJECTED"
+
+
+def deletion_hold(database: Database) -> object:
+    """A hold of two deletions."""
+    execution = rows.ground(database).home.execution_id
+    with database.transaction() as connection:
+        return connection.execute(
+            text("""INSERT INTO deletion_holds (hold_id, seller_id, execution_id, status, item_nos, live_count)
+                    VALUES (gen_random_uuid(), 'dmont', :execution, 'OPEN', '{1,2}', 4) RETURNING hold_id"""),
+            {"execution": execution},
+        ).scalar_one()
+
+
 def test_a_csv_file_registers_its_sellers_and_names_the_line_that_cannot_be_read(
     admin: Browser, database: Database
 ) -> None:
@@ -131,7 +190,7 @@ def test_a_csv_file_registers_its_sellers_and_names_the_line_that_cannot_be_read
         "/sellers/load", data={"form_token": admin.token()}, files={"file": ("sellers.csv", content, "text/csv")}
     )
     said = admin.notice(answer.headers["location"])
-    assert "2 sellers are registered, 0 were known." in said
+    assert "2 sellers are registered, 0 were known. Written to the audit log." in said
     assert "line 3" in said
     assert scalar(database, "SELECT count(*) FROM sellers") == 2
 
@@ -169,7 +228,9 @@ def test_an_agent_is_blocked_and_unblocked(admin: Browser, database: Database) -
     assert "is blocked" in admin.act(f"/agents/{agent}/block")
     assert "Unblock all 1" in admin.get("/agents").text
     assert "in use again" in admin.act(f"/agents/{agent}/unblock")
-    assert "1 agents are added" in admin.act("/agents/load", lines="Mozilla/5.0 (new)\n# not this\n")
+    added = admin.act("/agents/load", lines="Mozilla/5.0 (new)\n# not this\n")
+    assert added.startswith("1 agents are added")
+    assert added.endswith("Written to the audit log.")
 
 
 def test_drift_is_accepted_and_forgotten(admin: Browser, database: Database) -> None:
@@ -180,6 +241,7 @@ def test_drift_is_accepted_and_forgotten(admin: Browser, database: Database) -> 
                     VALUES ('detail.new', 'NEW', 'bool', '', 'true', 1, 'dmont')""")
         )
     assert "No field was chosen" in admin.act("/drift/accept")
+    assert "1 field is accepted as harmless." in admin.post("/drift/accept", path="detail.new").text
     assert "1 field is accepted" in admin.act("/drift/accept", path="detail.new")
     assert "detail.new" not in admin.get("/drift").text
     assert "detail.new" in admin.get("/drift?accepted=yes").text
@@ -190,6 +252,7 @@ def test_users_and_keys_are_made_shown_once_and_ended(admin: Browser, app: objec
     made = admin.post("/users", name="lee", role="viewer")
     link = re.search(r'value="http://testserver(/login/link\?key=ml_[0-9a-f_]+)"', made.text)
     assert link is not None
+    assert "Written to the audit log." in made.text
     assert link[1] not in admin.get("/users").text
     lee = Browser(app)  # pyright: ignore[reportArgumentType]
     lee.post("/login/link", page=link[1], key=link[1].partition("=")[2])
@@ -308,14 +371,9 @@ def test_agents_are_blocked_some_or_all_that_match_with_the_number_said_before_a
     some = {"action": "block", "which": "chosen", "agent": ids, "back": "/agents"}
     assert "This concerns 3 agents." in admin.post("/agents/actions", **some).text
     assert scalar(database, blocked) == 0
-    answer = admin.client.post("/agents/actions", data={"form_token": admin.token(), "confirmed": "yes", **some})
-    page = admin.get(answer.headers["location"]).text
-    assert "Done: 3. Written to the audit log." in page
-    [undo] = re.findall(r'(?s)<form class="notice-undo" method="post" action="([^"]+)">(.*?)</form>', page)
-    fields = re.findall(r'name="(\w+)" value="([^"]*)"', undo[1])
+    answer = admin.post("/agents/actions", confirmed="yes", **some)
     assert scalar(database, blocked) == 3
-    sent = {name: [value for key, value in fields if key == name] for name, _ in fields}
-    admin.client.post(undo[0], data=sent)
+    admin.take_back(answer.headers["location"])
     assert scalar(database, blocked) == 0
     every = {"action": "block", "which": "all", "q": "firefox", "back": "/agents?q=firefox"}
     assert f"This concerns {number} agents." in admin.post("/agents/actions", **every).text
@@ -346,8 +404,8 @@ def test_fields_that_match_are_accepted_together(admin: Browser, database: Datab
                 {"path": f"{'detail' if number % 2 else 'options'}.field{number}"},
             )
     page = admin.get("/drift").text
-    assert (page.count('name="path"'), "Accept all 60 that match" in page) == (50, True)
-    assert admin.get("/drift?page=1").text.count('name="path"') == 10
+    assert (page.count('name="path"'), "Accept all 60 that match" in page) == (25, True)
+    assert admin.get("/drift?page=2").text.count('name="path"') == 10
     assert "30 fields are accepted as harmless." in admin.post("/drift/accept", which="all", q="detail").text
     assert "30 fields are accepted." in admin.act("/drift/accept", which="all", q="detail")
     assert scalar(database, "SELECT count(*) FROM schema_drift WHERE accepted_at IS NULL") == 30

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.catalog.reading_rules import ReadingRules
+from mustit_pipeline.catalog.reading import ReadingRules
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue

@@ -9,7 +9,7 @@ from sqlalchemy import event
 from structlog.testing import capture_logs
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.crawling import absorption
+from mustit_pipeline.crawling import crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.domain.states import LifeCycle
@@ -27,7 +27,7 @@ VERSIONS = "SELECT count(*) FROM product_change_sets"
 
 @pytest.fixture(autouse=True)
 def _small_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absorption, "ENOUGH", 10)
+    monkeypatch.setattr(crawl, "ABSORBED_AT_ONCE", 10)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def test_bodies_are_absorbed_before_the_fetching_has_ended_and_published_after_i
 
 
 def test_fewer_results_than_a_pass_is_worth_wait_for_the_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absorption, "ENOUGH", 81)
+    monkeypatch.setattr(crawl, "ABSORBED_AT_ONCE", 81)
 
     site.work.fetch_products(PRODUCT_TYPES, 60)
 

@@ -7,10 +7,9 @@ import pytest
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Drift, Sighting
-from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.sql import executions
-from mustit_pipeline.crawling.sql.executions import MOST_DRIFT
+from mustit_pipeline.crawling.sql.executions import MOST_DRIFT, record_drift
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.field_paths import FieldPaths

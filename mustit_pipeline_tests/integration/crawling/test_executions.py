@@ -57,7 +57,7 @@ def pause_host(database: Database, seconds: float) -> None:
 
 @contextmanager
 def pool_looks(database: Database) -> Generator[list[str]]:
-    """How often somebody has looked whether the pool may be used."""
+    """How often the pool was asked whether it may be used."""
     looks: list[str] = []
 
     def look(_: object, __: object, statement: str, *___: object) -> None:
@@ -85,7 +85,7 @@ def test_a_second_trigger_joins_the_open_execution_and_leaves_its_plan_and_inter
 
 def test_of_many_triggers_at_once_one_opens_and_the_others_join(database: Database) -> None:
     register(database, "s")
-    # A month whose partition nobody has made yet: they all try to make it.
+    # A month without a partition yet: they all try to make it.
     now = datetime(2031, 5, 31, tzinfo=UTC)
     with ThreadPoolExecutor(8) as threads:
         opened = list(threads.map(lambda who: open_or_join(database, SELLER, triggered_by=str(who), now=now), range(8)))
@@ -268,7 +268,7 @@ def test_a_resumed_execution_without_a_plan_can_be_planned_without_a_sweep(datab
 
 
 @pytest.mark.parametrize("ended_by", ["agents", "cancel", "pause"])
-def test_a_slice_without_a_free_agent_waits_for_one_until_somebody_stops_the_crawl(
+def test_a_slice_without_a_free_agent_waits_for_one_until_an_operator_stops_the_crawl(
     database: Database, ended_by: str, stock: Stock
 ) -> None:
     """It once ended at once, and the next slice began in the same second, for as long as the pool was of no use."""

@@ -38,7 +38,7 @@ HEALTH_LOST = "SELECT 100 * count(*) - sum(health) FROM user_agents"
         ("token_refused", "EXTERNAL_UNAUTHORIZED", True),
     ],
 )
-def test_a_seller_whose_products_always_fail_suspends_nobody_and_another_seller_is_crawled(
+def test_a_seller_whose_products_always_fail_suspends_no_agent_and_another_seller_is_crawled(
     kind: str,
     code: str,
     harmed: bool,
@@ -172,7 +172,7 @@ def test_a_listing_page_that_is_always_throttled_fails_alone(
     assert number(database, "SELECT count(*) FROM user_agents WHERE status <> 'AVAILABLE'") == 0
 
 
-def test_an_agent_that_is_throttled_everywhere_rests_for_as_long_as_is_asked_and_nobody_else_does(
+def test_an_agent_that_is_throttled_everywhere_rests_for_as_long_as_is_asked_and_no_other_does(
     database: Database, make_settings: MakeSettings, marketplace: RunningSimulator, market: MarketplaceControl
 ) -> None:
     settings = make_settings(base_url=marketplace.url)

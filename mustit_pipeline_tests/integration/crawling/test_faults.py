@@ -73,7 +73,7 @@ def test_a_crawl_completes_through_every_passing_fault_of_listing_calls(
 
 
 @pytest.mark.parametrize("products", [1, 100])
-def test_a_product_that_is_always_throttled_ends_failed_and_holds_up_nobody(
+def test_a_product_that_is_always_throttled_ends_failed_and_holds_up_no_other(
     products: int, database: Database, market: MarketplaceControl, stock: Stock
 ) -> None:
     """It went from agent to agent for ever: they were suspended, the host was paused, and the crawl never ended."""

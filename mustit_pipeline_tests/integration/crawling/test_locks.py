@@ -1,4 +1,4 @@
-"""Storing, releasing and renewing beside somebody who cancels: they take turns, and nobody deadlocks."""
+"""Storing, releasing and renewing beside a cancellation: they wait for each other, and none deadlocks."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 
 @pytest.mark.parametrize("beside", ["store", "release"])
-def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
+def test_a_crawl_is_cancelled_while_a_worker_writes_its_tasks(
     beside: str, database: Database, make_settings: MakeSettings
 ) -> None:
     settings = make_settings()
@@ -63,7 +63,7 @@ def test_a_crawl_is_cancelled_while_somebody_writes_its_tasks(
             held = executions.get(connection, stored.execution.id, lock=True)
             writing = thread.submit(acts[beside])
             wait_until(lambda: writing.done() or number(database, WAITING))
-            # Renewing waits for nobody, whoever has the rows.
+            # Renewing waits for no other, whichever has the rows.
             held.execution.cancel(utc_now())
             tasks.cancel_open(connection, held.home)
             with database.transaction() as other:

@@ -67,7 +67,7 @@ def test_the_end_is_expected_at_the_pace_of_the_last_minutes(
     assert {standing.task_type: standing.completed for standing in ahead.standings} == dict.fromkeys(PRODUCT_TYPES, 3)
 
 
-def test_nobody_is_promised_more_than_the_limits_allow(
+def test_no_crawl_is_promised_more_than_the_limits_allow(
     database: Database, make_settings: MakeSettings, running: StoredExecution
 ) -> None:
     settings = make_settings(requests_per_hour=1, window_seconds=3600)

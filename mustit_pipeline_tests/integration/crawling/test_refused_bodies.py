@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.catalog.reading_rules import reading_rules
+from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.replay import Replay, replay_failed, replay_stored
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.domain.field_paths import FieldPaths

@@ -1,4 +1,4 @@
-"""The token page is slow: it holds up nobody who has a token, and no worker that is to stop."""
+"""The token page is slow: it holds up no agent that has a token, and no worker that is to stop."""
 
 import asyncio
 

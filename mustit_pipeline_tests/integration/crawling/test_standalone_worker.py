@@ -40,7 +40,7 @@ ENDED = "SELECT sum(completed_tasks) FROM crawling_schedule_executions"
 
 
 def swept(database: Database, settings: Settings, market: MarketplaceControl, seller_id: str, products: int) -> Crawl:
-    """A crawl whose listing has been seen; all its products are left to whoever takes them."""
+    """A crawl whose listing has been seen; all its products are left to other workers."""
     market.add_seller(seller_id, products)
     register(database, seller_id)
     opened = open_or_join(database, SellerId(seller_id), triggered_by="test", now=utc_now())

@@ -58,7 +58,7 @@ def test_a_claim_that_fails_stops_the_worker_with_everything_in_flight_stored(si
 
     assert number(site.database, HELD) == number(site.database, HURT) == 0
     rows = check_outcomes(site.database, site.work.stored.execution.id, ended=False)
-    # Whatever was asked for is there: nothing was in flight that nobody waited for.
+    # Whatever was asked for is there: nothing was in flight without a waiting reader.
     assert site.asked() == sum(row.bodies for key, row in rows.items() if key.startswith("PRODUCT")) > 0
     site.finish()
     assert site.asked() == 80
@@ -78,8 +78,8 @@ def test_a_batch_that_cannot_be_stored_is_stored_at_the_end_and_counted_once(sit
     assert site.asked() == 80
 
 
-def test_a_batch_that_was_committed_although_nobody_heard_of_it_is_counted_once(site: Site) -> None:
-    """Its requests were once counted again, because those are counted whoever holds the leases."""
+def test_a_batch_that_was_committed_although_the_answer_was_lost_is_counted_once(site: Site) -> None:
+    """Its requests were once counted again, because those are counted under any lease."""
     site.market.settings(latencyMs=50)
     site.market.fault("429", "detail", count=1)
     before = number(site.database, REQUESTS)
@@ -141,7 +141,7 @@ def test_a_progress_display_that_breaks_loses_no_result_and_counts_none_twice(si
 
 
 def test_a_cancelled_worker_stores_what_ends_in_the_grace_time_and_keeps_its_leases_meanwhile(site: Site) -> None:
-    """Leases were once not renewed while a worker was stopping: somebody else fetched what it had in flight."""
+    """Leases were once not renewed while a worker was stopping: another one fetched what it had in flight."""
     site.market.fault("slow", "api", seconds=2)
     over = threading.Event()
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,6 +17,7 @@ from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.delivery.asking import look
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 BROKEN = {
@@ -35,11 +35,11 @@ CALLED_GZIP = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r
 def a_server_that_breaks_the_answer_about(item: int, answer: bytes) -> Generator[str]:
     """To one product it answers so, byte for byte; all others are fine."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.body()
             self._answer(self.headers["Idempotency-Key"].split(":")[-2], 200, b"{}")
 
         def do_GET(self) -> None:
@@ -51,23 +51,10 @@ def a_server_that_breaks_the_answer_about(item: int, answer: bytes) -> Generator
                 self.wfile.write(answer)
                 self.close_connection = True
                 return
-            self.send_response(usual)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
+            self.answer(usual, said)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_port}"
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)

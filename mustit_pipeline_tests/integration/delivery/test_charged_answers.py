@@ -270,7 +270,7 @@ def test_a_token_that_changes_is_tried_at_once_by_one_row_and_is_stored_nowhere(
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("at_once", [1, 20])
 @pytest.mark.parametrize("item", [1, 50])
-def test_one_row_that_is_refused_among_others_fails_at_once_and_stops_nobody(
+def test_one_row_that_is_refused_among_others_fails_at_once_and_stops_no_other(
     shelf: Shelf, settings: Settings, server: ProductServerControl, status: int, at_once: int, item: int
 ) -> None:
     server.fault("status", "events", status=status, itemNo=item)

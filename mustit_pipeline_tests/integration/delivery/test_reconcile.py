@@ -30,7 +30,7 @@ def found(result: Reconciliation) -> list[tuple[int, Kind, tuple[str, ...]]]:
 
 
 def tell(url: str, shelf: Shelf, item: int, version: int, data: dict[str, Any] | None) -> None:
-    """Somebody else tells the product server something."""
+    """Another sender tells the product server something."""
     (key,) = (row["idempotency_key"].rpartition(":")[0] for row in shelf.outbox(item)[:1])
     event = {
         "eventId": str(uuid4()),
@@ -47,7 +47,7 @@ def tell(url: str, shelf: Shelf, item: int, version: int, data: dict[str, Any] |
 
 
 def claim_to_have_delivered(shelf: Shelf, item: int) -> None:
-    """The newest version is marked as delivered although nobody has sent it."""
+    """The newest version is marked as delivered although it was never sent."""
     shelf.change(
         "UPDATE product_outbox SET status = 'COMPLETED' WHERE item_no = :item AND status = 'WAITING'", item=item
     )
@@ -138,7 +138,7 @@ def test_a_product_that_the_server_does_not_hold_is_created_even_where_it_knows_
 def test_products_of_which_the_server_refused_everything_as_stale_are_found_and_healed(
     shelf: Shelf, settings: Settings, running_server: RunningSimulator, effects: Effects
 ) -> None:
-    """Whoever lost the database begins at version 1 again, and the server has newer ones."""
+    """Without the old database versions begin at 1 again, and the server has newer ones."""
     shelf.crawl(1, 2, 3)
     data = orjson.loads(shelf.rows("SELECT product_data FROM product_change_sets WHERE item_no = 1")[0]["product_data"])
     tell(running_server.url, shelf, 1, 7, data | {"stock": 99})
@@ -205,7 +205,7 @@ def test_what_is_published_while_a_resend_is_written_still_says_what_changed(she
         sent = resend(connection, SellerId(shelf.seller_id), [Correction(belief, 0)], utc_now())
         publishing.start()
         while not shelf.rows("SELECT 1 FROM pg_locks WHERE NOT granted"):
-            assert publishing.is_alive(), "it waited for nobody"
+            assert publishing.is_alive(), "it waited for no lock"
             publishing.join(0.02)
     publishing.join()
 

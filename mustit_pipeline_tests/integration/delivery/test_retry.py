@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -18,6 +17,7 @@ from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 
@@ -81,7 +81,7 @@ def fail_beside_a_newer_one(shelf: Shelf) -> None:
     with shelf.database.transaction() as connection:
         [claimed], _ = outbox.claim(connection, owner="slow", limit=1, lease_seconds=60)
     shelf.crawl(1, stock=2)
-    row = claimed.row(max_retries=5)
+    row = claimed.outbox(max_retries=5)
     row.fail("HTTP 400", permanent=True)
     with shelf.database.transaction() as connection:
         assert settle(connection, [Settlement(claimed, 400, row)])
@@ -126,34 +126,23 @@ def test_a_version_that_is_refused_while_a_newer_one_waits_is_superseded_at_once
 ) -> None:
     asked, published = threading.Event(), threading.Event()
 
-    class Slow(BaseHTTPRequestHandler):
+    class Slow(QuietHandler):
         def do_POST(self) -> None:
-            first = self.headers["Idempotency-Key"].endswith(":1")
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.body()
             asked.set()
             published.wait(5)
-            self.send_response(400 if first else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(400 if self.headers["Idempotency-Key"].endswith(":1") else 200)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-    serving = threading.Thread(target=listening.serve_forever)
-    serving.start()
     reports: list[RelayReport] = []
-    elsewhere = settings.model_copy(update={"product_server_url": f"http://127.0.0.1:{listening.server_port}"})
-    shelf.crawl(1, stock=1)
-    sending = threading.Thread(target=lambda: reports.append(relay(shelf.database, elsewhere, patience_seconds=5)))
-    sending.start()
-    assert asked.wait(60)
-    shelf.crawl(1, stock=2)
-    published.set()
-    sending.join()
-    listening.shutdown()
-    serving.join()
-    listening.server_close()
+    with serving(Slow) as url:
+        elsewhere = settings.model_copy(update={"product_server_url": url})
+        shelf.crawl(1, stock=1)
+        sending = threading.Thread(target=lambda: reports.append(relay(shelf.database, elsewhere, patience_seconds=5)))
+        sending.start()
+        assert asked.wait(60)
+        shelf.crawl(1, stock=2)
+        published.set()
+        sending.join()
 
     older, newer = shelf.outbox(1)
     assert (older["status"], older["superseded_by"], newer["status"]) == ("COMPLETED", newer["outbox_id"], "COMPLETED")

@@ -1,9 +1,7 @@
 """Each answer of the product server, and what becomes of the row and of the effect."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,6 +12,7 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 SECRET = "p4ss-of-the-server"
@@ -162,30 +161,18 @@ def test_an_event_that_breaks_every_connection_fails_in_the_end_while_others_are
     assert (row["status"], row["retry_count"]) == ("FAILED", 5)
 
 
-class _Echo(BaseHTTPRequestHandler):
+class _Echo(QuietHandler):
     """A server that repeats the caller's secrets in its refusal."""
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        said = f"no entry for {self.headers['Authorization']} {SECRET}\x00".encode()
-        self.send_response(400)
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.body()
+        self.answer(400, f"no entry for {self.headers['Authorization']} {SECRET}\x00".encode())
 
 
 @pytest.fixture
 def echo() -> Generator[str]:
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.server_port}"
-    listening.shutdown()
-    thread.join()
-    listening.server_close()
+    with serving(_Echo) as url:
+        yield url
 
 
 def test_no_secret_gets_into_the_rows_or_the_logs(shelf: Shelf, make_settings: MakeSettings, echo: str) -> None:
@@ -200,11 +187,11 @@ def test_no_secret_gets_into_the_rows_or_the_logs(shelf: Shelf, make_settings: M
     assert SECRET not in str(logged)
 
 
-class _Endless(BaseHTTPRequestHandler):
+class _Endless(QuietHandler):
     """A server whose answer never ends."""
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         self.send_response(400)
         self.end_headers()
         try:
@@ -213,23 +200,11 @@ class _Endless(BaseHTTPRequestHandler):
         except OSError:
             pass
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 def test_an_answer_without_end_is_not_read_to_its_end(make_settings: MakeSettings) -> None:
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), _Endless)
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    settings = make_settings(product_server_url=f"http://127.0.0.1:{listening.server_port}")
-
-    async def send() -> int | None:
-        async with ProductServer(settings, connections=1) as server:
+    async def send(url: str) -> int | None:
+        async with ProductServer(make_settings(product_server_url=url), connections=1) as server:
             return (await server.deliver("a:1:1", b"{}")).status
 
-    try:
-        assert asyncio.run(send()) == 400
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
+    with serving(_Endless) as url:
+        assert asyncio.run(send(url)) == 400

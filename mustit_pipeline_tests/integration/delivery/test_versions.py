@@ -181,7 +181,7 @@ def test_an_update_after_a_deletion_whose_answer_was_lost_creates_the_product_ag
     assert changes_of(server, shelf, 6) == [("stock", 5, 6)]
 
 
-def test_a_deletion_that_nobody_sent_leaves_a_product_to_update(
+def test_a_deletion_that_was_never_sent_leaves_a_product_to_update(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:
     shelf.crawl(1, stock=1)
@@ -274,7 +274,7 @@ def test_rows_of_a_killed_relay_return_when_their_lease_ends_and_its_late_result
     report = relay(shelf.database, settings)
 
     assert (report.sent, report.waiting) == (1, 0)
-    row = claimed.row(max_retries=5)
+    row = claimed.outbox(max_retries=5)
     row.fail("too late")
     with shelf.database.transaction() as connection:
         assert settle(connection, [Settlement(claimed, 500, row)]) == {}
@@ -283,7 +283,7 @@ def test_rows_of_a_killed_relay_return_when_their_lease_ends_and_its_late_result
     assert effects() == [(1, 1, "PRODUCT_CREATED")]
 
 
-def test_a_newer_version_waits_while_an_older_one_is_in_flight_and_nobody_spins(
+def test_a_newer_version_waits_while_an_older_one_is_in_flight_and_no_loop_spins(
     shelf: Shelf, settings: Settings, effects: Effects
 ) -> None:
     shelf.crawl(1, stock=1)

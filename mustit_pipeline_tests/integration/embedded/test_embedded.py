@@ -190,7 +190,7 @@ def test_many_starters_at_once_get_the_same_servers(empty_home: Path) -> None:
         user.leave()
 
 
-def test_whoever_arrives_while_the_last_one_leaves_gets_working_servers(home: Path) -> None:
+def test_a_process_that_arrives_while_the_last_one_leaves_gets_working_servers(home: Path) -> None:
     user = User(home)
     remember(user.servers())
     for _ in range(3):
@@ -260,7 +260,7 @@ def test_status_of_a_home_that_is_not_there_makes_nothing(empty_home: Path) -> N
     assert not empty_home.exists()
 
 
-def test_redis_runs_only_once_somebody_asks_for_it(home: Path) -> None:
+def test_redis_runs_only_once_it_is_asked_for(home: Path) -> None:
     embedded.attach(home, redis=False)
     assert embedded.status(home).redis_pid is None
     assert ping_redis(embedded.attach(home).redis_url)

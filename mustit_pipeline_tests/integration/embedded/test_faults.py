@@ -105,7 +105,7 @@ def test_servers_that_die_are_started_again_under_their_users(home: Path) -> Non
     assert processes_of(home) == []
 
 
-def test_a_server_that_dies_again_and_again_takes_nobody_with_it(home: Path) -> None:
+def test_a_server_that_dies_again_and_again_takes_no_other_with_it(home: Path) -> None:
     """Its keeper once gave up after five deaths within a minute, and stopped the other server too."""
     user = User(home)
     servers = user.servers()

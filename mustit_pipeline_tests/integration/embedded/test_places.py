@@ -34,7 +34,7 @@ __all__ = ["empty_home", "home", "initialised"]
 NOBODY = 65534
 UNLISTED = 54321
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_home_whose_path_no_socket_takes_just_works(private_folder: Path, name
     second.leave()
 
 
-def test_a_socket_folder_of_somebody_else_is_refused(private_folder: Path) -> None:
+def test_a_socket_folder_of_another_user_is_refused(private_folder: Path) -> None:
     place = private_folder / ("y" * 180)
     sockets = Layout.of(place).socket_folder()
     sockets.symlink_to(private_folder)
@@ -87,7 +87,7 @@ def test_a_link_to_a_home_is_the_same_home(home: Path) -> None:
     assert processes_of(home) == []
 
 
-def test_nobody_else_can_reach_the_sockets_or_the_data(home: Path) -> None:
+def test_no_other_user_can_reach_the_sockets_or_the_data(home: Path) -> None:
     embedded.attach(home)
     for folder in (home / "run" / "s", home / "pgdata", home / "redis", home / "logs"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

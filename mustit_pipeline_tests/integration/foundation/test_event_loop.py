@@ -1,4 +1,4 @@
-"""A signal ends work on the fast event loop, and still reaches whoever handles it."""
+"""A signal ends work on the fast event loop, and still reaches its handler."""
 
 import signal
 import subprocess

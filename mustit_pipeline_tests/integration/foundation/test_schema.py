@@ -1,4 +1,4 @@
-"""The schema: upgraded once whoever asks, refused where it does not fit, and exactly what the code believes it is."""
+"""The schema: upgraded once for many callers, refused where it does not fit, and just what the code believes."""
 
 import subprocess
 import sys
@@ -262,7 +262,7 @@ def test_the_tables_refuse_rows_that_must_not_be(database: Database) -> None:
         assert taken is None
 
 
-def test_a_seller_has_one_open_execution_and_a_product_one_event_in_flight_whoever_tries(database: Database) -> None:
+def test_a_seller_has_one_open_execution_and_a_product_one_event_in_flight_however_many_try(database: Database) -> None:
     ground(database)
     for status in ExecutionStatus:
         closed = status in (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)

@@ -15,7 +15,8 @@ from mustit_pipeline.lake.export import write_catalog
 from mustit_pipeline.lake.place import lake_of
 from mustit_pipeline.lake.sql.catalog_states import ProductState
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.integration.lake.history import DAY, in_seoul, product_data
+from mustit_pipeline_tests.integration.lake.history import DAY, in_seoul
+from mustit_pipeline_tests.integration.product_data import product_data
 
 SELLERS = ("a", "b", "c")
 

@@ -191,7 +191,7 @@ def test_a_handshake_that_never_ends_is_a_connect_timeout() -> None:
 def test_a_closed_port_is_no_connection_and_is_named_with_its_setting() -> None:
     async def scenario() -> tuple[failures.FetchError, str]:
         with socket.socket() as taken:
-            # Bound but not listening: nobody else can take the port, and nobody answers on it.
+            # Bound but not listening: no other process can take the port, and none answers on it.
             taken.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
             async with client_of(url) as client:

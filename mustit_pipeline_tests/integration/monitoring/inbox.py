@@ -1,12 +1,13 @@
-"""Somebody who is told: a real HTTP server on a free loopback port that keeps the messages it takes."""
+"""A recipient of notifications: a real HTTP server on a free loopback port that keeps the messages it takes."""
 
 import json
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from mustit_pipeline_tests.own_servers import QuietHandler, serving
 
 TOKEN = "s3cret-token"
 
@@ -17,7 +18,7 @@ class Inbox:
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     refusing: bool = False
-    # Somebody is in the middle of sending: a test lets them go on.
+    # A sender is in the middle of its call: a test lets it go on.
     arrived: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
     port: int = 0
@@ -36,27 +37,15 @@ def opened_inbox() -> Generator[Inbox]:
     inbox = Inbox()
     inbox.go_on.set()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.body()
             inbox.arrived.set()
             inbox.go_on.wait(10)
             if not inbox.refusing:
                 inbox.messages.append(json.loads(body))
-            self.send_response(500 if inbox.refusing else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(500 if inbox.refusing else 200)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    inbox.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as url:
+        inbox.port = int(url.rpartition(":")[2])
         yield inbox
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)

@@ -31,7 +31,7 @@ def test_an_empty_pipeline_fails_nothing(database: Database, make_settings: Make
 @pytest.mark.parametrize(("completed", "passed"), [(95, True), (94, False)])
 def test_95_of_100_tasks_must_succeed(standing: Standing, completed: int, passed: bool) -> None:
     standing.crawl("dmont", HOUR, total_tasks=100, completed_tasks=completed, failed_tasks=100 - completed)
-    # Not of this window, and ended by somebody.
+    # Not of this window, and ended by a person.
     standing.crawl("dmont", DAY + SECOND, total_tasks=100, completed_tasks=0, failed_tasks=100)
     standing.crawl("한글 & a/b", HOUR, status="CANCELLED", total_tasks=100, completed_tasks=0, failed_tasks=100)
 
@@ -47,7 +47,7 @@ def test_19_of_20_crawls_must_succeed_though_those_without_a_plan_have_no_tasks(
     unplanned = {"status": "FAILED", "started_at": None, "total_tasks": 0, "completed_tasks": 0, "listed_count": None}
     for number in range(20):
         standing.crawl("dmont", HOUR, **(unplanned if number < failed else {}))
-    # Not of this window, under way, and ended by somebody.
+    # Not of this window, under way, and ended by a person.
     standing.crawl("dmont", DAY + HOUR, **unplanned)
     standing.crawl("dmont", HOUR, status="RUNNING", ended_at=None, total_tasks=0, completed_tasks=0)
     standing.crawl("한글 & a/b", HOUR, **unplanned | {"status": "CANCELLED"})
@@ -300,7 +300,7 @@ def test_new_versions_that_lack_a_field_are_noticed(standing: Standing, lost: di
     assert (found.passed, found.metadata[f"without_{field}"], found.metadata["versions"]) == (False, 3, 11)
 
 
-def test_drift_that_nobody_accepted_is_a_warning_with_its_paths(standing: Standing) -> None:
+def test_drift_that_is_not_accepted_is_a_warning_with_its_paths(standing: Standing) -> None:
     standing.write(
         """INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
            VALUES ('listing.items.price', 'RETYPED', 'number', 'string', '1', 3, 'dmont')"""

@@ -230,7 +230,7 @@ def test_yesterday_is_computed_and_again_the_days_whose_crawls_went_on_into_it(s
     assert days_to_compute(standing.database, TICK, BEFORE) == [DAY]
 
 
-def test_days_that_nobody_measured_are_made_up_for_and_with_them_what_moved_meanwhile(standing: Ground) -> None:
+def test_days_that_were_not_measured_are_made_up_for_and_with_them_what_moved_meanwhile(standing: Ground) -> None:
     """The daemon was down for two midnights: it makes up for the last missed tick only."""
     write(
         standing.database,

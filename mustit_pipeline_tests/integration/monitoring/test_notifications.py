@@ -1,4 +1,4 @@
-"""Alerts and whoever is told: once each, again while they go on, when they are over, and never lost on the way."""
+"""Notifications of alerts: once each, again while they go on, when they are over, and never lost on the way."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -106,7 +106,7 @@ def test_an_address_that_a_tick_has_no_time_left_for_is_told_by_the_next(
     assert inbox.titles == ["[mustit] The sensor x fails"]
 
 
-def test_what_began_and_ended_while_nobody_could_be_told_is_told_afterwards(
+def test_what_began_and_ended_while_no_address_could_be_told_is_told_afterwards(
     database: Database, settings: Settings, inbox: Inbox
 ) -> None:
     inbox.refusing = True
@@ -135,7 +135,7 @@ def test_one_receiver_that_fails_makes_the_others_hear_nothing_twice(
     assert (len(inbox.messages), len(other_inbox.messages)) == (1, 1)
 
 
-def test_an_address_that_never_answers_keeps_nobody_else_from_being_told_again(
+def test_an_address_that_never_answers_keeps_no_other_from_being_told_again(
     database: Database, make_settings: MakeSettings, inbox: Inbox, other_inbox: Inbox
 ) -> None:
     settings = make_settings(alert_urls=f"{other_inbox.url}, {inbox.url}", alert_repeat_hours=6, alert_calm_seconds=0)
@@ -156,7 +156,7 @@ def test_an_address_that_never_answers_keeps_nobody_else_from_being_told_again(
     assert [row["notice_at"] for row in stored(database)] == [None]
 
 
-def test_notices_that_somebody_cannot_be_given_do_not_stand_before_new_ones(
+def test_notices_that_cannot_be_delivered_do_not_stand_before_new_ones(
     database: Database,
     make_settings: MakeSettings,
     inbox: Inbox,

@@ -35,7 +35,6 @@ from mustit_pipeline.catalog.sql.products import AbsorbedProduct
 from mustit_pipeline.catalog.sql.publication import NewVersion
 from mustit_pipeline.catalog.sql.raw import NewRaw, RawFailure
 from mustit_pipeline.catalog.sql.retention import Night
-from mustit_pipeline.crawling.drift import record_drift
 from mustit_pipeline.crawling.sql import (
     budget,
     executions,
@@ -47,6 +46,7 @@ from mustit_pipeline.crawling.sql import (
     tasks,
 )
 from mustit_pipeline.crawling.sql.choosing import Chooser
+from mustit_pipeline.crawling.sql.executions import record_drift
 from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.crawling.sql.messages import WaitingTask
@@ -62,7 +62,7 @@ from mustit_pipeline.domain.change_hold import Suspicion
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.filters import ChangeKind, IdPrefix
 from mustit_pipeline.domain.outbox import ProductOutbox
-from mustit_pipeline.domain.recrawl import Terms
+from mustit_pipeline.domain.recrawl.choosing import Terms
 from mustit_pipeline.domain.states import (
     ExecutionStatus,
     LifeCycle,
@@ -210,7 +210,7 @@ class Scene:
         events, _ = outbox.claim(connection, owner="me", limit=BATCH, lease_seconds=60)
         if not failing:
             return [Settlement(event, 200) for event in events]
-        rows = [event.row(max_retries=5) for event in events]
+        rows = [event.outbox(max_retries=5) for event in events]
         for row in rows:
             row.fail("no")
             row.retry()
@@ -567,7 +567,7 @@ STATEMENTS: dict[str, Statement] = {
     "skipped items": Statement(lambda c, s: executions.count_skipped(c, s.home.execution_id, 5), 5),
     "foreign items": Statement(lambda c, s: executions.count_foreign(c, s.home), 5),
     "sweep": Statement(lambda c, s: executions.set_sweep(c, s.home.execution_id, SweepStatus.COMPLETE), 5),
-    "slices": Statement(lambda c, s: executions.next_slices(c, [s.home.execution_id]), 5),
+    "slices": Statement(lambda c, s: executions.begin_slices(c, [s.home.execution_id]), 5),
     "slices recorded": Statement(lambda c, s: slices.record(c, s.ended), BATCH),
     "newest slices": Statement(lambda c, s: slices.newest(c, [s.home.execution_id, uuid4()], 5), 10),
     "slices that are known": Statement(lambda c, s: slices.recorded(c, [one.run_id for one in s.ended]), BATCH),
@@ -708,7 +708,7 @@ STATEMENTS: dict[str, Statement] = {
     "open alerts locked": Statement(lambda c, s: alerts.lock_open(c), BATCH),
     "alerts unseen": Statement(lambda c, s: alerts.end_unseen(c, ["RUN_FAILED"], ["run 7"], s.now, s.now), BATCH),
     "alerts told": Statement(_tell, BATCH),
-    "alerts that nobody is told": Statement(lambda c, s: alerts.forget_ended(c), BATCH),
+    "alerts without a recipient": Statement(lambda c, s: alerts.forget_ended(c), BATCH),
     "newest alerts": Statement(lambda c, s: alerts.newest(c, everything=True, limit=20), BATCH),
     "alerts behind a place": Statement(
         lambda c, s: alerts.listed(c, ended=True, limit=20, behind=AlertKey(s.now, UUID(int=0))), BATCH

@@ -24,9 +24,9 @@ from mustit_pipeline.monitoring import alerting, exposition, metrics
 from mustit_pipeline.monitoring.criteria import CRITERIA
 from mustit_pipeline.monitoring.notifications import notify
 from mustit_pipeline.monitoring.spot_checks import spot_check
-from mustit_pipeline.scheduling.due import next_slices
-from mustit_pipeline.scheduling.light import next_light_slices
-from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.scheduling.due import begin_slices
+from mustit_pipeline.scheduling.light import open_light_slices
+from mustit_pipeline.scheduling.refresh import open_refreshes
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.upkeep import recovery
@@ -95,7 +95,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
 
     with recorded(Engine) as sent:
         register(database, SELLER)
-        next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
+        begin_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
         crawl(database, settings, SELLER)
         relay(database, settings)
         market.random_changes(SELLER, 18)
@@ -105,7 +105,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
         relay(database, settings)
         market.random_changes(SELLER, 18)
         crawl(database, adaptive, SELLER)
-        next_light_slices(database, adaptive, busy=[], free=4, now=utc_now() + timedelta(hours=2))
+        open_light_slices(database, adaptive, busy=[], free=4, now=utc_now() + timedelta(hours=2))
         estimate(database, adaptive, seller_id)
         reconcile(database, settings, seller_id=None, resend=True, now=utc_now)
         cancelled = executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now()).stored
@@ -114,7 +114,7 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
         recovery.recover(database, settings, utc_now, busy=[], idle_seconds=0)
         replay_failed(database, seller_id=None, since=None, now=utc_now)
         replay_stored(database, seller_id, now=utc_now)
-        next_refreshes(database, settings, busy=[], free=4, now=utc_now())
+        open_refreshes(database, settings, busy=[], free=4, now=utc_now())
         metrics.metrics_of(database, utc_now().date())
         metrics.days_to_compute(database, utc_now(), [])
         with database.reading() as connection:

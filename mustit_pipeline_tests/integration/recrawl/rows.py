@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.canonical import READING
-from mustit_pipeline.domain.recrawl import Evidence, Listing, SellerEvidence, Source, listing, seller_rate, source_rate
+from mustit_pipeline.domain.recrawl.learning import Evidence, SellerEvidence, listing, seller_rate, source_rate
+from mustit_pipeline.domain.recrawl.worth import Listing, Source
 
 KINDS = ("detail", "option")
 EVIDENCE = tuple(each.name for each in fields(SellerEvidence))

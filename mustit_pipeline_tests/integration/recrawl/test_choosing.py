@@ -8,17 +8,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.crawling.sql import choosing
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser
-from mustit_pipeline.domain.recrawl import (
-    Candidate,
-    Reason,
-    Terms,
-    change_chance,
-    chosen,
-    is_believed,
-    unseen_changes,
-    value,
-    weight,
-)
+from mustit_pipeline.domain.recrawl.choosing import Candidate, Reason, Terms, chosen
+from mustit_pipeline.domain.recrawl.worth import change_chance, is_believed, unseen_changes, value, weight
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.recrawl.rows import (
@@ -99,6 +90,6 @@ def test_a_crawl_fetches_what_the_policy_chooses_for_the_same_reason_and_in_the_
             reason: sum(one.reason is reason for one in expected) for reason in {o.reason for o in expected}
         }
         assert reasons.left == len(candidates) - len(expected)
-        assert at_once == [one for one in found if one.reason in (Reason.NEW, Reason.LATE, Reason.SIGNALLED)]
+        assert at_once == [one for one in found if one.reason in (Reason.NEW, Reason.SIGNALLED)]
         seen |= set(reasons.chosen)
     assert seen == set(Reason)

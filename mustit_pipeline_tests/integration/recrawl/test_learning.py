@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.crawling.sql.learning import KIND_OF, Fetched, learn
-from mustit_pipeline.domain.recrawl import (
+from mustit_pipeline.domain.recrawl.learning import (
     Evidence,
     SellerEvidence,
     fetched_evidence,

@@ -11,7 +11,7 @@ from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerI
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.failures import NetworkFailure, NetworkReason
-from mustit_pipeline.scheduling.due import DueSlice, next_slices
+from mustit_pipeline.scheduling.due import DueSlice, begin_slices
 from mustit_pipeline.sellers import registry
 from mustit_pipeline_tests.integration.crawls import ROW_LOCK, once_before
 
@@ -24,7 +24,7 @@ def registered(database: Database, **overdue_hours: float) -> None:
 
 
 def slices(database: Database, free: int = 10, busy: tuple[str, ...] = ()) -> list[DueSlice]:
-    return next_slices(database, busy=busy, free=free, now=utc_now(), slice_seconds=600)
+    return begin_slices(database, busy=busy, free=free, now=utc_now(), slice_seconds=600)
 
 
 def chosen(database: Database, free: int = 10, busy: tuple[str, ...] = ()) -> list[str]:
@@ -59,7 +59,7 @@ def test_inactive_sellers_and_sellers_with_a_run_are_left_alone(database: Databa
     assert opened == ["a"]
 
 
-def test_a_seller_that_is_deactivated_while_it_is_chosen_keeps_nobody_from_a_crawl(database: Database) -> None:
+def test_a_seller_that_is_deactivated_while_it_is_chosen_keeps_no_other_from_a_crawl(database: Database) -> None:
     registered(database, a=1, b=2)
     with once_before(database, ROW_LOCK, lambda: deactivate_seller(database, SellerId("b"), utc_now())):
         assert chosen(database) == ["a"]
@@ -73,15 +73,15 @@ def test_an_open_crawl_is_continued_each_slice_with_a_key_of_its_own(database: D
     assert chosen(database, free=1, busy=("a",)) == []
 
 
-def test_huge_crawls_keep_nobody_from_a_first_slice(database: Database) -> None:
-    """Open crawls once came first: four sellers of hours each, and nobody else was crawled until one had ended."""
+def test_huge_crawls_keep_no_seller_from_a_first_slice(database: Database) -> None:
+    """Open crawls once came first: four sellers of hours each, and no other was crawled until one had ended."""
     registered(database, huge=9, large=9)
     assert chosen(database, free=2) == ["huge", "large"]
     registered(database, small=1, tiny=2)
     assert chosen(database, free=2) == ["tiny", "small"]
 
 
-def test_whoever_is_due_meanwhile_a_crawl_comes_to_its_next_slice(database: Database) -> None:
+def test_whichever_sellers_are_due_meanwhile_a_crawl_comes_to_its_next_slice(database: Database) -> None:
     """Its slices count against it, but its waiting counts for it."""
     registered(database, huge=9)
     assert chosen(database, free=1) == ["huge"]
@@ -114,7 +114,7 @@ def come_to_no_plan(database: Database, *sellers: str, base: float = 3600) -> No
         crawls.fail_plan(database, opened.stored.execution.id, failed, utc_now(), base=base, longest=3600)
 
 
-def test_sellers_that_come_to_no_plan_keep_nobody_from_a_slot(database: Database) -> None:
+def test_sellers_that_come_to_no_plan_keep_no_other_from_a_slot(database: Database) -> None:
     registered(database, broken=9, wrong=8, late=1)
     come_to_no_plan(database, "broken", "wrong", base=0.001)
     assert chosen(database, free=2) == ["late", "broken"]
@@ -123,15 +123,13 @@ def test_sellers_that_come_to_no_plan_keep_nobody_from_a_slot(database: Database
 
 
 @pytest.mark.parametrize("by_interval", [True, False])
-def test_a_crawl_that_came_to_no_plan_is_tried_again_once_whoever_says_who_is_due(
-    database: Database, by_interval: bool
-) -> None:
+def test_a_crawl_that_came_to_no_plan_is_tried_again_once_by_any_clock(database: Database, by_interval: bool) -> None:
     registered(database, a=1)
     come_to_no_plan(database, "a", base=0.001)
-    again = next_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval)
+    again = begin_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval)
     assert [entry.seller_id for entry in again] == ["a"]
     crawls.cancel(database, ExecutionId(again[0].execution_id), utc_now())
-    assert next_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval) == []
+    assert begin_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval) == []
 
 
 def test_a_crawl_started_by_hand_restarts_the_interval(database: Database) -> None:

@@ -12,7 +12,7 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.scheduling.refresh import next_refreshes
+from mustit_pipeline.scheduling.refresh import open_refreshes
 from mustit_pipeline.scheduling.sql import refreshes
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.settings import Settings
@@ -114,7 +114,7 @@ def test_the_longest_waiting_start_first_as_many_as_slots_are_free(database: Dat
     for weeks, name in enumerate(["c", "b", "a"], start=2):
         registered(database, name, weeks * WEEK)
 
-    found = next_refreshes(database, settings, busy=[], free=2, now=NOW)
+    found = open_refreshes(database, settings, busy=[], free=2, now=NOW)
 
     assert [entry.seller_id for entry in found.slices] == ["a", "b"]
     assert found.waiting == 1
@@ -124,7 +124,7 @@ def test_the_longest_waiting_start_first_as_many_as_slots_are_free(database: Dat
             stored = executions.get(connection, ExecutionId(entry.execution_id))
         assert (stored.full_refetch, stored.product_limit, stored.triggered_by) == (True, None, "full refresh")
 
-    again = next_refreshes(database, settings, busy=[], free=2, now=NOW)
+    again = open_refreshes(database, settings, busy=[], free=2, now=NOW)
     assert [entry.seller_id for entry in again.slices] == ["c"]
 
 
@@ -139,7 +139,7 @@ def test_a_seller_that_is_deactivated_or_crawled_while_it_is_chosen_is_not_refre
         open_or_join(database, SellerId("crawled"), triggered_by="test", now=NOW)
 
     with once_before(database, ROW_LOCK, meanwhile):
-        found = next_refreshes(database, settings, busy=[], free=3, now=NOW)
+        found = open_refreshes(database, settings, busy=[], free=3, now=NOW)
 
     assert [entry.seller_id for entry in found.slices] == ["due"]
     with database.reading() as connection:
@@ -149,7 +149,7 @@ def test_a_seller_that_is_deactivated_or_crawled_while_it_is_chosen_is_not_refre
         assert joined.scalars().all() == [False]
 
 
-def test_sellers_whose_refresh_always_fails_rest_and_take_the_slots_of_nobody(
+def test_sellers_whose_refresh_always_fails_rest_and_take_no_slot_of_others(
     database: Database, settings: Settings
 ) -> None:
     """They never become younger, and used to be crawled every hour while the others waited for ever."""
@@ -161,7 +161,7 @@ def test_sellers_whose_refresh_always_fails_rest_and_take_the_slots_of_nobody(
     started: Counter[str] = Counter()
     for hour in range(24):
         now = NOW + hour * timedelta(hours=1)
-        for entry in next_refreshes(database, settings, busy=[], free=slots, now=now).slices:
+        for entry in open_refreshes(database, settings, busy=[], free=slots, now=now).slices:
             started[entry.seller_id] += 1
             end(database, ExecutionId(entry.execution_id), now, fails=entry.seller_id.startswith("failing"))
 
@@ -170,7 +170,7 @@ def test_sellers_whose_refresh_always_fails_rest_and_take_the_slots_of_nobody(
     )
 
     registered(database, "late", 2 * WEEK)
-    again = next_refreshes(database, settings, busy=[], free=slots, now=NOW + DAY)
+    again = open_refreshes(database, settings, busy=[], free=slots, now=NOW + DAY)
     assert [entry.seller_id for entry in again.slices] == ["late", "failing 0"]
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_opened_while_no_slot_is_free(database: Database, settings: S
     registered(database, "a", 2 * WEEK)
 
     for free in (0, -3):
-        found = next_refreshes(database, settings, busy=["x"], free=free, now=NOW)
+        found = open_refreshes(database, settings, busy=["x"], free=free, now=NOW)
         assert (found.slices, found.waiting) == ([], 1)
     with database.reading() as connection:
         assert executions.find_open(connection, SellerId("a")) is None

@@ -1,4 +1,4 @@
-"""Messages of a real queue over HTTP: each takes effect once, whoever dies or comes again."""
+"""Messages of a real queue over HTTP: each takes effect once, whichever process dies or comes again."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ from mustit_pipeline.domain.trigger import LARGEST_BODY_BYTES, ParkReason
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.scheduling.due import next_slices
+from mustit_pipeline.scheduling.due import begin_slices
 from mustit_pipeline.scheduling.sql import triggers
 from mustit_pipeline.scheduling.triggers import Outcome, Taken, take_triggers
 from mustit_pipeline.settings import Settings
@@ -58,14 +58,14 @@ def test_a_message_opens_a_crawl_of_a_seller_that_is_not_due_and_is_deleted(
     register(database, "dmont")
     end_crawl(database, "dmont")
     queue, look = make_queue()
-    assert next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600) == []
+    assert begin_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600) == []
     [message_id] = queue.send({"sellerId": "dmont", "time": "2026-11-16T00:00:00Z"})
 
     taken = look()
 
     assert str(taken) == "1 messages: 1 crawls due"
     assert executions(database)[1:] == [("dmont", "PENDING", "sqs")]
-    [due] = next_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
+    [due] = begin_slices(database, busy=[], free=4, now=utc_now(), slice_seconds=600)
     with database.reading() as connection:
         row = connection.execute(text("SELECT message_id, execution_id FROM trigger_messages")).one()
     assert tuple(row) == (message_id, due.execution_id)
@@ -131,7 +131,7 @@ def test_a_message_that_was_stored_but_not_deleted_comes_again_and_changes_nothi
 
 
 def test_two_daemons_that_get_the_same_messages_open_each_crawl_once(database: Database, make_queue: MakeQueue) -> None:
-    """Without a time of invisibility every receive hands out whatever is not deleted yet, to whoever asks."""
+    """Without a time of invisibility every receive hands out whatever is not deleted yet, to any caller."""
     names = [f"seller {number}" for number in range(25)]
     register(database, *names)
     queue, look = make_queue(visibility_seconds=0)
@@ -146,7 +146,7 @@ def test_two_daemons_that_get_the_same_messages_open_each_crawl_once(database: D
     assert queue.left() == 0
 
 
-def test_what_nobody_can_follow_is_parked_with_its_reason_and_hinders_nobody(
+def test_what_cannot_be_followed_is_parked_with_its_reason_and_hinders_no_other(
     database: Database, make_queue: MakeQueue
 ) -> None:
     register(database, "dmont", "inactive")
@@ -255,7 +255,7 @@ def test_who_and_where_we_are_has_to_be_known(
         TriggerQueue(settings, "http://127.0.0.1:9/queue").receive()
 
 
-def test_parked_messages_wait_until_somebody_dismisses_them(database: Database) -> None:
+def test_parked_messages_wait_until_an_operator_dismisses_them(database: Database) -> None:
     with database.transaction() as connection:
         for number, message_id in enumerate(("abc", "abd", "xyz")):
             triggers.remember(connection, "q", message_id, utc_now() - timedelta(minutes=number))

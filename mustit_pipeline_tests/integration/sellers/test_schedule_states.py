@@ -57,9 +57,9 @@ def test_ownerless_schedule_changes_wait_again(database: Database) -> None:
     assert changes(database) == moved(SCHEDULER_OUTBOX, before, "release")
 
 
-def test_a_newer_schedule_change_supersedes_exactly_those_that_nobody_is_sending(database: Database) -> None:
+def test_a_newer_schedule_change_supersedes_exactly_those_that_are_not_being_sent(database: Database) -> None:
     before = add_changes(database)
-    registry.tell_again(database, NOW)
+    registry.resend(database, NOW)
     after = changes(database)
     assert {key: after[key] for key in before} == moved(SCHEDULER_OUTBOX, before, "supersede")
 

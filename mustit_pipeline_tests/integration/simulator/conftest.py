@@ -39,7 +39,7 @@ def control(marketplace: RunningSimulator) -> Iterator[MarketplaceControl]:
 
 @pytest.fixture
 def visitor(marketplace: RunningSimulator, request: pytest.FixtureRequest) -> Iterator[Visitor]:
-    """Another agent for each test, so that nobody sees another one's requests."""
+    """Another agent for each test, so that no test sees another one's requests."""
     with Visitor(marketplace.url, f"visitor/{request.node.name}") as visitor:
         yield visitor
 

@@ -14,42 +14,10 @@ import pytest
 
 from mustit_pipeline.simulator.control import ControlError, Effect, ProductServerControl
 from mustit_pipeline.simulator.process import RunningSimulator, start_product_server
+from mustit_pipeline_tests.integration.product_data import product_data
 
 ITEM_NO = 118005032
-PRODUCT: dict[str, Any] = {
-    "itemNo": ITEM_NO,
-    "sellerId": "dmont",
-    "name": "백팩",
-    "brandName": "Brand",
-    "brandNameKr": "브랜드",
-    "brandCode": 153,
-    "category": {
-        "header": {"code": "W", "name": "여성"},
-        "large": {"code": "16", "name": "가방"},
-        "medium": {"code": "16r05", "name": "백팩"},
-        "small": None,
-    },
-    "normalPrice": 1083000,
-    "sellingPrice": 621000,
-    "discountPrice": 540000,
-    "discountRate": 48,
-    "stock": 3,
-    "soldOut": False,
-    "images": ["https://a.example/1.jpg"],
-    "tags": ["무료배송"],
-    "description": "<p>…</p>",
-    "descriptionImages": [],
-    "originCountry": "케냐",
-    "itemStatus": "새상품",
-    "shipping": {
-        "type": "DOMESTIC",
-        "fee": 0,
-        "feeType": "FREE",
-        "averageDelivery": "평균 배송 1일 소요",
-        "free": True,
-    },
-    "options": [{"optionNo": 4134224619, "color": "", "size": "US 4", "stock": 1, "sizeGuide": ""}],
-}
+PRODUCT = product_data("dmont", ITEM_NO)
 
 
 class Sender:

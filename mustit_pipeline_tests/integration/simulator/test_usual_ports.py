@@ -35,7 +35,7 @@ def test_both_servers_keep_their_ports_from_start_to_start(tmp_path: Path) -> No
         assert second == first
 
 
-def test_a_port_that_somebody_else_has_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
+def test_a_port_that_another_process_has_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
     with world(tmp_path / "home") as (first, receiver):
         pass
     with socket.socket() as other:

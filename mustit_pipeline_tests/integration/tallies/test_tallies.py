@@ -5,9 +5,11 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from mustit_pipeline.delivery.sql import deliveries
+from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.database import Database, database_time
+from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.tallies.histogram import Histogram
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Subject
@@ -70,18 +72,17 @@ def test_an_hour_has_what_was_counted_in_it_and_the_total_everything(database: D
 
 def test_a_delivery_that_stands_for_older_versions_took_as_long_as_the_first_of_them(database: Database) -> None:
     ground(database)
+    aged = "UPDATE product_outbox SET created_at = now() - CAST(:age AS interval), next_attempt_at = created_at"
     with database.transaction() as connection:
-        sent = [add_outbox(connection, OutboxStatus.COMPLETED, item, version=v) for item, v in ((1, 1), (2, 1), (2, 2))]
+        add_outbox(connection, OutboxStatus.WAITING, 1)
+        older = add_outbox(connection, OutboxStatus.COMPLETED, 2)
+        newer = add_outbox(connection, OutboxStatus.WAITING, 2, version=2)
+        connection.execute(text(aged), {"age": HOUR})
         connection.execute(
-            text("UPDATE product_outbox SET completed_at = now(), created_at = now() - CAST(:hour AS interval)"),
-            {"hour": HOUR},
+            text(f"{aged}, completed_at = now(), superseded_by = :newer WHERE outbox_id = :older"),
+            {"age": 9 * HOUR, "newer": newer, "older": older},
         )
-        connection.execute(
-            text(
-                "UPDATE product_outbox SET created_at = now() - CAST(:age AS interval), superseded_by = :newer "
-                "WHERE outbox_id = :id"
-            ),
-            {"age": 9 * HOUR, "id": sent[1], "newer": sent[2]},
-        )
-        [took] = deliveries.delays(connection, [sent[0], sent[2]]).values()
-    assert sorted(took) == [3600.0, 9 * 3600.0]
+        outbox.lock_claims(connection)
+        claimed, _ = outbox.claim(connection, owner="us", limit=10, lease_seconds=60)
+        settled = settle(connection, [Settlement(event, 200) for event in claimed])
+    assert sorted(one.seconds or 0.0 for one in settled.values()) == [3600.0, 9 * 3600.0]

@@ -128,7 +128,7 @@ def test_tasks_that_came_before_their_month_are_moved_into_it(database: Database
 
 @contextmanager
 def old_month(database: Database, status: ExecutionStatus) -> Generator[date]:
-    """A month that nobody would keep, with a crawl in that state and a task that has not ended."""
+    """A month that is old enough to go, with a crawl in that state and a task that has not ended."""
     standing = ground(database, ExecutionStatus.COMPLETED)
     month = date(2026, 5, 1)
     with database.transaction() as connection:
@@ -155,7 +155,7 @@ def test_an_old_month_goes_as_a_whole_and_its_crawls_stay_with_outcomes_that_add
 
     assert month not in months(database)
     assert date(2026, 11, 1) in months(database)
-    # Whoever resumes it finds nothing left to do, instead of tasks that are nowhere.
+    # A resumed crawl finds nothing left to do, instead of tasks that are nowhere.
     with database.reading() as connection:
         query = (
             "SELECT total_tasks, completed_tasks, failed_tasks FROM crawling_schedule_executions WHERE total_tasks > 0"
@@ -187,7 +187,7 @@ def test_a_month_whose_crawl_is_resumed_while_it_is_about_to_go_stays(database: 
     assert scalars(database, "SELECT status FROM crawler_tasks_2026_05 ORDER BY 1") == ["COMPLETED", "PUBLISHED"]
 
 
-def test_a_task_table_that_somebody_holds_is_left_for_the_next_night(
+def test_a_task_table_that_is_locked_is_left_for_the_next_night(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_months, "LOCK_TIMEOUT", "100ms")

@@ -1,4 +1,4 @@
-"""Fetched changes of crawls that are over become versions before the next crawl, whoever was stopped on the way."""
+"""Fetched changes of crawls that are over become versions before the next crawl, whatever was stopped on the way."""
 
 import orjson
 import pytest
@@ -37,7 +37,7 @@ def fetch(shelf: Shelf, item: int, **changes: object) -> None:
 
 
 def absorb(shelf: Shelf) -> None:
-    """Somebody is killed between what the bodies say and its publication."""
+    """A process is killed between what the bodies say and its publication."""
 
     def killed(so_far: ProcessingReport) -> None:
         if so_far.bodies == 3:
@@ -112,7 +112,7 @@ def test_a_seller_with_an_open_or_a_recent_crawl_a_run_or_a_process_at_it_is_lef
     assert shelf.versions(7) == []
 
 
-def test_whoever_processes_a_seller_is_seen_at_it_until_the_last_version(shelf: Shelf, recovered: Pass) -> None:
+def test_a_processor_of_a_seller_is_seen_at_it_until_the_last_version(shelf: Shelf, recovered: Pass) -> None:
     fetch(shelf, 7)
     stop(shelf, "COMPLETED")
     found: list[Recovered] = []
@@ -182,7 +182,7 @@ def test_a_second_change_within_one_crawl_is_published_after_its_end(shelf: Shel
     assert shelf.versions(7) == [(1, "CREATED"), (2, "UPDATED")]
 
 
-def test_a_seller_whose_processing_breaks_keeps_nobody_else_waiting(
+def test_a_seller_whose_processing_breaks_keeps_no_other_waiting(
     database: Database, make_settings: MakeSettings
 ) -> None:
     """The pass is red for it, minute by minute, but only after everybody else has been helped."""

@@ -130,7 +130,7 @@ FILLED: dict[str, dict[str, Any]] = {
     "option": bodies.option(),
     "listing": bodies.listing_item(),
 }
-# Without these there is no body, or nobody's; what nobody looks at is no content either.
+# Without these there is no body, or one of no product; what is not read is no content either.
 NEEDED = {
     "detail": {"itemNo", "itemName", "sellerId"},
     "option": {"optionNo", "itemNo"},

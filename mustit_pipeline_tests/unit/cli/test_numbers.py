@@ -25,7 +25,7 @@ def _numbers() -> Iterator[Any]:
 
 
 def _words(command: Any, number: Any, value: str) -> list[str]:
-    """What somebody types who gives this number, and 1 for whatever else the command asks for."""
+    """What is typed for this number, and 1 for whatever else the command asks for."""
     words = [*number.opts, value] if number.param_type_name == "option" else []
     given = [value if one is number else "1" for one in command.params if one.param_type_name == "argument"]
     return [*words, "--", *given]

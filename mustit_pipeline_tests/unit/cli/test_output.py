@@ -34,13 +34,13 @@ def test_a_terminal_obeys_nothing_that_a_seller_wrote(
     shown: RenderableType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out.print(shown)
-    assert_obeyed_by_nobody(capsys)
+    assert_not_obeyed(capsys)
 
 
 def test_neither_does_it_in_fields_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     print_fields({"name": OBEYED})
     print_table("", ["a"], [[OBEYED]])
-    assert_obeyed_by_nobody(capsys)
+    assert_not_obeyed(capsys)
 
 
 def test_lines_spaces_and_joined_characters_stay_as_they_are() -> None:
@@ -48,7 +48,7 @@ def test_lines_spaces_and_joined_characters_stay_as_they_are() -> None:
         assert printable(text) == text
 
 
-def assert_obeyed_by_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def assert_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "]0;title" in shown
     assert not set(shown) & set("\x1b\x07\x9b\u202e\x08\x00")

@@ -200,7 +200,7 @@ def test_a_good_answer_ends_the_row_of_its_own_subject_only() -> None:
     assert [known.charge(AGENTS[1], subject) for subject in (DETAILS, OPTIONS, OTHERS)] == [True, False, False]
 
 
-def test_a_host_that_answers_nobody_is_charged_to_the_agents_until_it_answers_something() -> None:
+def test_a_host_that_does_not_answer_is_charged_to_the_agents_until_it_answers_something() -> None:
     """Otherwise an outage would fail task after task, and no breaker would make them wait."""
     clock = Clock()
     known = known_host(1, clock)
@@ -214,7 +214,7 @@ def test_a_host_that_answers_nobody_is_charged_to_the_agents_until_it_answers_so
     assert not known.charge(AGENTS[1], DETAILS)
 
 
-def test_somebody_asks_now_and_then_whether_the_host_answers_anything_else() -> None:
+def test_it_is_asked_now_and_then_whether_the_host_answers_anything_else() -> None:
     clock = Clock()
     known = FaultAttribution(TRIES, 1, clock)
     assert not known.begin_host_check(DETAILS)

@@ -1,13 +1,13 @@
 """When asking for an agent is worth it."""
 
-from mustit_pipeline.crawling.free_agents import FreeAgents
+from mustit_pipeline.crawling.worker import FreeAgents
 
 
 def test_while_nothing_is_known_all_that_are_wanted_are_asked_for() -> None:
     assert FreeAgents().ask(7, now=100.0) == 7
 
 
-def test_after_a_refusal_nobody_asks_until_its_time_is_over() -> None:
+def test_after_a_refusal_no_agent_is_asked_for_until_its_time_is_over() -> None:
     free = FreeAgents()
     free.mark_exhausted(100.0, 2.0, free.freed)
     assert (free.ask(7, now=101.0), free.blocked(101.0)) == (0, 1.0)

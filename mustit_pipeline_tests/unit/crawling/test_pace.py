@@ -12,7 +12,7 @@ FIFTY_UNUSED = [AgentUse(0, ())] * 50
 
 
 def played(agents: list[AgentUse], limits: AgentLimits, requests: int, start: float) -> float:
-    """Whoever is free first sends the next request."""
+    """The agent that is free first sends the next request."""
     histories = [list(agent.ends) for agent in agents]
 
     def free_at(number: int) -> float:
@@ -62,13 +62,13 @@ def test_it_is_what_agents_need_that_send_whenever_they_may(
         (0, 0, 6_936, 3_658),
         (20, 0, 3_000, 60),
         (20, 600, 3_001, 3_000),
-        # A quarter of the window was used 59 minutes ago: nobody waits another hour for it.
+        # A quarter of the window was used 59 minutes ago: no request waits another hour for it.
         (20, 3_540, 3_001, 60),
         (80, 3_000, 100, 601),
         (80, 3_000, 4_100, 4_201),
     ],
 )
-def test_whoever_needs_more_than_is_left_of_the_window_waits_for_the_first_slots_that_come_free(
+def test_a_crawl_that_needs_more_than_is_left_of_the_window_waits_for_the_first_slots_that_come_free(
     used: int, ended_ago: float, requests: int, seconds: float
 ) -> None:
     agents = [AgentUse(0, (-ended_ago,) * used)] * 50
@@ -79,6 +79,6 @@ def test_a_huge_crawl_costs_no_more_to_judge_than_a_small_one() -> None:
     assert seconds_for(FIFTY_UNUSED, HOUR, 4_000_000) == pytest.approx(999 * 3_600 + 79, abs=1)
 
 
-def test_nobody_sends_anything_without_agents_and_nothing_takes_no_time() -> None:
+def test_nothing_is_sent_without_agents_and_nothing_takes_no_time() -> None:
     assert seconds_for([], HOUR, 1) is None
     assert seconds_for(FIFTY_UNUSED, HOUR, 0) == 0

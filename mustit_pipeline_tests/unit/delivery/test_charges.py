@@ -56,6 +56,7 @@ def ended(
         failing_since=failing_since,
         doubted_since=doubted_since,
         attempts=1,
+        sent_before=False,
     )
     return Ended(event, answer, accompanied)
 
@@ -113,7 +114,7 @@ def test_a_row_that_goes_on_failing_is_charged_once_another_was_served_since(
     assert charge([one], Breaker(answered_at=answered), None) == [expected]
 
 
-def test_without_a_connection_no_row_is_charged_whoever_else_is_served() -> None:
+def test_without_a_connection_no_row_is_charged_although_others_are_served() -> None:
     assert charge([ended(NO_CONNECTION, accompanied=True), ended(said(200))], Breaker(), None)[0] is SERVER
 
 
@@ -129,7 +130,7 @@ def test_a_trial_asks_for_all_and_is_charged_only_for_what_it_is_told_about_itse
     assert charge([ended(HANGS)], Breaker(), one.row_id) == [ROW]
 
 
-def test_what_was_given_back_is_charged_to_nobody() -> None:
+def test_what_was_given_back_is_not_charged() -> None:
     assert charge([ended(NOT_SENT), ended(said(200))], Breaker(), None) == [UNCHARGED, ROW]
 
 

@@ -25,7 +25,7 @@ AGES = st.floats(0, 10_000)
 FAILED = st.builds(FailedLogins, COUNTS, AGES)
 
 
-def test_a_person_who_mistypes_three_times_waits_seconds_and_nobody_longer_than_five_minutes() -> None:
+def test_a_person_who_mistypes_three_times_waits_seconds_and_no_person_longer_than_five_minutes() -> None:
     waits = [login_wait(FailedLogins(n, 0), NONE, NONE, known_address=False) for n in range(14)]
 
     assert waits == [0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
@@ -112,7 +112,7 @@ def test_a_password_with_the_name_of_its_user_in_it_is_refused() -> None:
     assert "2026" not in str(refused.value)
 
 
-def test_a_password_shows_itself_to_nobody() -> None:
+def test_a_password_never_shows_itself() -> None:
     password = Password("correct horse battery", KIM)
     assert "horse" not in f"{password} {password!r} {[password]}"
 

@@ -30,7 +30,7 @@ CLASSES = [
     (Unavailable, "UNAVAILABLE", 503),
 ]
 
-# Clients branch on these: adding one is free, renaming or removing one breaks somebody.
+# Clients branch on these: adding one is free, renaming or removing one breaks them.
 STABLE_CODES = {
     "CONFLICT_AGENT_ALREADY_BLOCKED",
     "CONFLICT_AGENT_NOT_BLOCKED",

@@ -69,7 +69,7 @@ def test_deleting_a_published_product_is_a_version() -> None:
     assert (gone.version, gone.deleted_at, gone.is_deleted) == (4, LATER, True)
 
 
-def test_deleting_a_product_nobody_was_told_of_is_no_version() -> None:
+def test_deleting_a_product_that_was_never_published_is_no_version() -> None:
     unknown = product(absent_sweeps=2)
     assert not unknown.delete(LATER)
     assert (unknown.version, unknown.is_deleted) == (0, True)

@@ -61,7 +61,7 @@ def test_telling_again_says_how_it_is_and_starts_a_failed_one_anew(
     status: ScheduleStatus, active: bool, event: ScheduleEventType, after: ScheduleStatus
 ) -> None:
     told = schedule(status=status)
-    told.tell_again(LATER, active=active)
+    told.resend(LATER, active=active)
     (announced,) = told.pull_events()
     assert (announced.event_type, told.status) == (event, after)
 
@@ -115,7 +115,7 @@ def test_a_crawl_without_a_plan_waits_no_longer_than_its_interval() -> None:
 
 
 def test_a_plan_made_after_all_restarts_nothing_but_ends_the_haste() -> None:
-    """Somebody resumed the crawl that had failed: it needs no second one a minute later."""
+    """The crawl that had failed was resumed: it needs no second one a minute later."""
     resumed = schedule()
     plan_fails(resumed, T0)
     resumed.plan_settled()

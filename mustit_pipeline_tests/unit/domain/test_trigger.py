@@ -1,4 +1,4 @@
-"""Messages from outside, read as what they are: somebody else's."""
+"""Messages from outside, read as what they are: untrusted."""
 
 import json
 

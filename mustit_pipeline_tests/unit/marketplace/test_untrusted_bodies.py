@@ -1,4 +1,4 @@
-"""Bodies that nobody promised: random, broken, hostile, reordered."""
+"""Bodies outside the contract: random, broken, hostile, reordered."""
 
 import json
 import string
