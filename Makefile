@@ -9,6 +9,8 @@ TESTS ?= mustit_pipeline_tests
 DOMAIN_TESTS := mustit_pipeline_tests/unit/domain
 
 export DAGSTER_DISABLE_TELEMETRY := yes
+# Tests and `mustit up` start many processes: without stored bytecode each of them would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # With hashes pip takes a pin of psycopg[binary, pool] for none of psycopg[pool], which procrastinate asks for.
 define SPLIT_EXTRAS
