@@ -82,7 +82,8 @@ class Endings:
         """After everything else is locked: what the latest answers say about the server and our credential."""
         last_well = place_of_last_well([one for one, _ in charged])
         if last_well >= 0:
-            breakers.answered(connection, PRODUCT_SERVER)
+            overtaken = any(not one.answer.is_well for one, _ in charged[:last_well])
+            breakers.answered(connection, PRODUCT_SERVER, after_failure=overtaken)
         since = charged[last_well + 1 :]
         refused = {one.row_id for one, charge in since if charge is Charge.CREDENTIAL}
         alone = {one.row_id for one, charge in since if charge is Charge.ROW and one.answer.is_doubtful}

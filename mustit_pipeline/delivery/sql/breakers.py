@@ -109,12 +109,16 @@ def begin_trial(connection: Connection, name: str, *, cooldown: float, credentia
     connection.execute(query, {"name": name, "cooldown": cooldown, "credential": credential})
 
 
-def answered(connection: Connection, name: str) -> None:
-    """The other side answers well: closed, and the count starts again."""
+def answered(connection: Connection, name: str, *, after_failure: bool = False) -> None:
+    """The other side answers well: closed, and the count starts again.
+
+    A failure that is written in this transaction began with it: `after_failure` says that this answer came later.
+    """
     query = text("""
-        INSERT INTO circuit_breakers (name, answered_at) VALUES (:name, now())
+        INSERT INTO circuit_breakers AS b (name, answered_at)
+        VALUES (:name, now() + make_interval(secs => CASE WHEN :after_failure THEN 0.000001 ELSE 0 END))
         ON CONFLICT (name) DO UPDATE
-        SET failures = 0, failed_rows = '{}', answered_at = now(), open_until = NULL, refused_credential = NULL,
-            updated_at = now()
+        SET failures = 0, failed_rows = '{}', answered_at = excluded.answered_at, open_until = NULL,
+            refused_credential = NULL, updated_at = now()
     """)
-    connection.execute(query, {"name": name})
+    connection.execute(query, {"name": name, "after_failure": after_failure})

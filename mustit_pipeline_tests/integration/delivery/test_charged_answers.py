@@ -6,9 +6,14 @@ from email.utils import format_datetime
 
 import pytest
 
+from mustit_pipeline.delivery.charges import Ended
+from mustit_pipeline.delivery.endings import Endings, RelayReport
+from mustit_pipeline.delivery.product_server import Answer, Verdict
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.alerting import observe
+from mustit_pipeline.outbox.sql import outbox
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline.simulator.process import start_product_server
@@ -147,6 +152,31 @@ def test_one_row_of_many_that_is_always_answered_so_ends_failed_after_five_tries
     assert (row["status"], row["attempts"], row["retry_count"], row["last_status"]) == ("FAILED", 5, 5, status)
     assert stopped_for(shelf) == -1
     assert len(effects()) == 99
+
+
+def test_a_row_whose_failure_is_written_with_the_good_answers_after_it_is_charged_again_when_it_fails_alone(
+    shelf: Shelf, settings: Settings
+) -> None:
+    """Both were written at one moment, so that its next failures were taken for the server's and stopped all calls."""
+    failing = Answer(Verdict.OVERLOADED, 429, None)
+    shelf.crawl(1, 2)
+    endings = Endings(shelf.database, settings, cooldown=60, report=RelayReport(), progress=None)
+    one, other = _claimed(shelf)
+
+    endings.write([Ended(one, failing), Ended(other, Answer(Verdict.DONE, 200, None))], None)
+    for _ in range(4):
+        shelf.change(LET_ALL_BE_DUE)
+        (again,) = _claimed(shelf)
+        endings.write([Ended(again, failing)], None)
+
+    assert {row["status"] for row in shelf.outbox(one.item_no)} == {"FAILED"}
+    assert stopped_for(shelf) == -1
+
+
+def _claimed(shelf: Shelf) -> list[ClaimedEvent]:
+    with shelf.database.transaction() as connection:
+        outbox.lock_claims(connection)
+        return outbox.claim(connection, owner="us", limit=10, lease_seconds=60)[0]
 
 
 def test_a_row_that_failed_beside_good_ones_loses_no_further_try_to_an_outage_that_follows(
