@@ -217,6 +217,8 @@ def test_servers_whose_home_is_removed_end_and_a_new_home_starts_afresh(home: Pa
     running = processes_of(home)
     shutil.rmtree(home, ignore_errors=True)
     eventually(lambda: all(is_over(process) for process in running))
+    # What they still wrote while their home was being removed.
+    shutil.rmtree(home, ignore_errors=True)
     fresh = User(home)
     assert answers(fresh.servers().database_url)
     fresh.leave()
