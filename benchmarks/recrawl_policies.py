@@ -197,8 +197,8 @@ class Adaptive(Policy):
         self.learnt = [[SellerEvidence() for _ in range(KINDS)] for _ in range(world.nature.sellers)]
         self.learnt_at = np.zeros(world.nature.sellers)
         self.look_hours = np.full(world.nature.sellers, 1.0)
-        # A later crawl's signals come before an earlier one's sources of value.
-        self.queues: tuple[list[tuple[int, Integers]], ...] = ([], [])
+        # By reason: a later crawl's signals come before an earlier one's sources of value.
+        self.queues: tuple[list[tuple[int, Integers]], ...] = ([], [], [])
         self.planned = 0
         self.outlook = self._outlook()
         self.price = self.outlook.price
@@ -244,7 +244,7 @@ class Adaptive(Policy):
 
     def _work(self) -> None:
         """Fetch what is planned, as far as requests reach: what is urgent, or has waited, comes first."""
-        urgent, rest = self.queues
+        _, urgent, rest = self.queues
         waited = [one for one in rest if self.crawler.now - self.crawler.last_look[one[0]] >= LONGEST_WAIT_HOURS]
         urgent += waited
         rest[:] = rest[len(waited) :]
@@ -277,14 +277,15 @@ class Adaptive(Policy):
         """The light crawls that are worth so much, by what they are worth."""
         busy = self._busy()
         found: list[tuple[float, int]] = []
-        for seller in range(self.world.nature.sellers):
+        for seller, its in enumerate(self.world.slices):
             hours = float(self.crawler.now - self.crawler.last_look[seller])
             if seller in busy or hours < pool.LEAST_LOOK_HOURS:
                 continue
-            shown = self._seen(seller).shown
-            swept = pool.sweep_value(1.0, _all(self._rates(seller)), shown, hours, price=self.price, arithmetic=NUMPY)
+            each = [(self._seller_rate(seller, kind), self._listing(seller, kind).shown) for kind in range(KINDS)]
+            size = (its.stop - its.start) / KINDS
+            swept = sum(pool.sweep_value(size, rate, shown, hours) for rate, shown in each)
             worth = pool.light_crawl_value(
-                float(_array(swept).sum()), float(self.world.pages[seller]), hours, self._share(seller), self.price
+                swept, float(self.world.pages[seller]), hours, self._share(seller), self.price
             )
             if pool.is_light_crawl_due(worth, price, hours):
                 found.append((-worth, seller))
@@ -313,7 +314,7 @@ class Adaptive(Policy):
             promise_rate=choosing.promise_rate(float(len(ages)), self.kept_age, self._share(seller)),
             min_chance=MIN_CHANCE,
         )
-        order, urgent = chosen(
+        order, ends = chosen(
             ages,
             cast(Floats, worth.value(unseen, source.rate, weights, arithmetic=NUMPY)),
             cast(Floats, worth.change_chance(unseen, NUMPY)),
@@ -321,7 +322,7 @@ class Adaptive(Policy):
             terms,
         )
         self.planned += len(order) + int(self.world.pages[seller])
-        for queue, part in zip(self.queues, np.split(order, [urgent]), strict=True):
+        for queue, part in zip(self.queues, np.split(order, ends), strict=True):
             if len(part):
                 queue.append((seller, its.start + part))
 
@@ -397,10 +398,12 @@ class Adaptive(Policy):
         return outlook.outlook(groups, means)
 
 
-def chosen(ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms) -> tuple[Integers, int]:
+def chosen(
+    ages: Floats, values: Floats, chances: Floats, believed: Booleans, terms: Terms
+) -> tuple[Integers, list[int]]:
     """`choosing.chosen` for arrays, where every source was fetched before; a test compares the two.
 
-    Also how many of them, the first ones in this order, are urgent.
+    Also where in this order the late ones end, and the other urgent ones.
     """
     oldest = np.argsort(-ages, kind="stable")
     slack = np.maximum(0.0, choosing.fetched_before(terms.kept_age) - terms.look_hours - ages[oldest])
@@ -408,16 +411,23 @@ def chosen(ages: Floats, values: Floats, chances: Floats, believed: Booleans, te
     too_old = np.zeros(len(ages), bool)
     too_old[oldest[: math.ceil(needed)]] = True
     worth = (values >= terms.price) & (chances >= terms.min_chance)
+    late = (ages >= choosing.fetched_before(terms.kept_age)) & (not terms.promise_broken)
+    signalled = worth & believed & ~late
+    aged = too_old & ~signalled & ~late
+    valued = worth & ~signalled & ~too_old & ~late
     by_value = np.argsort(-values, kind="stable")
-    signalled = by_value[(worth & believed)[by_value]]
-    aged = oldest[(too_old & ~(worth & believed))[oldest]]
-    valued = by_value[(worth & ~believed & ~too_old)[by_value]]
+    parts = [
+        oldest[late[oldest]],
+        by_value[signalled[by_value]],
+        oldest[aged[oldest]],
+        by_value[valued[by_value]],
+    ]
+    ends = [len(parts[0]), len(parts[0]) + len(parts[1]) + len(parts[2])]
     if terms.promise_broken:
-        places = np.concatenate([2 * np.arange(len(aged)), 2 * np.arange(len(valued)) + 1])
-        rest = np.concatenate([aged, valued])[np.argsort(places, kind="stable")]
-        return np.concatenate([signalled, rest])[: terms.allowance], len(signalled)
-    signalled = signalled[: max(0, terms.allowance - len(aged))]
-    return np.concatenate([signalled, aged, valued])[: terms.allowance], len(signalled) + len(aged)
+        ends[1] -= len(parts[2])
+        places = np.concatenate([2 * np.arange(len(parts[2])), 2 * np.arange(len(parts[3])) + 1])
+        parts[2:] = [np.concatenate(parts[2:])[np.argsort(places, kind="stable")]]
+    return np.concatenate(parts)[: terms.allowance], ends
 
 
 def _swept(crawler: Crawler, share: float) -> Iterator[int]:

@@ -275,7 +275,7 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
 def _reasons(sources: Reasons, *, explores: bool) -> dict[str, int]:
     """Details and option sets by why they would be fetched, and those that would not."""
     chosen = sources.chosen
-    aged = chosen.get(Reason.AGE, 0)
+    aged = chosen.get(Reason.LATE, 0) + chosen.get(Reason.AGE, 0)
     return {
         "new": chosen.get(Reason.NEW, 0),
         "changedInListing": chosen.get(Reason.SIGNALLED, 0),

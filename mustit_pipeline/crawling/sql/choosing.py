@@ -25,7 +25,7 @@ from mustit_pipeline.domain.states import TaskType
 
 SOURCES = (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION)
 # Why a product whose listing entry has changed is fetched while the sweep goes on.
-AT_ONCE = (Reason.NEW, Reason.SIGNALLED)
+AT_ONCE = (Reason.NEW, Reason.LATE, Reason.SIGNALLED)
 # Rows that are read and planned at a time.
 CHUNK = 1000
 
@@ -144,6 +144,7 @@ def _chosen(products: str) -> str:
     ), reasoned AS MATERIALIZED (
         SELECT item_no, kind, age, value,
                CASE WHEN age IS NULL THEN {int(Reason.NEW)}
+                    WHEN age >= :late_age AND NOT :promise_broken THEN {int(Reason.LATE)}
                     WHEN value >= :price AND chance >= :min_chance AND believed THEN {int(Reason.SIGNALLED)}
                     WHEN oldest <= late THEN {int(Reason.AGE)}
                     WHEN value >= :price AND chance >= :min_chance THEN {int(Reason.VALUE)} END AS reason
@@ -151,13 +152,12 @@ def _chosen(products: str) -> str:
     ), ranked AS MATERIALIZED (
         SELECT *, row_number() OVER (
             PARTITION BY reason
-            ORDER BY CASE WHEN reason = {int(Reason.AGE)} THEN -age ELSE -value END, item_no, kind
-        ) - 1 AS place,
-        count(*) FILTER (WHERE reason IN ({int(Reason.NEW)}, {int(Reason.AGE)})) OVER () AS reserved
+            ORDER BY CASE WHEN reason IN ({int(Reason.LATE)}, {int(Reason.AGE)}) THEN -age ELSE -value END,
+                     item_no, kind
+        ) - 1 AS place
         FROM reasoned WHERE reason IS NOT NULL
     ), chosen AS (
         SELECT item_no, kind, reason FROM ranked
-        WHERE :promise_broken OR reason <> {int(Reason.SIGNALLED)} OR place < :allowance - reserved
         ORDER BY CASE WHEN :promise_broken AND reason = {int(Reason.VALUE)} THEN {int(Reason.AGE)} ELSE reason END,
                  place, reason
         LIMIT :allowance
@@ -206,6 +206,7 @@ class Chooser:
             "failed_before": failed_before,
             "allowance": max(0, terms.allowance),
             "price": terms.price,
+            "late_age": fetched_before(terms.kept_age),
             "latest": fetched_before(terms.kept_age) - terms.look_hours,
             "promise_rate": terms.promise_rate,
             "promise_broken": terms.promise_broken,

@@ -183,14 +183,7 @@ _BACKLOG = text(f"""
 
 _PAGES = "(1 + ceil(r.products / CAST(:page_size AS float8)))"
 _HOURS = column("l.hours")
-_VALUE_OF_SWEEP = sweep_value(
-    column("CAST(step.number AS float8)"),
-    column("usual.rate"),
-    column("seen.shown"),
-    _HOURS,
-    price=column("CAST(:price AS float8)"),
-    arithmetic=SQL,
-)
+_VALUE_OF_SWEEP = sweep_value(column("CAST(r.products AS float8)"), RATE, SEEN.shown, _HOURS, SQL)
 _WORTH = light_crawl_value(
     column("v.swept"),
     column(_PAGES),
@@ -207,13 +200,7 @@ _LIGHT = text(f"""
     JOIN sellers s ON s.seller_id = r.seller_id
     JOIN crawling_schedules c ON c.seller_id = r.seller_id
     CROSS JOIN LATERAL (SELECT {hours_between("r.swept_at", ":now")} AS hours OFFSET 0) AS l
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum({_VALUE_OF_SWEEP}), 0) AS swept FROM {evidence_of_kinds("rates")}
-        CROSS JOIN LATERAL (SELECT {SEEN.shown} AS shown OFFSET 0) AS seen
-        CROSS JOIN LATERAL unnest(k.rates) WITH ORDINALITY AS step(number, no)
-        CROSS JOIN LATERAL (
-            SELECT {LOWEST_RATE} * power(float8 '2', CAST(step.no AS float8) - 0.5) AS rate OFFSET 0) AS usual
-        WHERE step.number > 0 OFFSET 0) AS v
+    CROSS JOIN LATERAL (SELECT sum({_VALUE_OF_SWEEP}) AS swept FROM {evidence_of_kinds()} OFFSET 0) AS v
     WHERE {ACTIVE} AND c.status = '{ScheduleStatus.ACTIVE.value}' AND r.products > 0
       AND l.hours >= {LEAST_LOOK_HOURS}
       AND c.next_due_at > CAST(:now AS timestamptz) + make_interval(secs => {LEAST_LOOK_HOURS * 3600})

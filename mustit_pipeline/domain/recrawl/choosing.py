@@ -42,9 +42,11 @@ class Reason(IntEnum):
     """Why a source is fetched, in the order in which requests are spent."""
 
     NEW = 1
-    SIGNALLED = 2
-    AGE = 3
-    VALUE = 4
+    # About to break the promise, because signals took what was meant for the oldest.
+    LATE = 2
+    SIGNALLED = 3
+    AGE = 4
+    VALUE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,16 @@ class Choice:
 def chosen(candidates: Sequence[Candidate], terms: Terms) -> list[Choice]:
     """What a crawl fetches, in this order, as far as its allowance reaches.
 
-    Signalled ones leave enough of it for those that would grow too old. Where the promise is broken, those and the ones
-    of value take turns instead, so that each get half of what is left.
+    Where the promise is broken, those that grow too old and those of value take turns, so that each get half.
     """
     too_old = _too_old(candidates, terms)
-    wanted: dict[Reason, list[Candidate]] = {reason: [] for reason in Reason}
-    for one in candidates:
-        reason = _reason(one, terms, too_old=one.key in too_old)
-        if reason is not None:
-            wanted[reason].append(one)
+    reasons = [(_reason(one, terms, too_old=one.key in too_old), one) for one in candidates]
+    wanted = [(reason, one) for reason, one in reasons if reason is not None]
     ordered: list[tuple[tuple[int, int], Choice]] = []
-    for reason, of_reason in wanted.items():
-        of_reason.sort(key=lambda one: (-(one.age or 0.0) if reason is Reason.AGE else -one.value, one.key))
-        if reason is Reason.SIGNALLED and not terms.promise_broken:
-            reserved = len(wanted[Reason.NEW]) + len(wanted[Reason.AGE])
-            del of_reason[max(0, terms.allowance - reserved) :]
+    for reason in Reason:
+        by_age = reason in (Reason.LATE, Reason.AGE)
+        of_reason = [one for its_reason, one in wanted if its_reason is reason]
+        of_reason.sort(key=lambda one: (-(one.age or 0.0) if by_age else -one.value, one.key))
         turn = Reason.AGE if terms.promise_broken and reason is Reason.VALUE else reason
         ordered += [((turn, rank), Choice(one.key, reason)) for rank, one in enumerate(of_reason)]
     ordered.sort(key=lambda placed: placed[0])
@@ -82,6 +79,8 @@ def chosen(candidates: Sequence[Candidate], terms: Terms) -> list[Choice]:
 def _reason(one: Candidate, terms: Terms, *, too_old: bool) -> Reason | None:
     if one.age is None:
         return Reason.NEW
+    if one.age >= fetched_before(terms.kept_age) and not terms.promise_broken:
+        return Reason.LATE
     worth = one.value >= terms.price and one.chance >= terms.min_chance
     if worth and one.believed:
         return Reason.SIGNALLED

@@ -19,23 +19,16 @@ def moved_price(price: float, wanted: float, affordable: float, hours: float) ->
     return clamped(price * math.exp(PRICE_GAIN * min(hours, 24.0) * excess), LOWEST_PRICE, HIGHEST_PRICE, FLOATS)
 
 
-def sweep_value(
-    sources: float, rate: float, shown: float, hours: float, *, price: float, arithmetic: Arithmetic = FLOATS
-) -> float:
-    """What a sweep brings after so many hours for sources that are alike, in the measure of `value`.
-
-    What it shows has to be fetched, which costs the price and brings the time to the next change at most: sources that
-    change more often are not fetched for a signal.
-    """
+def sweep_value(sources: float, rate: float, shown: float, hours: float, arithmetic: Arithmetic = FLOATS) -> float:
+    """What a sweep brings after so many hours for the sources of one kind, in the measure of `value`."""
     visible = shown * rate
-    brought = sources / visible * gain(arithmetic.minimum(visible * hours, MOST_EXPECTED), arithmetic)
-    return brought * arithmetic.maximum(1.0 - rate * price, 0.0)
+    return sources / visible * gain(arithmetic.minimum(visible * hours, MOST_EXPECTED), arithmetic)
 
 
 def light_crawl_value(swept: float, pages: float, hours: float, requests_per_hour: float, price: float) -> float:
     """What a light crawl is worth per listing page; at least the price once pages are few beside what is fetched.
 
-    `swept` is the value of the sweep over all sources, `requests_per_hour` the seller's share of the pool.
+    `swept` is the value of the sweep over all kinds of sources, `requests_per_hour` the seller's share of the pool.
     """
     return swept / pages + price * LOOK_SHARE * requests_per_hour * hours / pages
 

@@ -90,6 +90,6 @@ def test_a_crawl_fetches_what_the_policy_chooses_for_the_same_reason_and_in_the_
             reason: sum(one.reason is reason for one in expected) for reason in {o.reason for o in expected}
         }
         assert reasons.left == len(candidates) - len(expected)
-        assert at_once == [one for one in found if one.reason in (Reason.NEW, Reason.SIGNALLED)]
+        assert at_once == [one for one in found if one.reason in (Reason.NEW, Reason.LATE, Reason.SIGNALLED)]
         seen |= set(reasons.chosen)
     assert seen == set(Reason)

@@ -1,9 +1,5 @@
 """Light crawls: sellers are looked at before their interval ends, and never at the cost of one that is due."""
 
-import math
-import random
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import text
 
@@ -14,11 +10,7 @@ from mustit_pipeline.crawling.executions import open_light, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue
 from mustit_pipeline.crawling.recrawl import judge_pool
-from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.sql.recrawl_terms import PoolTerms
-from mustit_pipeline.domain.recrawl.learning import LOWEST_RATE
-from mustit_pipeline.domain.recrawl.pool import light_crawl_value, sweep_value
 from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -29,13 +21,11 @@ from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.recrawl.conftest import PRODUCTS, SELLER, OpenShop, Shop
-from mustit_pipeline_tests.integration.recrawl.rows import KINDS, random_seller
 
 
 def swept(database: Database, hours: float, *sellers: str, products: int = 1000, changes: float = 100.0) -> None:
-    """Sellers whose last sweep is so many hours ago, and so many changes of each source in 1,000 hours."""
+    """Sellers whose last sweep is so many hours ago, and what is known of their details."""
     register(database, *sellers)
-    step = math.floor(math.log2(max(changes / 1000, LOWEST_RATE) / LOWEST_RATE))
     with database.transaction() as connection:
         for seller in sellers:
             connection.execute(
@@ -43,15 +33,9 @@ def swept(database: Database, hours: float, *sellers: str, products: int = 1000,
                     INSERT INTO recrawl_sellers (seller_id, swept_at, products, detail_changes, detail_hours,
                                                  detail_rates, option_rates)
                     VALUES (:seller, now() - make_interval(secs => 3600 * :hours), :products, :changes, 1000,
-                            :rates, :rates)
+                            ARRAY[0, CAST(:products AS int)], ARRAY[0, CAST(:products AS int)])
                 """),
-                {
-                    "seller": seller,
-                    "hours": hours,
-                    "products": products,
-                    "changes": changes,
-                    "rates": [0] * step + [products],
-                },
+                {"seller": seller, "hours": hours, "products": products, "changes": changes},
             )
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '20 hours'"))
 
@@ -76,37 +60,6 @@ def test_the_seller_where_most_is_expected_comes_first_and_one_slot_stays_free(
     assert light(database, settings, free=2) == ["lively"]
     assert light(database, settings) == ["quiet"]
     assert light(database, settings) == []
-
-
-def test_a_light_crawl_is_worth_in_postgresql_what_the_policy_says(database: Database) -> None:
-    chance, now = random.Random(3), utc_now()
-    known = [random_seller(chance, f"seller {number}", now) for number in range(20)]
-    register(database, *(one.seller_id for one in known))
-    pool = PoolTerms(chance.uniform(0.5, 50), 24, False, 1, 100, 50, 40_000, now)
-    expected: dict[str, float] = {}
-    with database.transaction() as connection:
-        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() + interval '20 hours'"))
-        for one in known:
-            one.store(connection)
-            hours, rates = chance.uniform(1, 30), {kind: [chance.randrange(300) for _ in range(18)] for kind in KINDS}
-            connection.execute(
-                text("""
-                    UPDATE recrawl_sellers SET swept_at = :at, products = :products,
-                           detail_rates = :detail, option_rates = :option WHERE seller_id = :seller
-                """),
-                {"seller": one.seller_id, "at": now - timedelta(hours=hours), "products": 1200, **rates},
-            )
-            swept = sum(
-                sweep_value(number, LOWEST_RATE * 2 ** (step + 0.5), one.seen(kind).shown, hours, price=pool.price)
-                for kind in KINDS
-                for step, number in enumerate(rates[kind])
-            )
-            # One request for the count, and three pages.
-            of_seller = light_crawl_value(swept, 4, hours, 100 * 2 * 1200 / 40_000, pool.price)
-            expected[one.seller_id] = one.boost * of_seller
-        found = recrawl_terms.light_candidates(connection, pool, page_size=500, busy=[], now=now, limit=99)
-    assert {one.seller_id: one.worth for one in found} == pytest.approx(expected, rel=1e-6)
-    assert [one.seller_id for one in found] == sorted(expected, key=lambda seller: -expected[seller])
 
 
 def test_a_seller_that_costs_more_than_is_to_spare_keeps_no_other_from_a_light_crawl(

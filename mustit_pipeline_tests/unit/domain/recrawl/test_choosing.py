@@ -42,19 +42,11 @@ def test_an_unlikely_change_is_not_fetched_however_many_requests_there_are_unles
     assert [one.reason for one in chosen([aged], TERMS)] == [Reason.AGE]
 
 
-def test_signals_come_first_and_leave_enough_for_what_grows_too_old_unless_the_promise_is_broken_anyway() -> None:
-    """A sale signals hundreds of products at once."""
-    sale = [Candidate(n, 3, 50, 0.9, believed=True) for n in range(100, 200)]
-    old = [Candidate(n, 22, 0.1, 0.2, believed=False) for n in range(10)]
-    few = replace(TERMS, allowance=12, promise_rate=1)
-    found = [one.reason for one in chosen([NEW, *sale, *old], few)]
-    assert found == [Reason.NEW, Reason.SIGNALLED, *[Reason.AGE] * 10]
-    assert [one.reason for one in chosen([NEW, *sale, *old], replace(few, allowance=5))] == [
-        Reason.NEW,
-        *[Reason.AGE] * 4,
-    ]
-    broken = replace(few, promise_broken=True)
-    assert [one.reason for one in chosen([NEW, *sale, *old], broken)] == [Reason.NEW, *[Reason.SIGNALLED] * 11]
+def test_a_source_about_to_break_the_promise_comes_before_signals_unless_the_promise_is_broken_anyway() -> None:
+    late = replace(OLD, age=23)
+    assert [one.reason for one in chosen([SIGNALLED, late], TERMS)] == [Reason.LATE, Reason.SIGNALLED]
+    broken = replace(TERMS, promise_broken=True)
+    assert [one.reason for one in chosen([SIGNALLED, late], broken)] == [Reason.SIGNALLED, Reason.AGE]
 
 
 def test_where_the_promise_is_broken_the_oldest_and_the_most_valuable_take_turns() -> None:
