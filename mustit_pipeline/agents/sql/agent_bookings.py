@@ -336,9 +336,11 @@ def _seed(agent_id: UUID, ends: list[tuple[float, UUID | None]]) -> SeedAgent:
 # Only the newest bookings, as many as an agent has slots, can delay it, so no more are read.
 _USABLE = text(f"""
     SELECT coalesce(extract(epoch FROM a.suspended_until - :now), 0)::float8 AS rests,
-           ARRAY(SELECT extract(epoch FROM b.ends_at - :now)::float8 FROM agent_bookings b
-                 WHERE b.agent_id = a.agent_id AND b.ends_at > :now - make_interval(secs => :window)
-                 ORDER BY b.ends_at DESC NULLS LAST LIMIT :requests) AS ends
+           ARRAY(SELECT extract(epoch FROM n.ends_at - :now)::float8
+                 FROM (SELECT b.ends_at FROM agent_bookings b WHERE b.agent_id = a.agent_id
+                       ORDER BY b.ends_at DESC NULLS LAST LIMIT :requests) n
+                 WHERE n.ends_at > :now - make_interval(secs => :window)
+                 ORDER BY n.ends_at DESC) AS ends
     FROM user_agents a WHERE a.status <> '{AgentStatus.BLOCKED.value}'
 """)
 
