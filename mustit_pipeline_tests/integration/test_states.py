@@ -261,4 +261,3 @@ def test_the_conditions_of_partial_indexes_name_the_states_of_the_domain() -> No
     assert named(tables.OPEN_EXECUTION) == {state.value for state in OPEN_STATES}
     assert named(tables.CLAIMABLE_TASK) == {state.value for state in TASK.sources("start")}
     assert named(tables.WAITING_TASK) == {state.value for state in TASK.sources("publish")}
-    assert named(tables.OPEN_TASK) == {state.value for state in TASK.sources("cancel")}

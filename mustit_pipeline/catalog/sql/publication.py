@@ -59,10 +59,10 @@ class SentAgain:
         return self.product.version
 
 
-# For the execution e and the product p. Both call and item are given: with either index it is one lookup.
+# For the execution e and the product p: by the keys of its calls it is one lookup.
 OPEN_TASK_OF_PRODUCT = """(
     SELECT t.task_id FROM crawler_tasks t
-    WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month AND t.item_no = p.item_no
+    WHERE t.execution_id = e.execution_id AND t.task_month = e.task_month
       AND t.task_key = ANY(ARRAY['PRODUCT_DETAIL:' || p.item_no, 'PRODUCT_OPTION:' || p.item_no])
       AND t.status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY') LIMIT 1)"""
 

@@ -43,8 +43,6 @@ DUE_OPEN = f"""EXISTS (SELECT FROM crawling_schedule_executions due
 
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
-OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
-
 # True for every row: only a statement with this condition can use the index, so no other one reads all of it.
 BY_CREATION = "created_at > '-infinity'"
 BROKEN_OFF = "status IN ('FAILED', 'CANCELLED')"
@@ -147,7 +145,6 @@ crawler_tasks = Table(
     Index("ix_crawler_tasks_claim", "execution_id", "priority", "seq", postgresql_where=text(CLAIMABLE_TASK)),
     # Empty unless SQS carries the tasks.
     Index("ix_crawler_tasks_waiting", "execution_id", "priority", "seq", postgresql_where=text(WAITING_TASK)),
-    Index("ix_crawler_tasks_open_items", "execution_id", "item_no", postgresql_where=text(OPEN_TASK)),
     Index("ix_crawler_tasks_leases", "lease_expires_at", postgresql_where=text("lease_expires_at IS NOT NULL")),
     postgresql_partition_by="RANGE (task_month)",
 )

@@ -120,15 +120,13 @@ def cancel_open(connection: Connection, home: TaskHome) -> None:
     connection.execute(_CANCEL, values)
 
 
-# In the order of the index of open tasks: near its end a crawl has few open tasks among all.
 _OPEN_WORK = text(f"""
     SELECT count(*) AS open,
            extract(epoch FROM min(CASE WHEN status IN ({LEASED}) THEN lease_expires_at ELSE available_at END) - now())
                AS next_in
-    FROM (SELECT status, lease_expires_at, available_at FROM crawler_tasks
-          WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
-            AND status IN ({OPEN})
-          ORDER BY item_no OFFSET 0) AS open
+    FROM crawler_tasks
+    WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
+      AND status IN ({OPEN})
 """)
 
 _PAGES = text(f"""
