@@ -373,9 +373,9 @@ def _audited(**wanted: Any) -> Statement:
     return Statement(lambda c, s: audit_log.newest(c, AuditFilter(**wanted), limit=20, before_id=15_000), BATCH)
 
 
-def _aged(aged: Aged, days: float) -> dict[str, Statement]:
+def _aged(aged: Aged, days: float, pages: int | None = None) -> dict[str, Statement]:
     return {
-        f"old rows of {aged.table}": Statement(lambda c, s: count_aged(c, aged, s.now - days * DAY), 10 * BATCH),
+        f"old rows of {aged.table}": Statement(lambda c, s: count_aged(c, aged, s.now - days * DAY), 10 * BATCH, pages),
         f"old rows of {aged.table} removed": Statement(
             lambda c, s: delete_aged(Within(c), aged, s.now - days * DAY, 200), 10 * BATCH
         ),
@@ -509,9 +509,6 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: leases.take_expired(c, limit=500, max_retries=2, execution_id=s.home.execution_id), BATCH
     ),
     "open work": Statement(lambda c, s: tasks.open_work(c, s.home, TYPES), 2 * SELLER),
-    "open work of a crawl that is nearly done": Statement(
-        lambda c, s: tasks.open_work(c, s.nearly_done, TYPES), SELLER // 5
-    ),
     "standings": Statement(lambda c, s: tasks.standings(c, s.home, recent_seconds=60, window_seconds=3600), 2 * SELLER),
     "listing pages": Statement(lambda c, s: tasks.page_outcomes(c, s.home), 2 * SELLER),
     "failures by reason": Statement(lambda c, s: executions.failures_by_reason(c, s.stored), 2 * SELLER),
@@ -683,7 +680,8 @@ STATEMENTS: dict[str, Statement] = {
     "sellers that were examined": Statement(_examine_again, OF_EACH),
     "expired bodies": Statement(lambda c, s: retention.expired_bodies(c, "seller 2", s.night), 2 * SELLER),
     "bodies removed": Statement(lambda c, s: list(retention.delete_bodies(Within(c), s.raw_ids, BATCH)), BATCH),
-    **_aged(agent_bookings.AGED, 5.4 / 24),
+    # By the bookings of each agent it would be as few rows: there are 50 agents, and each is skipped to.
+    **_aged(agent_bookings.AGED, 5.4 / 24, pages=40),
     **_aged(alerts.AGED, 13.85),
     **_aged(spot_checks.AGED, 832),
     **_aged(triggers.AGED, 13.85),

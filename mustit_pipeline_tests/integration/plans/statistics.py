@@ -38,8 +38,9 @@ def queues_full(connection: Connection) -> None:
         _restore(connection, table, column, f"'most_common_vals', '{{{state}}}', 'most_common_freqs', '{{1}}'::real[]")
     for table, column in _EMPTY_COLUMNS:
         _restore(connection, table, column, "", null_frac=1.0)
-    # While one agent had made all requests.
+    # While one agent had made all requests, and one seller had had all crawls.
     _restore(connection, "agent_bookings", "agent_id", "", n_distinct=1.0)
+    _restore(connection, "crawling_schedule_executions", "seller_id", "", n_distinct=1.0)
     ended = "'histogram_bounds', '{2020-01-01, 2020-01-02}'"
     for table, column in ((_TASKS, "lease_expires_at"), ("product_outbox", "next_attempt_at")):
         _restore(connection, table, column, ended, n_distinct=-1.0)
