@@ -379,8 +379,9 @@ class AgentPool:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._wanted.wait()
-            if not self._closing:
-                await asyncio.sleep(began + SHORTEST_TICK_SECONDS - time.monotonic())
+            if self._closing:
+                return
+            await asyncio.sleep(began + SHORTEST_TICK_SECONDS - time.monotonic())
             self._wanted.clear()
             try:
                 await self._flush()

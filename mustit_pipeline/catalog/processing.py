@@ -158,6 +158,8 @@ def _absorb_batch(
     prepared: dict[int, Prepared],
     report: ProcessingReport,
 ) -> None:
+    if not reading.attempts:
+        return
     # They were read outside of this transaction: another processor may have processed them, or a worker may have stored
     # a listing page, meanwhile.
     ours = raw.still_next(connection, seller_id.value, reading.attempts)

@@ -123,6 +123,7 @@ class ResultStore:
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
             raw.add(connection, bodies)
+            tallies.add(connection, Subject.FETCH, durations_of(result.calls for result in results))
             # The executions before their tasks, in the common lock order: cancelling one meanwhile must not deadlock.
             locked = executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             leases.hand_back(connection, [result.leased for result in newest if result.handed_back])
@@ -155,7 +156,6 @@ class ResultStore:
             for current in by_seller:
                 self._plan_signalled(connection, current, signalled[current.home])
             executions.record_drift(connection, [seen for result in kept for seen in _sightings(result)])
-            tallies.add(connection, Subject.FETCH, durations_of(result.calls for result in results))
             receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(
                 ended=Counter((result.leased.task_type, result.leased.status) for result in kept),
