@@ -164,10 +164,9 @@ class SessionCache:
             if pause > 0 or self._closing:
                 return NoToken(max(pause, 0.0))
             owner, known = uuid4(), self.number(agent_id)
-            claimed = await asyncio.to_thread(self._claim, agent_id, owner)
-            if claimed is None:
+            token_no, present = await asyncio.to_thread(self._claim, agent_id, owner)
+            if token_no is None:
                 return NoToken(BUSY_SECONDS)
-            token_no, present = claimed
             asked = time.monotonic()
             try:
                 # Another worker may have stored one between our look and our claim.
@@ -258,10 +257,11 @@ class SessionCache:
             for agent in agents.lock_agents(connection, [agent_id], self._rules):
                 agents.store_session(connection, agent_id, sealed, agent, resealed=True)
 
-    def _claim(self, agent_id: UUID, owner: UUID) -> tuple[int, SealedSession | None] | None:
+    def _claim(self, agent_id: UUID, owner: UUID) -> tuple[int | None, SealedSession | None]:
         """The number of the next token, if it is ours to ask for, and the session that is stored now."""
         with self._database.transaction() as connection:
-            return agents.claim_issue(connection, agent_id, owner, self._lease)
+            token_no = agents.claim_issue(connection, agent_id, owner, self._lease)
+            return token_no, agents.read_session(connection, agent_id)
 
     def _give_back(self, agent_id: UUID, owner: UUID) -> None:
         with self._database.transaction() as connection:

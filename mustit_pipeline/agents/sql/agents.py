@@ -199,9 +199,11 @@ def insert_agents(connection: Connection, agents: Sequence[UserAgent]) -> int:
 
 def read_session(connection: Connection, agent_id: UUID) -> SealedSession | None:
     """An agent's sealed session, if it has one."""
-    query = text("SELECT token_no, session_key_id, session FROM user_agents WHERE agent_id = :id")
-    row = connection.execute(query, {"id": agent_id}).one_or_none()
-    return None if row is None else _sealed(row)
+    row = connection.execute(
+        text("SELECT token_no, session_key_id, session FROM user_agents WHERE agent_id = :id AND session IS NOT NULL"),
+        {"id": agent_id},
+    ).one_or_none()
+    return None if row is None else SealedSession(row.token_no, row.session_key_id, bytes(row.session))
 
 
 def read_sessions(connection: Connection) -> dict[UUID, SealedSession]:
@@ -227,24 +229,18 @@ def drop_session(connection: Connection, agent_id: UUID, token_no: int | None = 
     )
 
 
-def claim_issue(
-    connection: Connection, agent_id: UUID, owner: UUID, seconds: float
-) -> tuple[int, SealedSession | None] | None:
-    """Claim the issue of this agent's next token; returns its number, and the session that is stored now.
-
-    None while another process has the claim.
-    """
-    row = connection.execute(
+def claim_issue(connection: Connection, agent_id: UUID, owner: UUID, seconds: float) -> int | None:
+    """Claim the issue of this agent's next token; returns its number, None while another process has the claim."""
+    return connection.execute(
         text("""
             UPDATE user_agents SET issue_owner = :owner,
                 issue_until = clock_timestamp() + make_interval(secs => :seconds)
             WHERE agent_id = :id AND status = 'AVAILABLE'
               AND (issue_owner IS NULL OR issue_until < clock_timestamp())
-            RETURNING token_no, session_key_id, session
+            RETURNING token_no + 1
         """),
         {"id": agent_id, "owner": owner, "seconds": seconds},
-    ).one_or_none()
-    return None if row is None else (row.token_no + 1, _sealed(row))
+    ).scalar_one_or_none()
 
 
 def release_issue(connection: Connection, agent_id: UUID, owner: UUID) -> bool:
@@ -281,10 +277,6 @@ def store_session(
             },
         ).rowcount
     )
-
-
-def _sealed(row: Row[tuple[object, ...]]) -> SealedSession | None:
-    return None if row.session is None else SealedSession(row.token_no, row.session_key_id, bytes(row.session))
 
 
 def _agent_row(row: Row[tuple[object, ...]]) -> AgentRow:
