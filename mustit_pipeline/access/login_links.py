@@ -52,7 +52,7 @@ def make_first_admin_link(database: Database, actor: Actor | None = None) -> Log
         if users.add_first(connection, FIRST_ADMIN, Role.ADMIN):
             after = {"role": Role.ADMIN.value, "disabled": False}
             audit.record(connection, actor, "user.add", f"user {FIRST_ADMIN}", before=None, after=after)
-        if all(user.name != FIRST_ADMIN or user.is_disabled for user in users.everyone(connection)):
+        if all(user.name != FIRST_ADMIN or user.is_disabled for user in users.all_users(connection)):
             return None
     return make_link(database, FIRST_ADMIN)
 

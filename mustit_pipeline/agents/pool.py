@@ -195,7 +195,7 @@ class AgentPool:
             undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
 
-    async def throttled(
+    async def record_429(
         self, booking: Booking, retry_after: float | None, *, url: str, control: bool = False
     ) -> Throttling | None:
         """The request for this URL was answered with 429; what that was, unless the booking had ended before.

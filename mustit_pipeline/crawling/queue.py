@@ -109,7 +109,7 @@ class ExecutionQueue(_PostgresQueue):
 
 
 class SharedQueue(_PostgresQueue):
-    """The tasks of every running execution, sellers taking turns; there is always a next one."""
+    """The tasks of every running execution, one of each seller after the other; there is always a next one."""
 
     def claim(self, limit: int, *, pages: int | None = None) -> list[LeasedTask]:
         with self._database.transaction() as connection:

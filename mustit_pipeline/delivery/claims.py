@@ -61,7 +61,7 @@ class Claims:
                 wanted=wanted,
             )
             if not claimed and not superseded:
-                claimed, superseded = self._for_trial(connection)
+                claimed, superseded = self._claim_for_trial(connection)
         self.superseded += superseded
         return claimed, superseded
 
@@ -76,7 +76,7 @@ class Claims:
             trial_in = breakers.find(connection, PRODUCT_SERVER).trial_in_with(self._credential)
         return None if due_in is None else max(due_in, trial_in or 0.0)
 
-    def _for_trial(self, connection: Connection) -> tuple[list[ClaimedEvent], int]:
+    def _claim_for_trial(self, connection: Connection) -> tuple[list[ClaimedEvent], int]:
         """One row asks whether the server is back; those that send nothing need no server, the others wait on."""
         breaker = breakers.find(connection, PRODUCT_SERVER)
         if breaker.trial_in_with(self._credential) != 0.0:

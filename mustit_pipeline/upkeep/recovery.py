@@ -11,8 +11,8 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import catalog_work, process
 from mustit_pipeline.catalog.reading import reading_rules
-from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.crawling.recovery import recover_tasks
+from mustit_pipeline.crawling.steering import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database

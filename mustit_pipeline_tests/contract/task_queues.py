@@ -6,7 +6,6 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
 from mustit_pipeline.crawling.queue import TaskQueue, execution_queue, shared_queue
@@ -14,6 +13,7 @@ from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

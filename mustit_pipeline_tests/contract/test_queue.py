@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, text
 
 from mustit_pipeline.aws.setup import make_queues
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.result_buffer import ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import Receipt, TaskResult
 from mustit_pipeline.crawling.sql.leases import LeasedTask
@@ -295,12 +295,12 @@ def test_a_crawl_that_is_paused_or_cancelled_gives_nothing(queues: Queues) -> No
     queue, execution_id = queues.queue(stored), stored.execution.id
     held = queue.claim(2)
 
-    crawls.pause(queues.database, execution_id)
+    steering.pause(queues.database, execution_id)
     assert queue.claim(9) == []
-    crawls.resume(queues.database, execution_id)
+    steering.resume(queues.database, execution_id)
     held += queue.claim(2)
     assert len(held) == 4
-    crawls.cancel(queues.database, execution_id, utc_now())
+    steering.cancel(queues.database, execution_id, utc_now())
 
     assert queue.claim(9) == []
     outcome = queues.store().store([fetched(lease) for lease in held])

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.monitoring.alerts import ended_runs, run_failures
 from mustit_pipeline.defs.resources import RESOURCES

@@ -26,8 +26,8 @@ from mustit_pipeline.api.context import Ground
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.access import KeyName, Password, Role, Scope, UserName
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

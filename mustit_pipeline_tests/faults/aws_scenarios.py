@@ -16,7 +16,7 @@ from sqlalchemy import text
 from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.schedule import rule_name
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

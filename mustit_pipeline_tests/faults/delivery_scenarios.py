@@ -148,7 +148,7 @@ def server_down_for_an_hour(world: World, size: Size) -> Numbers:
     return {"events": rows, "calls while down": calls, "allowed": allowed}
 
 
-def hopeless_events_delay_nobody(world: World, size: Size) -> Numbers:
+def hopeless_events_delay_no_others(world: World, size: Size) -> Numbers:
     """One event in a hundred is never taken, and they stand first; then more of them, and each hangs."""
     return _refused_events(world, size) | _hanging_events(world, size)
 
@@ -284,5 +284,5 @@ DELIVERY_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (
     connections_dropped_after_applying,
     answers_out_of_order,
     server_down_for_an_hour,
-    hopeless_events_delay_nobody,
+    hopeless_events_delay_no_others,
 )

@@ -19,7 +19,7 @@ from mustit_pipeline.console.pages.bulk import Question, act_on_all
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.reasons import agent_reason
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
-from mustit_pipeline.crawling.outlook import used_up
+from mustit_pipeline.crawling.forecast import used_up
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.clock import utc_now

@@ -13,8 +13,8 @@ from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed
 from mustit_pipeline.console.rendering import seller_path
 from mustit_pipeline.console.visits import Visit, Visiting
-from mustit_pipeline.crawling import executions as crawling
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, SellerId
@@ -172,8 +172,8 @@ def _outcome(visit: Visit, done: int, reasons: list[str]) -> str:
 def crawl(visit: Visit, seller_id: SellerId, *, full: bool = False) -> bool:
     """Crawl a seller now; says whether a crawl was open already."""
     actor = visit.who.actor()
-    opened = crawling.trigger(
-        visit.audited("crawl.trigger", f"seller {seller_id}", crawling.look_open(seller_id)),
+    opened = steering.trigger(
+        visit.audited("crawl.trigger", f"seller {seller_id}", steering.look_open(seller_id)),
         seller_id,
         triggered_by=f"{actor.kind} {actor.name}",
         now=utc_now(),

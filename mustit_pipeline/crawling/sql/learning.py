@@ -24,7 +24,6 @@ from mustit_pipeline.domain.recrawl.learning import (
 from mustit_pipeline.domain.recrawl.worth import Listing, Source
 from mustit_pipeline.domain.states import TaskType
 
-KIND_OF = dict(zip((TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION), LEARNT_KINDS, strict=True))
 EVIDENCE = tuple(each.name for each in fields(SellerEvidence))
 
 

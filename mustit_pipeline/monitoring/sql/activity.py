@@ -18,12 +18,11 @@ MOST_COUNTED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Sellers that are crawled: how many, how many are due, and since when the first of them has waited."""
+    """Sellers that are crawled: how many, how many are due, and when the next one is."""
 
     sellers: int
     active: int
     due: int
-    first_due_at: datetime | None
     next_due_at: datetime | None
 
 
@@ -58,7 +57,7 @@ _SCHEDULES = text(f"""
     SELECT (SELECT count(*) FROM sellers) AS sellers,
            (SELECT count(*) FROM sellers WHERE status = '{SellerStatus.ACTIVE.value}') AS active, due.*,
            (SELECT min(next_due_at) FROM crawling_schedules WHERE status = 'ACTIVE' AND next_due_at > now()) AS next
-    FROM (SELECT count(*) AS due, min(c.next_due_at) AS first FROM crawling_schedules c
+    FROM (SELECT count(*) AS due FROM crawling_schedules c
           WHERE c.status = 'ACTIVE' AND c.next_due_at <= now()
             AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                             WHERE e.seller_id = c.seller_id AND e.{OPEN_EXECUTION})) AS due

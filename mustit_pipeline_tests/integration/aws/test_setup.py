@@ -16,8 +16,8 @@ from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.aws.setup import make_destination, make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
 from mustit_pipeline.crawling.dead_letters import DeadLetters, QueueDepths, depths
-from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database

@@ -14,9 +14,8 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.aws.clients import AwsRefused
 from mustit_pipeline.aws.fifo_queue import FifoQueue
 from mustit_pipeline.aws.setup import make_queues
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.queue import TaskQueue, shared_queue
 from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.crawling.result_buffer import WorkReport
@@ -24,6 +23,7 @@ from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.crawling.sqs_queue import SqsExecutionQueue
 from mustit_pipeline.crawling.standalone_worker import serve
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.crawling.task_messages import message_of
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -254,10 +254,10 @@ def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resume
     queue = queues.queue(stored)
     for _ in range(2):
         publish_unread(queues, queue, strict, 3)
-        crawls.pause(queues.database, stored.id)
+        steering.pause(queues.database, stored.id)
         wait_until(lambda: queue.claim(3) == [] and queues.states() == {"WAITING": 3})
         assert strict.left(TASKS) == 0
-        crawls.resume(queues.database, stored.id)
+        steering.resume(queues.database, stored.id)
 
     assert len(work_off(queues, queue)) == 3
     assert number(queues.database, UNHARMED) == 3

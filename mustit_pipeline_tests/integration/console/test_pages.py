@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, RawStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -5,11 +5,11 @@ import pytest
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import CHANGED_PRODUCT_PRIORITY, NEW_PRODUCT_PRIORITY, PRODUCT_TYPES
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import leases
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

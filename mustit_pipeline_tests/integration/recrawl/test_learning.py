@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.sql.learning import KIND_OF, Fetched, learn
+from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.domain.recrawl.learning import (
     Evidence,
     SellerEvidence,
@@ -32,6 +32,7 @@ from mustit_pipeline_tests.integration.recrawl.rows import (
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 SELLERS = ("Z", "a", "한글 & a/b 50%")
+SOURCES = dict(zip((TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION), KINDS, strict=True))
 
 
 def stored(database: Database, table: str, *key: str) -> dict[Any, dict[str, Any]]:
@@ -56,7 +57,7 @@ def test_products_and_sellers_learn_what_the_policy_says(database: Database, see
             product.seller.seller_id, product.item_no, source, NOW, chance.random() < 0.4, chance.random() < 0.3
         )
         for product in products
-        for source, kind in KIND_OF.items()
+        for source, kind in SOURCES.items()
         if chance.random() < 0.7
     }
     signalled = [(product.seller.seller_id, product.item_no) for product in products if chance.random() < 0.3]

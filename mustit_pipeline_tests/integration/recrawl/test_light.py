@@ -4,13 +4,13 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_light, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue
 from mustit_pipeline.crawling.recrawl import judge_pool
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import open_light, open_or_join
 from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -180,7 +180,7 @@ def test_a_light_crawl_is_bounded_by_the_requests_that_are_to_spare(open_shop: O
     work.sweep(60)
     few = work.reload().planned_tasks
     assert few < 2 * PRODUCTS
-    crawls.cancel(shop.database, stored.id, utc_now())
+    steering.cancel(shop.database, stored.id, utc_now())
     assert len(shop.fetched(shop.crawl().stored.id)) == 2 * PRODUCTS
 
 
@@ -201,7 +201,7 @@ def test_a_full_crawl_takes_the_place_of_a_light_one_which_has_passed_over_produ
     Crawl(shop.database, shop.settings, light_one).sweep(60)
     opened = open_or_join(shop.database, SellerId(SELLER), triggered_by="cli", now=utc_now(), full_refetch=True)
     assert (opened.joined, opened.stored.kind) == (False, ExecutionKind.DUE)
-    assert crawls.find(shop.database, light_one.id).status is ExecutionStatus.CANCELLED
+    assert steering.find(shop.database, light_one.id).status is ExecutionStatus.CANCELLED
     finish(shop, opened.stored)
     assert len(shop.fetched(opened.stored.id)) == 2 * PRODUCTS
 
@@ -211,7 +211,7 @@ def test_a_light_crawl_that_an_operator_has_paused_stays_where_a_full_one_is_ask
     stored = open_light(shop.database, SellerId(SELLER), utc_now())
     assert stored is not None
     Crawl(shop.database, shop.settings, stored).sweep(60)
-    crawls.pause(shop.database, stored.id)
+    steering.pause(shop.database, stored.id)
     opened = open_or_join(shop.database, SellerId(SELLER), triggered_by="cli", now=utc_now(), full_refetch=True)
     assert (opened.joined, opened.stored.id, opened.stored.status) == (True, stored.id, ExecutionStatus.PAUSED)
 
@@ -235,7 +235,7 @@ def test_a_light_crawl_gives_way_to_one_that_is_due_and_goes_on_afterwards(open_
     assert (report.requests, report.remaining) == (0, 2 * PRODUCTS)
     assert slices(shop.database) == ["other"]
 
-    crawls.cancel(shop.database, other.id, utc_now())
+    steering.cancel(shop.database, other.id, utc_now())
     assert slices(shop.database) == [SELLER]
     assert [len(queue.claim(2)) for queue in queues] == [2, 2]
 
@@ -248,13 +248,13 @@ def test_a_light_crawl_is_paused_resumed_and_worked_on_slice_by_slice_like_any_o
     assert stored is not None
     work = Crawl(shop.database, shop.settings, stored)
     work.sweep(60)
-    crawls.pause(shop.database, stored.id)
+    steering.pause(shop.database, stored.id)
     assert work.fetch_products(PRODUCT_TYPES, 60).requests == 0
 
-    crawls.resume(shop.database, stored.id)
+    steering.resume(shop.database, stored.id)
     # A slice whose time is over, and one of another process.
     assert work.fetch_products(PRODUCT_TYPES, 0).remaining == 2 * PRODUCTS
-    ended = finish(shop, crawls.find(shop.database, stored.id))
+    ended = finish(shop, steering.find(shop.database, stored.id))
     assert (ended.kind, ended.status) == (ExecutionKind.LIGHT, ExecutionStatus.COMPLETED)
     assert len(shop.fetched(stored.id)) == 2 * PRODUCTS
     assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at
@@ -268,7 +268,7 @@ def test_a_light_crawl_that_is_cancelled_leaves_no_work_and_the_interval_as_it_w
     assert stored is not None
     work = Crawl(shop.database, shop.settings, stored)
     work.sweep(60)
-    crawls.cancel(shop.database, stored.id, utc_now())
+    steering.cancel(shop.database, stored.id, utc_now())
     report = work.fetch_products(PRODUCT_TYPES, 60)
     assert (report.requests, report.remaining) == (0, 0)
     assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at

@@ -140,7 +140,7 @@ def test_seller_ids_are_decoded_exactly_once(control: MarketplaceControl, visito
 
 
 def test_what_does_not_exist_is_empty_in_a_listing_and_404_elsewhere(visitor: Visitor) -> None:
-    listing = visitor.listing("nobody")
+    listing = visitor.listing("stranger")
     assert (listing.status_code, listing.json()["count"], listing.json()["items"]) == (200, 0, [])
     assert visitor.detail(1).status_code == 404
     assert visitor.options(1).status_code == 404
