@@ -84,7 +84,7 @@ class _Unequipped(Enum):
 
 
 class AgentPool:
-    """Agents, limits, tokens, health and breaker behind two calls: acquire, and settle or throttled."""
+    """Agents, limits, tokens, health and breaker behind two calls: `acquire`, and `settle` or `record_429`."""
 
     def __init__(
         self, settings: Settings, database: Database, client: MarketplaceClient, *, redis_url: str | None
