@@ -23,14 +23,10 @@ SILENT_SENDERS_SECONDS = 1.0
 class Claims:
     """What one relay claims, until its time is over."""
 
-    def __init__(
-        self, database: Database, settings: Settings, *, owner: str, cooldown: float, lease: float, ends_at: float
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, *, owner: str, ends_at: float) -> None:
         self._database = database
         self._settings = settings
         self._owner = owner
-        self._cooldown = cooldown
-        self._lease = lease
         self._ends_at = ends_at
         self._credential = fingerprint(settings)
         self._look_for_silent_at = 0.0
@@ -56,7 +52,7 @@ class Claims:
                 connection,
                 owner=self._owner,
                 limit=self._settings.relay_batch,
-                lease_seconds=self._lease,
+                lease_seconds=self._settings.relay_lease_seconds,
                 breaker=PRODUCT_SERVER,
                 wanted=wanted,
             )
@@ -82,13 +78,17 @@ class Claims:
         if breaker.trial_in_with(self._credential) != 0.0:
             return [], 0
         claimed, superseded = outbox.claim_for_trial(
-            connection, owner=self._owner, limit=self._settings.relay_batch, lease_seconds=self._lease
+            connection,
+            owner=self._owner,
+            limit=self._settings.relay_batch,
+            lease_seconds=self._settings.relay_lease_seconds,
         )
         speaking = [event for event in claimed if event_type(event) is not None]
         if not speaking:
             return claimed, superseded
         refused = breaker.refused_credential is not None
-        pause = self._settings.product_server_credential_seconds if refused else self._cooldown
+        known = self._settings
+        pause = known.product_server_credential_seconds if refused else known.product_server_breaker_seconds
         breakers.begin_trial(connection, PRODUCT_SERVER, cooldown=pause, credential=self._credential)
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
         self.trial = asking.row_id

@@ -48,13 +48,12 @@ class Endings:
         database: Database,
         settings: Settings,
         *,
-        cooldown: float,
         report: RelayReport,
         progress: Callable[[RelayReport], None] | None,
     ) -> None:
         self._database = database
         self._settings = settings
-        self._cooldown = cooldown
+        self._cooldown = settings.product_server_breaker_seconds
         self._credential = fingerprint(settings)
         self._report = report
         self._progress = progress

@@ -57,15 +57,13 @@ class Flight(Struct, frozen=True):
 class Window:
     """So many deliveries under way at once; one claim and one settlement at a time beside them, in threads."""
 
-    def __init__(
-        self, settings: Settings, *, lease_seconds: float, claims: Claims, server: ProductServer, endings: Endings
-    ) -> None:
+    def __init__(self, settings: Settings, claims: Claims, server: ProductServer, endings: Endings) -> None:
         self._claims = claims
         self._server = server
         self._endings = endings
         self._size = settings.relay_concurrent_sends
         self._batch = settings.relay_batch
-        self._lease = lease_seconds
+        self._lease = settings.relay_lease_seconds
         self._hanging_seconds = settings.product_server_read_seconds * HANGING_SHARE
         self._breaker = settings.product_server_breaker_failures
         self._backlog = Backlog(self._size)

@@ -50,14 +50,12 @@ class Recovered:
         )
 
 
-def find_stuck(
-    database: Database, now: datetime, *, busy: Collection[str], idle_seconds: float = IDLE_SECONDS
-) -> Recovered:
+def find_stuck(database: Database, now: datetime, *, busy: Collection[str]) -> Recovered:
     """What a pass would recover now, without sellers that a run works on."""
     with database.reading() as connection:
         found = stuck.counts(connection, now)
-        ended = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
-    left = unprocessed(database, busy=busy, idle_seconds=idle_seconds)
+        ended = [one for one in stuck.unended(connection, IDLE_SECONDS) if one.seller_id not in busy]
+    left = unprocessed(database, busy=busy, idle_seconds=IDLE_SECONDS)
     return Recovered(found.tasks, len(ended), found.events, found.agents, len(left))
 
 
