@@ -71,7 +71,7 @@ class RequestCounter:
     throttled: int = 0
     durations: dict[Labels, list[float]] = field(default_factory=dict[Labels, list[float]])
 
-    def took(self, endpoint: TaskType, outcome: FetchOutcome, seconds: float) -> None:
+    def count_call(self, endpoint: TaskType, outcome: FetchOutcome, seconds: float) -> None:
         """A call has ended."""
         self.durations.setdefault((endpoint.value, outcome.value), []).append(seconds)
 
@@ -316,7 +316,7 @@ class Fetcher:
             raise
         finally:
             if outcome is not None:
-                calls.took(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
+                calls.count_call(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
         return fetched
 
     async def _settle(
