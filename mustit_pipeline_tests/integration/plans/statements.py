@@ -721,7 +721,7 @@ STATEMENTS: dict[str, Statement] = {
     "newest parked messages": Statement(lambda c, s: triggers.newest_parked(c, everything=False, limit=20), BATCH),
     "message parked": Statement(lambda c, s: triggers.park(c, "queue", "7", ParkReason.NOT_JSON, "x"), 5),
     "message taken": Statement(
-        lambda c, s: triggers.record_taken(c, "queue", "7", ExecutionId(s.home.execution_id)), 5
+        lambda c, s: triggers.record_opened(c, "queue", "7", ExecutionId(s.home.execution_id)), 5
     ),
     "messages dismissed": Statement(lambda c, s: triggers.dismiss(c, "parked 7", s.now), BATCH),
     # Logins and changes by people.
