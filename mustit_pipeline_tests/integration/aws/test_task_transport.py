@@ -264,6 +264,8 @@ def test_the_messages_of_a_crawl_that_is_paused_or_gives_way_are_taken_out_and_s
     publish_unread(queues, queue, strict, 3)
     due = queues.opened("due")
     expect_taken_out()
+    sent = strict.calls[SEND]
+    assert (queue.claim(3), strict.calls[SEND]) == ([], sent)
     crawls.cancel(queues.database, due.id, utc_now())
 
     assert len(work_off(queues, queue)) == 3
