@@ -265,8 +265,8 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
         counted = _reasons(cost.sources, explores=cost.explores)
         chosen = [f"{counted[name]:,} {words}" for name, words in REASONS.items()]
         out.print(
-            f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} not "
-            "worth a request; and what the listing then shows to have changed",
+            f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} "
+            "left for later; and what the listing then shows to have changed",
             highlight=False,
             soft_wrap=True,
         )

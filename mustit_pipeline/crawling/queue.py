@@ -83,7 +83,7 @@ class ExecutionQueue(_PostgresQueue):
         if not types:
             return []
         with self._database.transaction() as connection:
-            if self._gives_way(connection):
+            if _gives_way(connection, self._stored):
                 return []
             return leases.claim(
                 connection,
@@ -98,14 +98,8 @@ class ExecutionQueue(_PostgresQueue):
 
     def rest(self) -> float | None:
         recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
-        with self._database.reading() as connection:
-            if self._gives_way(connection):
-                return None
         left = rest_of(self._database, self._stored, self._types)
         return None if left is None else max(left, SOONEST_SECONDS)
-
-    def _gives_way(self, connection: Connection) -> bool:
-        return self._stored.is_light and executions.is_due_open(connection)
 
 
 class SharedQueue(_PostgresQueue):
@@ -154,8 +148,17 @@ def worker_name() -> str:
 
 
 def rest_of(database: Database, stored: StoredExecution, types: Sequence[TaskType]) -> float | None:
-    """Seconds until a task of the execution can be claimed or its lease expires; None if it has nothing left to do."""
+    """Seconds until a task of the execution can be claimed or its lease expires; None if it has nothing left to do.
+
+    A light crawl has nothing to do while one that is due is open.
+    """
     with database.reading() as connection:
         current = executions.get(connection, stored.id)
+        if current.status is not ExecutionStatus.RUNNING or _gives_way(connection, current):
+            return None
         work = tasks.open_work(connection, stored.home, types)
-    return work.next_in if current.status is ExecutionStatus.RUNNING and work.open else None
+    return work.next_in if work.open else None
+
+
+def _gives_way(connection: Connection, stored: StoredExecution) -> bool:
+    return stored.is_light and executions.is_due_open(connection)

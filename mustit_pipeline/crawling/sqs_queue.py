@@ -164,7 +164,7 @@ class SqsQueue:
             ours = {lease.task_id for lease in leased}
             others = [task_id for task_id in (*wanted, *spare) if task_id not in ours]
             left = messages.states(connection, others, max_retries=self._settings.task_max_retries)
-            halted = [one for one in left.values() if one.task_id in spare or not one.is_running]
+            halted = [one for one in left.values() if one.task_id in spare or not one.is_worked_on]
             withdrawn = messages.withdraw(connection, [(one.task_id, one.lease_no) for one in halted])
         for lease in leased:
             self._messages[_key(lease)] = wanted[lease.task_id][0]
@@ -243,7 +243,7 @@ class SqsQueue:
 
 
 class SqsExecutionQueue(SqsQueue):
-    """The tasks of one execution and of some types, until all of them have ended.
+    """The tasks of one execution and of some types, until all of them have ended or a light crawl gives way.
 
     It sends no others. But SQS does not give the messages of one execution alone: those of others, which other workers
     have sent, are worked on too.

@@ -15,6 +15,7 @@ from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.result_buffer import ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import Receipt, TaskResult
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.domain.states import ExecutionKind
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.parsing import parse_listing
@@ -290,15 +291,20 @@ def test_handing_back_a_lease_that_was_lost_leaves_the_new_holder_alone(queues: 
     assert store.store([fetched(ours)]).completed == 1
 
 
-def test_a_crawl_that_is_paused_or_cancelled_gives_nothing(queues: Queues) -> None:
-    stored = queues.opened("s", new=6)
+def test_a_crawl_that_is_paused_or_cancelled_or_gives_way_gives_nothing(queues: Queues) -> None:
+    stored = queues.opened("s", new=6, kind=ExecutionKind.LIGHT)
     queue, execution_id = queues.queue(stored), stored.execution.id
     held = queue.claim(2)
 
     steering.pause(queues.database, execution_id)
     assert queue.claim(9) == []
     steering.resume(queues.database, execution_id)
-    held += queue.claim(2)
+    held += queue.claim(1)
+    # A light crawl waits while one that is due is open.
+    due = queues.opened("due")
+    assert (queue.claim(9), queues.of_crawl(stored).rest()) == ([], None)
+    steering.cancel(queues.database, due.execution.id, utc_now())
+    held += queue.claim(1)
     assert len(held) == 4
     steering.cancel(queues.database, execution_id, utc_now())
 

@@ -25,7 +25,7 @@ from mustit_pipeline.crawling.sqs_queue import SqsExecutionQueue
 from mustit_pipeline.crawling.standalone_worker import serve
 from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.crawling.task_messages import message_of
-from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -247,17 +247,26 @@ def test_messages_that_are_not_ours_are_parked_and_hold_up_nothing(queues: Queue
     assert strict.left(TASKS) == 0
 
 
-def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resumed(
+def test_the_messages_of_a_crawl_that_is_paused_or_gives_way_are_taken_out_and_sent_again_when_it_goes_on(
     queues: Queues, strict: StrictAws
 ) -> None:
-    stored = queues.opened("s", new=3)
+    stored = queues.opened("s", new=3, kind=ExecutionKind.LIGHT)
     queue = queues.queue(stored)
-    for _ in range(2):
-        publish_unread(queues, queue, strict, 3)
-        steering.pause(queues.database, stored.id)
+
+    def expect_taken_out() -> None:
         wait_until(lambda: queue.claim(3) == [] and queues.states() == {"WAITING": 3})
         assert strict.left(TASKS) == 0
-        steering.resume(queues.database, stored.id)
+
+    publish_unread(queues, queue, strict, 3)
+    steering.pause(queues.database, stored.id)
+    expect_taken_out()
+    steering.resume(queues.database, stored.id)
+    publish_unread(queues, queue, strict, 3)
+    due = queues.opened("due")
+    expect_taken_out()
+    sent = strict.calls[SEND]
+    assert (queue.claim(3), strict.calls[SEND]) == ([], sent)
+    steering.cancel(queues.database, due.id, utc_now())
 
     assert len(work_off(queues, queue)) == 3
     assert number(queues.database, UNHARMED) == 3

@@ -71,16 +71,19 @@ def test_products_and_sellers_learn_what_the_policy_says(database: Database, see
     for product in products:
         key = product.seller.seller_id, product.item_no
         row = rows[key]
+        changed_at = product.changed_at
         for kind in KINDS:
             lesson = lessons.get((*key, kind))
             if lesson is None:
                 expected = product.evidence[kind], product.fetched_at[kind], product.signals[kind] + (key in signalled)
             else:
                 expected = believed(product, kind, lesson, taught), NOW, 0
+                changed_at = NOW if lesson.changed and product.fetched_at[kind] is not None else changed_at
             evidence, fetched_at, signals = expected
             assert row[f"{kind}_changes"] == pytest.approx(evidence.changes, rel=1e-9)
             assert row[f"{kind}_hours"] == pytest.approx(evidence.hours, rel=1e-9)
             assert (row[f"{kind}_fetched_at"], row[f"{kind}_signals"]) == (fetched_at, signals)
+        assert row["changed_at"] == changed_at
     of_sellers = stored(database, "recrawl_sellers", "seller_id")
     for seller in sellers:
         check_seller(seller, of_sellers[(seller.seller_id,)], taught)
@@ -127,7 +130,8 @@ def test_an_unlike_hash_of_another_reading_is_no_change(database: Database) -> N
         learn(connection, [Fetched("dmont", 1, detail, NOW, changed=None)], [])
         connection.execute(text("UPDATE recrawl_products SET detail_reading = detail_reading - 1"))
         learn(connection, [Fetched("dmont", 1, detail, NOW + timedelta(hours=1), changed=True)], [])
-        assert connection.execute(text("SELECT detail_changes + detail_hours FROM recrawl_products")).scalar_one() == 0
+        known = "SELECT detail_changes + detail_hours, changed_at FROM recrawl_products"
+        assert tuple(connection.execute(text(known)).one()) == (0, None)
         learn(connection, [Fetched("dmont", 1, detail, NOW + timedelta(hours=2), changed=False)], [])
         hours = connection.execute(text("SELECT detail_hours FROM recrawl_products")).scalar_one()
     assert hours == pytest.approx(1)
