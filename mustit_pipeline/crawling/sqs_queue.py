@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
 from mustit_pipeline.aws.fifo_queue import BATCH, FifoQueue, Message
 from mustit_pipeline.crawling import recovery
-from mustit_pipeline.crawling.queue import LOOK_SECONDS, rest_of, worker_name
+from mustit_pipeline.crawling.queue import LOOK_SECONDS, gives_way, rest_of, worker_name
 from mustit_pipeline.crawling.recovery import visibility_seconds
 from mustit_pipeline.crawling.sql import leases, messages
 from mustit_pipeline.crawling.sql.executions import StoredExecution
@@ -76,6 +76,8 @@ class SqsQueue:
         most_pages = limit if pages is None else pages
         with self._database.reading() as connection:
             # Before the first message: while PostgreSQL does not answer, messages are left alone.
+            if self._gives_way(connection):
+                return []
             waiting = self._waiting(connection, limit, most_pages)
         received = self._receive(limit)
         accepted = self._send(waiting[: limit - len(received)])
@@ -114,6 +116,10 @@ class SqsQueue:
     def rest(self) -> float | None:
         recovery.recover_tasks(self._database, self._settings, utc_now())
         return LOOK_SECONDS
+
+    def _gives_way(self, connection: Connection) -> bool:
+        """Whether others come first; of the light crawls among all, `waiting` leaves the tasks where they are."""
+        return False
 
     def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
         """What may be sent."""
@@ -164,7 +170,7 @@ class SqsQueue:
             ours = {lease.task_id for lease in leased}
             others = [task_id for task_id in (*wanted, *spare) if task_id not in ours]
             left = messages.states(connection, others, max_retries=self._settings.task_max_retries)
-            halted = [one for one in left.values() if one.task_id in spare or not one.is_running]
+            halted = [one for one in left.values() if one.task_id in spare or not one.is_wanted]
             withdrawn = messages.withdraw(connection, [(one.task_id, one.lease_no) for one in halted])
         for lease in leased:
             self._messages[_key(lease)] = wanted[lease.task_id][0]
@@ -260,6 +266,9 @@ class SqsExecutionQueue(SqsQueue):
         recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
         left = rest_of(self._database, self._stored, self._types)
         return None if left is None else max(left, LOOK_SECONDS / 4)
+
+    def _gives_way(self, connection: Connection) -> bool:
+        return gives_way(connection, self._stored)
 
     def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
         execution_id = self._stored.id.value

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.executions import open_light, open_or_join
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
 from mustit_pipeline.crawling.queue import TaskQueue, execution_queue, shared_queue
@@ -24,9 +24,9 @@ from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
-# Those that serve every running crawl, and one that serves a single crawl.
+# Those that serve every running crawl, and those that serve a single crawl.
 SHARED = ("postgres", "sqs")
-ADAPTERS = (*SHARED, "postgres of one execution")
+ADAPTERS = (*SHARED, "postgres of one execution", "sqs of one execution")
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,23 @@ class Queues:
     @property
     def unclaimed(self) -> str:
         """The state of a task that a worker could claim: SQS does not have it before a worker asks."""
-        return "WAITING" if self.adapter == "sqs" else "PUBLISHED"
+        return "WAITING" if self.adapter.startswith("sqs") else "PUBLISHED"
 
     def opened(
-        self, seller_id: str, *, new: int = 0, known: int = 0, pages: int = 0, probes: Sequence[int] = ()
+        self,
+        seller_id: str,
+        *,
+        new: int = 0,
+        known: int = 0,
+        pages: int = 0,
+        probes: Sequence[int] = (),
+        light: bool = False,
     ) -> StoredExecution:
         """A running crawl with calls to make; what is least urgent was planned first."""
         register(self.database, seller_id)
-        stored = open_or_join(self.database, SellerId(seller_id), triggered_by="test", now=utc_now()).stored
+        stored = open_light(self.database, SellerId(seller_id), utc_now()) if light else None
+        if stored is None:
+            stored = open_or_join(self.database, SellerId(seller_id), triggered_by="test", now=utc_now()).stored
         endpoints = Endpoints.from_settings(self.make_settings())
         running = text("UPDATE crawling_schedule_executions SET status = 'RUNNING' WHERE execution_id = :id")
         with self.database.transaction() as connection:

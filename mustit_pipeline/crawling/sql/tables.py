@@ -41,6 +41,9 @@ WAITING_TASK = "status = 'WAITING'"
 DUE_OPEN = f"""EXISTS (SELECT FROM crawling_schedule_executions due
                        WHERE due.status IN ('PENDING', 'RUNNING') AND due.kind = '{ExecutionKind.DUE.value}')"""
 
+# Whether tasks of the execution `e` may be worked on.
+WORKED_ON = f"e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN})"
+
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"

@@ -247,17 +247,25 @@ def test_messages_that_are_not_ours_are_parked_and_hold_up_nothing(queues: Queue
     assert strict.left(TASKS) == 0
 
 
-def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resumed(
+def test_a_halted_crawls_messages_are_taken_out_and_sent_again_when_it_goes_on(
     queues: Queues, strict: StrictAws
 ) -> None:
-    stored = queues.opened("s", new=3)
+    stored = queues.opened("s", new=3, light=True)
     queue = queues.queue(stored)
-    for _ in range(2):
-        publish_unread(queues, queue, strict, 3)
-        crawls.pause(queues.database, stored.id)
-        wait_until(lambda: queue.claim(3) == [] and queues.states() == {"WAITING": 3})
-        assert strict.left(TASKS) == 0
-        crawls.resume(queues.database, stored.id)
+
+    def taken_out() -> bool:
+        return queue.claim(3) == [] and queues.states() == {"WAITING": 3}
+
+    publish_unread(queues, queue, strict, 3)
+    crawls.pause(queues.database, stored.id)
+    wait_until(taken_out)
+    assert strict.left(TASKS) == 0
+    crawls.resume(queues.database, stored.id)
+    publish_unread(queues, queue, strict, 3)
+    due = queues.opened("other")
+    wait_until(taken_out)
+    assert strict.left(TASKS) == 0
+    crawls.cancel(queues.database, due.id, utc_now())
 
     assert len(work_off(queues, queue)) == 3
     assert number(queues.database, UNHARMED) == 3
