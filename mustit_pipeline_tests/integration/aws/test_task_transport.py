@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from uuid import UUID, uuid4
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 
+from mustit_pipeline.aws import clients
 from mustit_pipeline.aws.clients import AwsRefused
 from mustit_pipeline.aws.fifo_queue import FifoQueue
 from mustit_pipeline.aws.setup import make_queues
@@ -95,9 +97,7 @@ def miss_published(queues: Queues) -> None:
         (SEND, [Fault.LOST] * FOR_GOOD),
         (SEND, [Fault.HALF, Fault.HALF, Fault.ERROR, Fault.ERROR]),
         (RECEIVE, [Fault.ERROR] * FOR_GOOD),
-        (RECEIVE, [Fault.LOST] * FOR_GOOD),
         (DELETE, [Fault.ERROR] * FOR_GOOD),
-        (DELETE, [Fault.LOST] * FOR_GOOD),
         (DELETE, [Fault.HALF]),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(fault.name for fault in value),
@@ -116,6 +116,28 @@ def test_every_task_is_worked_on_once_whatever_call_fails(
     # Messages that were not deleted come again, and are then.
     last = shared_queue(queues.database, queues.make_settings())
     wait_until(lambda: last.claim(20) == [] and strict.left(TASKS) == 0)
+
+
+def test_calls_that_are_done_after_their_caller_has_given_up_cost_no_task_anything(
+    queues: Queues, strict: StrictAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "READ_SECONDS", 0.2)
+    late = Counter[str]()
+
+    def hang(operation: str) -> None:
+        late[operation] += 1
+        if late[operation] <= FOR_GOOD:
+            time.sleep(0.3)
+
+    stored = queues.opened("s", new=12)
+    queue = queues.queue(stored, lease_seconds=0.4)
+    strict.on_call = hang
+
+    done = work_off(queues, queue)
+
+    assert min(late[operation] for operation in (SEND, RECEIVE, DELETE)) > FOR_GOOD
+    assert len(done) == len(set(done)) == 12
+    assert number(queues.database, UNHARMED) == 12
 
 
 def test_a_task_is_published_only_when_sqs_has_accepted_its_message(queues: Queues, strict: StrictAws) -> None:
