@@ -135,7 +135,7 @@ def test_calls_that_are_done_after_their_caller_has_given_up_cost_no_task_anythi
 
     done = work_off(queues, queue)
 
-    assert min(late[operation] for operation in (SEND, RECEIVE, DELETE)) > FOR_GOOD
+    assert min(late[operation] for operation in (SEND, RECEIVE, DELETE)) >= FOR_GOOD
     assert len(done) == len(set(done)) == 12
     assert number(queues.database, UNHARMED) == 12
 
