@@ -83,7 +83,7 @@ class ExecutionQueue(_PostgresQueue):
         if not types:
             return []
         with self._database.transaction() as connection:
-            if _gives_way(connection, self._stored):
+            if gives_way(connection, self._stored):
                 return []
             return leases.claim(
                 connection,
@@ -147,6 +147,11 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
+def gives_way(connection: Connection, stored: StoredExecution) -> bool:
+    """Whether it is a light crawl while one that is due is open: the rest of it is left for a later slice."""
+    return stored.is_light and executions.is_due_open(connection)
+
+
 def rest_of(database: Database, stored: StoredExecution, types: Sequence[TaskType]) -> float | None:
     """Seconds until a task of the execution can be claimed or its lease expires; None if it has nothing left to do.
 
@@ -154,11 +159,7 @@ def rest_of(database: Database, stored: StoredExecution, types: Sequence[TaskTyp
     """
     with database.reading() as connection:
         current = executions.get(connection, stored.id)
-        if current.status is not ExecutionStatus.RUNNING or _gives_way(connection, current):
+        if current.status is not ExecutionStatus.RUNNING or gives_way(connection, current):
             return None
         work = tasks.open_work(connection, stored.home, types)
     return work.next_in if work.open else None
-
-
-def _gives_way(connection: Connection, stored: StoredExecution) -> bool:
-    return stored.is_light and executions.is_due_open(connection)

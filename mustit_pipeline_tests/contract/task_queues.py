@@ -24,9 +24,9 @@ from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
-# Those that serve every running crawl, and one that serves a single crawl.
+# Those that serve every running crawl, and those that serve a single crawl.
 SHARED = ("postgres", "sqs")
-ADAPTERS = (*SHARED, "postgres of one execution")
+ADAPTERS = (*SHARED, "postgres of one execution", "sqs of one execution")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Queues:
     @property
     def unclaimed(self) -> str:
         """The state of a task that a worker could claim: SQS does not have it before a worker asks."""
-        return "WAITING" if self.adapter == "sqs" else "PUBLISHED"
+        return "WAITING" if self.adapter.startswith("sqs") else "PUBLISHED"
 
     def opened(
         self,

@@ -45,8 +45,8 @@ class TaskState:
     # Until the lease of an IN_PROGRESS task ends.
     lease_left: float
     is_due: bool
-    # Not of a paused crawl, nor of a light one that gives way.
-    is_worked_on: bool
+    # Its crawl runs, and gives way to no other.
+    is_wanted: bool
     # Failed after all of its attempts.
     is_exhausted: bool
     error_code: str | None
@@ -181,8 +181,7 @@ _STATES = text(f"""
     SELECT t.task_id, t.execution_id, t.status, t.lease_no, t.available_at <= now() AS is_due,
            coalesce(extract(epoch FROM t.lease_expires_at - now()), 0) AS lease_left, t.retry_count, t.error_code,
            t.error_text, t.seller_id, t.task_type, t.item_no, t.probe,
-           (SELECT {WORKED_ON} FROM crawling_schedule_executions e
-            WHERE e.execution_id = t.execution_id) AS is_worked_on
+           (SELECT {WORKED_ON} FROM crawling_schedule_executions e WHERE e.execution_id = t.execution_id) AS is_wanted
     FROM crawler_tasks t
     WHERE t.task_id = ANY(CAST(:ids AS uuid[]))
 """)
@@ -268,7 +267,7 @@ def _state(row: Row[Any], max_retries: int) -> TaskState:
         row.lease_no,
         float(row.lease_left),
         row.is_due,
-        row.is_worked_on,
+        row.is_wanted,
         used_up_attempts(status, row.error_code, row.retry_count, max_retries),
         row.error_code,
         row.error_text,

@@ -135,6 +135,11 @@ def test_the_policies_allow_just_the_calls_that_are_made(
     for _ in range(2):
         make_destination(settings)
     assert made_by(strict) == allowed(setup_policy(settings))
+    # AWS asks for more where a connection is made, and moto does not.
+    assert [one["Sid"] for one in setup_policy(settings)["Statement"]][-2:] == [
+        "SecretOfConnection",
+        "RoleOfConnection",
+    ]
 
     strict.made.clear()
     _work(database, make, strict)
