@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import text
 
+from mustit_pipeline.console import pages
 from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, RawStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -411,8 +412,18 @@ def test_agents_are_blocked_some_or_all_that_match_with_the_number_said_before_a
     assert scalar(database, blocked) == number
 
 
-def test_crawls_are_paused_and_resumed_all_that_match(admin: Browser, database: Database) -> None:
+def test_crawls_are_paused_and_resumed_all_that_match(
+    admin: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ground = rows.ground(database)
+    with monkeypatch.context() as few:
+        few.setattr(pages.executions, "MOST_AT_ONCE", 1)
+        with database.transaction() as connection:
+            for number in range(2):
+                registry.register(database, SellerId(f"shop-{number}"), "가게", CrawlingInterval.DEFAULT, utc_now())
+                rows.add_execution(connection, ExecutionStatus.FAILED, f"shop-{number}")
+        asked = admin.post("/executions/actions", action="resume", which="all").text
+        assert "This concerns 1 crawl. So many at once: the first" in asked
     path = f"/executions/{ground.home.execution_id}"
     assert "This concerns 1 crawl." in admin.post("/executions/actions", action="pause", which="all").text
     assert "Done: 1." in admin.act("/executions/actions", action="pause", which="all")
