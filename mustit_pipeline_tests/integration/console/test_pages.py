@@ -59,7 +59,7 @@ def test_the_overview_of_a_fresh_installation_is_a_checklist(admin: Browser, dat
         rows.add_execution(connection, ExecutionStatus.COMPLETED, "dmont")
     assert "First steps" in admin.get("/").text, "the product server's address is missing"
     with database.transaction() as connection:
-        connection.execute(text("UPDATE crawling_schedule_executions SET ended_at = now() - interval '90 days'"))
+        connection.execute(text("UPDATE sellers SET created_at = now() - interval '90 days'"))
     assert 'href="/sellers/dmont">See the most overdue' in admin.get("/").text
 
 
