@@ -255,7 +255,7 @@ def test_an_agent_is_blocked_and_unblocked(admin: Browser, database: Database) -
                     FROM unnest(ARRAY[interval '1 min', '2 min', '2 hours']) AS age"""),
             {"agent": agent},
         )
-    assert "99,998 / 100,000" in admin.get("/agents").text
+    assert "99,998 / 100,000" in admin.get(f"/agents?q={agent}").text
     assert "is blocked" in admin.act(f"/agents/{agent}/block")
     assert "Unblock all 1" in admin.get("/agents").text
     assert "in use again" in admin.act(f"/agents/{agent}/unblock")
