@@ -172,7 +172,7 @@ def _populate(
             if turn:
                 market.random_changes(seller, 9)
             _crawl(database, settings, seller)
-        price = 540_000 + 35_000 * ((turn * 5) % 4)
+        price = 12_540_000 + 35_000 * ((turn * 5) % 4)
         market.set_fields("dmont", item_no, discountPrice=price, stock=3 + turn * 2 % 5)
         relay(database, settings)
         _go_back(database, timedelta(hours=5))

@@ -367,13 +367,18 @@ def test_no_page_has_a_serious_barrier_in_either_theme_nor_scrolls_sideways(
                 page.set_viewport_size({"width": each, "height": 844})
                 assert page.evaluate(TOO_WIDE) == [], (name, each)
             page.set_viewport_size({"width": width, "height": 844})
+            if name == "product":
+                page.emulate_media(media="print")
+                assert page.evaluate(COLOUR_OF_A_CARD) == "rgb(255, 255, 255)", "dark paper"
+                page.emulate_media(media="screen")
         assert ([text for text in seen.errors if "404" not in text], seen.elsewhere) == ([], [])
 
 
-# The page itself, and tables in their frames; those that are made to scroll take the focus for it.
-TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll("main .scroll:not([tabindex])")]
+COLOUR_OF_A_CARD = "getComputedStyle(document.querySelector('.card')).backgroundColor"
+# The page itself, figures, and tables in their frames; those that are made to scroll take the focus for it.
+TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll("main :is(.scroll:not([tabindex]), .figure)")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1)
-  .map((one) => [one.querySelector("h1, caption").textContent, one.scrollWidth - one.clientWidth])"""
+  .map((one) => [(one.querySelector("h1, caption") || one).textContent, one.scrollWidth - one.clientWidth])"""
 
 
 def barriers(page: Page) -> list[tuple[str, str]]:
