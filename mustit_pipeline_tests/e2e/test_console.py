@@ -376,7 +376,8 @@ def test_no_page_has_a_serious_barrier_in_either_theme_nor_scrolls_sideways(
 
 COLOUR_OF_A_CARD = "getComputedStyle(document.querySelector('.card')).backgroundColor"
 # The page itself, figures, and tables in their frames; those that are made to scroll take the focus for it.
-TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll("main :is(.scroll:not([tabindex]), .figure)")]
+TOO_WIDE = """() => [document.documentElement,
+    ...document.querySelectorAll("main :is(.scroll:not([tabindex]), .figure)")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => [(one.querySelector("h1, caption") || one).textContent, one.scrollWidth - one.clientWidth])"""
 
