@@ -9,7 +9,7 @@ WIDTH, RIGHT, TOP, BOTTOM = 480, 12, 10, 24
 # The room that the texts of an axis need at the left, at the largest size that the stylesheet gives them on a phone.
 LETTER, BESIDE, LEAST_LEFT = 9.5, 14, 44
 # Of bars: room for names and texts, from one bar to the next, and how thick one is.
-NAMES, TEXTS, PITCH, THICKNESS = 120, 56, 22, 14
+NAMES, TEXTS, PITCH, THICKNESS = 150, 60, 22, 14
 # Lines of an axis, about.
 STEPS = 4
 

@@ -491,9 +491,14 @@ def show_body(connection: Connection, raw_id: int, most: int) -> ShownBody:
     """One body, its first `most` characters."""
     row = connection.execute(_BODY, {"raw_id": raw_id, "most": most}).one_or_none()
     if row is None:
-        raise NotFound(
-            "NOT_FOUND_RAW",
-            korean=f"저장된 응답을 찾을 수 없습니다: {raw_id}",
-            english=f"There is no stored body {raw_id}: it may have gone by its age",
-        )
+        raise unknown(raw_id)
     return ShownBody(_entry(row), row.shown)
+
+
+def unknown(raw_id: int) -> NotFound:
+    """There is no such body."""
+    return NotFound(
+        "NOT_FOUND_RAW",
+        korean=f"저장된 응답을 찾을 수 없습니다: {raw_id}",
+        english=f"There is no stored body {raw_id}: it may have gone by its age",
+    )

@@ -74,9 +74,13 @@ def act(visit: Visiting, sent: Sending) -> Response:
     action = sent.text("action")
     if action not in ACTIONS:
         raise unreadable_choice()
-    targets = _matching(visit, sent, action) if sent.text("which") == "all" else _chosen(visit, sent)
+    has_more = False
+    if sent.text("which") == "all":
+        targets, has_more = _matching(visit, sent, action)
+    else:
+        targets = _chosen(visit, sent)
     text = visit.say_number("This concerns %(number)s crawl.", "This concerns %(number)s crawls.", len(targets))
-    question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel")
+    question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel", has_more=has_more)
 
     def change(found: ExecutionId) -> None:
         database = _audited(visit, f"execution.{action}", found)
@@ -96,15 +100,14 @@ def _chosen(visit: Visit, sent: Sent) -> list[ExecutionId]:
     return [_find(visit, IdPrefix(one)) for one in ids]
 
 
-def _matching(visit: Visit, sent: Sent, action: str) -> list[ExecutionId]:
+def _matching(visit: Visit, sent: Sent, action: str) -> tuple[list[ExecutionId], bool]:
+    """As many as are changed at once, and whether there are more."""
     wanted, seller = chosen(ExecutionStatus, sent.text("status")), seller_or_none(sent.text("seller"))
     states = [state for state in EXECUTION.sources(action) if wanted in (None, state)]
     with visit.database.reading() as connection:
-        return [
-            stored.id
-            for state in sorted(states)
-            for stored in executions.newest(connection, seller, MOST_AT_ONCE, status=state).rows
-        ]
+        found = [executions.newest(connection, seller, MOST_AT_ONCE, status=state) for state in sorted(states)]
+    targets = [stored.id for one in found for stored in one.rows]
+    return targets[:MOST_AT_ONCE], len(targets) > MOST_AT_ONCE or any(one.more for one in found)
 
 
 @router.get("/{id}")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, Sent, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed
+from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.rendering import seller_path
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.crawling import steering
@@ -112,7 +112,9 @@ def load(visit: Visiting, sent: Sending) -> Response:
 @router.post("/actions")
 def act(visit: Visiting, sent: Sending) -> Response:
     """Do the same with the chosen sellers, or with all that match the filter."""
-    action = Action(sent.text("action"))
+    action = chosen(Action, sent.text("action"))
+    if action is None:
+        raise unreadable_choice()
     targets, total = _targets(visit, sent)
     if not targets:
         return visit.done(sent.back or "/sellers", visit.say("No seller was chosen."), good=False)

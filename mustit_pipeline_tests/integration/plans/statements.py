@@ -750,6 +750,7 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "bookings removed": Statement(lambda c, s: agent_bookings.remove(c, [s.booking_id]), 5),
     "bookings in the window": Statement(lambda c, s: agent_bookings.in_window(c, 3600), AGENTS * IN_WINDOW),
+    "use of some agents": Statement(lambda c, s: agent_bookings.used_by(c, s.agents[:25], LIMITS), 25 * IN_WINDOW),
     "next free agent": Statement(lambda c, s: agent_bookings.next_free_at(c, LIMITS), AGENTS * 80),
     "agents freed": Statement(lambda c, s: agent_bookings.refree_all(c, LIMITS), AGENTS * 80 * 5),
     "bookings handed over": Statement(lambda c, s: agent_bookings.read_seed(c, LIMITS), AGENTS * IN_WINDOW),
