@@ -28,7 +28,7 @@ def test_a_body_of_more_than_a_megabyte_is_refused_announced_or_not(admin: TestC
 def test_a_body_that_is_made_to_hurt_is_just_wrong(admin: TestClient, body: bytes) -> None:
     answer = admin.post("/api/v1/sellers", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400, answer.text
-    assert [one["field"] for one in answer.json()["errors"]] == ["body"]
+    assert {one["field"] for one in answer.json()["errors"]} <= {"body"}
 
 
 def test_a_body_that_does_not_say_that_it_is_json_is_refused_with_the_reason(admin: TestClient) -> None:
