@@ -16,6 +16,7 @@ from mustit_pipeline.catalog.sql import deletions, drift
 from mustit_pipeline.cli.findings import Finding, Health, verdict, watched
 from mustit_pipeline.cli.output import Json, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline.delivery.product_server import OF_THE_SERVER
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.foundation import schema
@@ -280,13 +281,15 @@ def _product_server(settings: Settings) -> Finding:
     if answer.status_code in (401, 403):
         detail = f"refuses our key with {answer.status_code}"
         return Finding("product server", Health.PROBLEM, detail, "Check MUSTIT_PRODUCT_SERVER_TOKEN.")
-    if answer.status_code >= 500:
+    if answer.status_code >= 500 or answer.status_code in OF_THE_SERVER:
         detail = f"{settings.product_server_url} answers {answer.status_code}"
-        remedy = (
-            f"Look at its own logs. {settings.outbox_max_retries} such answers make an event FAILED: once it is back, "
+        then = (
+            "Events wait, and are sent by themselves once it is back."
+            if answer.status_code in OF_THE_SERVER
+            else f"{settings.outbox_max_retries} such answers make an event FAILED: once it is back, "
             "`mustit outbox retry --status FAILED`."
         )
-        return Finding("product server", Health.PROBLEM, detail, remedy)
+        return Finding("product server", Health.PROBLEM, detail, f"Look at its own logs. {then}")
     return Finding("product server", Health.OK, f"{settings.product_server_url} answers")
 
 

@@ -46,6 +46,15 @@ def then_closed(data: bytes) -> Send:
     return send
 
 
+def byte_by_byte(data: bytes) -> Send:
+    async def send(exchange: Exchange) -> None:
+        for byte in data:
+            await exchange.send(bytes([byte]))
+            await asyncio.sleep(0)
+
+    return send
+
+
 @pytest.mark.parametrize(
     ("answer", "body"),
     [
@@ -54,8 +63,25 @@ def then_closed(data: bytes) -> Send:
         (always(CHUNKS + b"Content-Encoding: br\r\nX-Checksum: 1\r\n\r\n"), b"abc"),
         (always(EARLY_HINTS + response(b"abc")), b"abc"),
         (always(b"HTTP/1.1 204 No Content\r\n\r\n"), b""),
+        # These have no body, whatever length they name.
+        (always(response(b"", status="204 No Content", length=3)), b""),
+        (always(response(b"", status="304 Not Modified", length=3)), b""),
+        (always(response(b"abc", status="200")), b"abc"),
+        (byte_by_byte(EARLY_HINTS + response(b"abc")), b"abc"),
+        (byte_by_byte(CHUNKS + b"X-Checksum: 1\r\n\r\n"), b"abc"),
     ],
-    ids=["length", "chunks", "chunks and trailers", "informational first", "no content"],
+    ids=[
+        "length",
+        "chunks",
+        "chunks and trailers",
+        "informational first",
+        "no content",
+        "no content with a length",
+        "not modified with a length",
+        "no reason",
+        "byte by byte",
+        "chunks byte by byte",
+    ],
 )
 def test_a_framed_answer_is_whole_and_its_connection_is_kept(answer: Send, body: bytes) -> None:
     async def work(server: Marketplace, client: HttpServer) -> None:
@@ -68,20 +94,23 @@ def test_a_framed_answer_is_whole_and_its_connection_is_kept(answer: Send, body:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "body"),
     [
-        then_closed(UNTIL_CLOSED + b"abc"),
-        always(response(b"abc", "Connection: close")),
-        always(response(b"abc").replace(b"1.1", b"1.0")),
+        (then_closed(UNTIL_CLOSED + b"abc"), b"abc"),
+        (always(response(b"abc", "Connection: close")), b"abc"),
+        (always(response(b"abc").replace(b"1.1", b"1.0")), b"abc"),
         # A second answer that was not asked for: a later request must not be answered with it.
-        always(response(b"abc") + response(b"other")),
+        (always(response(b"abc") + response(b"other")), b"abc"),
+        (always(response(b"abc" + response(b"other"), length=3)), b"abc"),
+        (always(response(b"abc", status="204 No Content")), b""),
+        (always(response(b"abc", status="304 Not Modified")), b""),
     ],
-    ids=["until closed", "told to close", "an old protocol", "two answers"],
+    ids=["until closed", "told to close", "an old protocol", "two answers", "too short a length", "204", "304"],
 )
-def test_a_connection_that_may_bring_more_than_its_answer_is_not_used_again(answer: Send) -> None:
+def test_a_connection_that_may_bring_more_than_its_answer_is_not_used_again(answer: Send, body: bytes) -> None:
     async def work(server: Marketplace, client: HttpServer) -> None:
         for number in range(1, 4):
-            assert (await client.call(GET, 10)).body == b"abc"
+            assert (await client.call(GET, 10)).body == body
             assert server.connections == number
 
     calling(answer, work)
@@ -106,6 +135,21 @@ def test_what_arrives_between_two_calls_ends_the_connection() -> None:
         gone.set()
 
     calling(says_more, work)
+
+
+def test_a_connection_that_its_server_is_closing_takes_no_further_request() -> None:
+    """It would be lost, and counted as one that may have arrived."""
+
+    async def work(server: Marketplace, client: HttpServer) -> None:
+        assert (await client.call(GET, 10)).body == b"abc"
+        (kept,) = client._idle
+        while not kept._closed_by_server:  # noqa: ASYNC110 - no other moment shows it
+            await asyncio.sleep(0)
+        assert not kept.has_ended
+        assert (await client.call(GET, 10)).body == b"abc"
+        assert (server.connections, len(server.received)) == (2, 2)
+
+    calling(then_closed(response(b"abc")), work)
 
 
 def test_a_connection_that_was_idle_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
