@@ -1,5 +1,6 @@
 """`mustit doctor`: finds problems, and says how to fix them."""
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.catalog.sql import deletions, drift
 from mustit_pipeline.cli.findings import Finding, Health, verdict, watched
-from mustit_pipeline.cli.output import Json, out, print_json, print_table
+from mustit_pipeline.cli.output import Json, lasting, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.delivery.product_server import OF_THE_SERVER
 from mustit_pipeline.domain.states import HoldStatus
@@ -236,12 +237,12 @@ def _daemon(settings: Settings) -> Finding:
     except DatabaseUnreachable as error:
         return Finding("Dagster", Health.PROBLEM, str(error), "Start it, or correct MUSTIT_DAGSTER_DATABASE_URL.")
     # Dagster itself calls a daemon healthy for half an hour after its last heartbeat.
-    since = time.time() - SILENT_SECONDS
-    silent = sorted(
-        name
+    heard = {
+        name: time.time() - status.last_heartbeat.timestamp if status.last_heartbeat is not None else math.inf
         for name, status in statuses.items()
-        if status.required and (status.last_heartbeat is None or status.last_heartbeat.timestamp < since)
-    )
+        if status.required
+    }
+    silent = sorted(name for name, ago in heard.items() if ago > SILENT_SECONDS)
     if silent:
         return Finding(
             "Dagster daemon",
@@ -249,7 +250,9 @@ def _daemon(settings: Settings) -> Finding:
             f"not running: {', '.join(silent).lower()}",
             "Start it with `mustit up` (or `dagster-daemon run`); nothing is crawled by itself until then.",
         )
-    return Finding("Dagster daemon", Health.OK, "running")
+    return Finding(
+        "Dagster daemon", Health.OK, f"running, last heartbeat {lasting(max(heard.values(), default=0.0))} ago"
+    )
 
 
 def _marketplace(settings: Settings) -> Finding:
@@ -296,7 +299,9 @@ def _product_server(settings: Settings) -> Finding:
 def _ask(url: str, headers: dict[str, str] | None = None) -> httpx.Response | str:
     """The answer, or the reason why there is none."""
     try:
-        return httpx.get(url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        # Without its body, which may be endless.
+        with httpx.stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False) as answer:
+            return answer
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # The error of a call with a secret may contain it.
         return f"cannot be reached ({type(error).__name__ if headers else error})"

@@ -167,6 +167,16 @@ def test_a_product_server_that_answers_with_errors_is_named_with_what_becomes_of
     assert then in told
 
 
+def test_a_marketplace_whose_answer_never_ends_holds_doctor_up_no_longer_than_its_head(world: World) -> None:
+    fault = world.market.fault("drip", "session", seconds=60)
+    began = time.monotonic()
+    found = ask(world, "doctor", "--json")
+    world.market.clear_faults(fault)
+
+    assert time.monotonic() - began < 30
+    assert "marketplace" not in _problems(found)
+
+
 @pytest.mark.parametrize("token", ["s3cret-한글", "s3cret\r\nX-Role: admin"])
 def test_a_key_that_fits_in_no_header_is_named_and_never_shown(world: World, token: str) -> None:
     found = ask(world, "doctor", "--json", MUSTIT_PRODUCT_SERVER_TOKEN=token)
@@ -292,3 +302,5 @@ def test_a_daemon_that_stopped_minutes_ago_is_not_called_running(world: World) -
 
     assert stopped["Dagster daemon"]["health"] == "problem"
     assert running["Dagster daemon"]["health"] == "ok"
+    # It may have stopped since then.
+    assert re.fullmatch(r"running, last heartbeat \d+ s ago", running["Dagster daemon"]["detail"])
