@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mustit_pipeline import embedded
+from mustit_pipeline.cli import doctor
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.embedded.binaries import redis_programs
 from mustit_pipeline.embedded.layout import Layout
@@ -188,10 +189,12 @@ def test_where_no_redis_can_be_had_postgresql_counts_alone(
     try:
         found = addresses(settings)
         status = embedded.status(settings.home)
+        told = doctor._redis(settings)
     finally:
         embedded.stop(settings.home)
 
     assert found.redis_url is None
+    assert "no redis-server is here" in told.detail
     assert (status.postgres_pid is not None, status.redis_pid) == (True, None)
 
 
