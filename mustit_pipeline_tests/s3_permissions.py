@@ -40,7 +40,7 @@ def just_what_is_allowed(policy: dict[str, Any], log: pytest.LogCaptureFixture) 
 def _needed(method: str, address: str) -> tuple[str, str]:
     """The action that IAM looks for in a policy, and the resource that the call is about."""
     url = urlsplit(address)
-    about = url.path.removeprefix("/")
+    about = url.path.strip("/")
     action = _action(method, bool(about.partition("/")[2]), parse_qs(url.query, keep_blank_values=True).keys())
     return action, "" if method == "POST" and action == "s3:DeleteObject" else about
 

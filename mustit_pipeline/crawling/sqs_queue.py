@@ -129,12 +129,12 @@ class SqsQueue:
 
     def _receive(self, limit: int, until: float) -> list[Message]:
         received: list[Message] = []
-        while len(received) < limit and time.monotonic() < until:
+        while len(received) < limit:
             wanted = limit - len(received)
             some = self._call(lambda wanted=wanted: self._queue.receive(wanted, self._visibility))
-            if not some:
+            received += some or []
+            if not some or time.monotonic() >= until:
                 break
-            received += some
         return received
 
     def _send(self, tasks: Sequence[WaitingTask], until: float) -> list[WaitingTask]:
