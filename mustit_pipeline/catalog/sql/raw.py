@@ -319,22 +319,17 @@ def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SET
 
 def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
     """Mark bodies that could not be read, with the reason; they can be replayed."""
-    _move(
-        connection,
-        _FAILED,
-        "fail",
-        {
-            "ids": [failure.raw_id for failure in failures],
-            "codes": [failure.code for failure in failures],
-            "reasons": [failure.reason for failure in failures],
-        },
-    )
+    values = {
+        "ids": [failure.raw_id for failure in failures],
+        "codes": [failure.code for failure in failures],
+        "reasons": [failure.reason for failure in failures],
+    }
+    _move(connection, _FAILED, "fail", values)
 
 
 def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
     """Reopen a seller's failed bodies that have had fewer attempts than that."""
-    values = {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts}
-    return _reopen(connection, "retry", values)
+    return _reopen(connection, "retry", {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts})
 
 
 def replay_failed(connection: Connection, seller_id: str, since: datetime | None, until: datetime | None) -> int:
@@ -347,9 +342,9 @@ def _reopen(connection: Connection, move: str, values: Mapping[str, object]) -> 
     return connection.execute(_REOPEN, {**values, **_states(move)}).rowcount
 
 
-def _move(connection: Connection, statement: TextClause, move: str, values: dict[str, object]) -> None:
+def _move(connection: Connection, statement: TextClause, move: str, values: Mapping[str, object]) -> None:
     if values["ids"]:
-        connection.execute(statement, values | _states(move))
+        connection.execute(statement, {**values, **_states(move)})
 
 
 def _states(move: str) -> dict[str, object]:
