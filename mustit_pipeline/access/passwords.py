@@ -14,10 +14,13 @@ from mustit_pipeline.domain.access import LONGEST_PASSWORD, Password
 from mustit_pipeline.domain.errors import Unavailable
 
 AT_ONCE = 2
+# Each that waits keeps a thread of the server from all other requests: a crowd of logins gets half of them at most.
+MOST_WAITING = 14
 PATIENCE_SECONDS = 10.0
 # The second choice of RFC 9106, argon2id: 64 MiB, three passes.
 HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=4)
 _room = threading.BoundedSemaphore(AT_ONCE)
+_line = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
 
 
 def hash_password(password: Password) -> str:
@@ -62,13 +65,22 @@ def _unknown() -> str:
 
 @contextmanager
 def take_room() -> Generator[None]:
-    if not _room.acquire(timeout=PATIENCE_SECONDS):
-        raise Unavailable(
-            "UNAVAILABLE_LOGIN",
-            korean="로그인 요청이 너무 많습니다. 잠시 후 다시 시도하세요",
-            english="Too many logins at once: try again in a moment",
-        )
+    if not _line.acquire(blocking=False):
+        raise _crowded()
     try:
-        yield
+        if not _room.acquire(timeout=PATIENCE_SECONDS):
+            raise _crowded()
+        try:
+            yield
+        finally:
+            _room.release()
     finally:
-        _room.release()
+        _line.release()
+
+
+def _crowded() -> Unavailable:
+    return Unavailable(
+        "UNAVAILABLE_LOGIN",
+        korean="로그인 요청이 너무 많습니다. 잠시 후 다시 시도하세요",
+        english="Too many logins at once: try again in a moment",
+    )

@@ -5,15 +5,16 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from sqlalchemy import Connection
 
 from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.api.context import Asking, Caller
+from mustit_pipeline.api.filters import SellerInQuery, require_known
 from mustit_pipeline.api.live import EndReason, OnHub, Source, Topic
-from mustit_pipeline.api.models import Answer, CursorPage, Text, Time
+from mustit_pipeline.api.models import Answer, CursorPage, Time
 from mustit_pipeline.api.paging import Cursor, Size, cursor_id, make_cursor
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
@@ -23,10 +24,9 @@ from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
-from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.sellers.sql import sellers
 
 router = APIRouter(prefix="/executions", tags=["executions"])
 
@@ -104,7 +104,7 @@ class StreamEnd(Answer):
 @router.get("")
 def list_executions(
     caller: Asking,
-    seller_id: Annotated[Text | None, Query(alias="sellerId", max_length=200)] = None,
+    seller_id: SellerInQuery,
     status: ExecutionStatus | None = None,
     cursor: Cursor = None,
     size: Size = 20,
@@ -112,10 +112,8 @@ def list_executions(
     """Executions, newest first."""
     before = None if cursor is None else cursor_id(cursor)
     with caller.database.reading() as connection:
-        wanted = None if seller_id is None else SellerId(seller_id)
-        if wanted is not None:
-            sellers.get(connection, wanted)
-        found = executions.newest(connection, wanted, size, status=status, before=before)
+        require_known(connection, seller_id)
+        found = executions.newest(connection, seller_id, size, status=status, before=before)
     following = make_cursor(str(found.rows[-1].id)) if found.more else None
     content = [execution_answer(row) for row in found.rows]
     return CursorPage(content=content, size=size, next_cursor=following, total_elements=None)
