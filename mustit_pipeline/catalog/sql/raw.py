@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -304,7 +305,7 @@ def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SET
     values = {"seller_id": seller_id, "batch": batch} | _states("process")
     settled = 0
     for source in (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION):
-        item_no, raw_id = 0, 0
+        item_no = raw_id = 0
         while True:
             after = {"source": source.value, "item_no": item_no, "raw_id": raw_id}
             row = connection.execute(_UNCHANGED, values | after).one_or_none()
@@ -319,22 +320,17 @@ def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SET
 
 def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
     """Mark bodies that could not be read, with the reason; they can be replayed."""
-    _move(
-        connection,
-        _FAILED,
-        "fail",
-        {
-            "ids": [failure.raw_id for failure in failures],
-            "codes": [failure.code for failure in failures],
-            "reasons": [failure.reason for failure in failures],
-        },
-    )
+    values = {
+        "ids": [failure.raw_id for failure in failures],
+        "codes": [failure.code for failure in failures],
+        "reasons": [failure.reason for failure in failures],
+    }
+    _move(connection, _FAILED, "fail", values)
 
 
 def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
     """Reopen a seller's failed bodies that have had fewer attempts than that."""
-    values = {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts}
-    return _reopen(connection, "retry", values)
+    return _reopen(connection, "retry", {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts})
 
 
 def replay_failed(connection: Connection, seller_id: str, since: datetime | None, until: datetime | None) -> int:
@@ -347,9 +343,9 @@ def _reopen(connection: Connection, move: str, values: Mapping[str, object]) -> 
     return connection.execute(_REOPEN, {**values, **_states(move)}).rowcount
 
 
-def _move(connection: Connection, statement: TextClause, move: str, values: dict[str, object]) -> None:
+def _move(connection: Connection, statement: TextClause, move: str, values: Mapping[str, object]) -> None:
     if values["ids"]:
-        connection.execute(statement, values | _states(move))
+        connection.execute(statement, {**values, **_states(move)})
 
 
 def _states(move: str) -> dict[str, object]:
@@ -431,8 +427,9 @@ def count_failed(
 
 
 def _entry(row: Row[tuple[object, ...]]) -> RawEntry:
-    columns = {each.name: getattr(row, each.name) for each in fields(RawEntry)}
-    return RawEntry(**columns | {"source": TaskType(row.source), "status": RawStatus(row.status)})
+    columns: dict[str, Any] = {each.name: getattr(row, each.name) for each in fields(RawEntry)}
+    columns.update(source=TaskType(row.source), status=RawStatus(row.status))
+    return RawEntry(**columns)
 
 
 # The newest body of each call, whatever its status; for listings the pages of the newest sweep. An older body would
@@ -483,8 +480,8 @@ class ShownBody:
 
 def of_item(connection: Connection, seller_id: str, item_no: int, limit: int) -> list[RawEntry]:
     """The newest bodies of a product's own calls that are still stored."""
-    values = {"seller_id": seller_id, "item_no": item_no, "limit": limit}
-    return [_entry(row) for row in connection.execute(_OF_ITEM, values)]
+    found = connection.execute(_OF_ITEM, {"seller_id": seller_id, "item_no": item_no, "limit": limit})
+    return [_entry(row) for row in found]
 
 
 def show_body(connection: Connection, raw_id: int, most: int) -> ShownBody:

@@ -43,9 +43,6 @@ DUE_OPEN = f"""EXISTS (SELECT FROM crawling_schedule_executions due
 # An execution `e` whose tasks are worked on now.
 WORKED_ON = f"e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN})"
 
-# Whether tasks of the execution `e` may be worked on.
-WORKED_ON = f"e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN})"
-
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
 OPEN_TASK = "status IN ('WAITING', 'PUBLISHED', 'IN_PROGRESS', 'RETRY')"
