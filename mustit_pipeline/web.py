@@ -1,5 +1,8 @@
 """The web server's composition root: REST API, metrics and console as one ASGI application."""
 
+import gc
+import sys
+
 from fastapi import FastAPI
 
 from mustit_pipeline.api.app import create_api
@@ -11,6 +14,9 @@ from mustit_pipeline.settings import Settings, load_settings
 
 # A request that PostgreSQL cannot answer in that time is answered with 503.
 STATEMENT_SECONDS = 10.0
+# The event loop asks for the interpreter beside dozens of threads that each have a little to do. At the default of 5 ms
+# a moment in which they all work lasts: the loop comes too late to answer, and more of them are at work.
+SWITCH_SECONDS = 0.001
 
 
 def create() -> FastAPI:
@@ -18,7 +24,9 @@ def create() -> FastAPI:
     logs.configure_unless_done("info")
     settings = load_settings()
     logs.hide_secrets_of(settings)
-    return create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
+    app = create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
+    _be_quick()
+    return app
 
 
 def create_web(ground: Ground) -> FastAPI:
@@ -37,3 +45,10 @@ def open_lazily(settings: Settings) -> Database:
         statement_seconds=STATEMENT_SECONDS,
     )
     return Database(engine)
+
+
+def _be_quick() -> None:
+    """Let no thread of this process wait long for another: for its turn, or for a search for cycles in all modules."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
