@@ -25,19 +25,19 @@ _line = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
 
 def hash_password(password: Password) -> str:
     """The argon2id hash that is stored."""
-    with in_room():
+    with take_room():
         return HASHER.hash(password.value)
 
 
 def rehash(password: str) -> str:
     """The hash of a password that was right, with the parameters of today."""
-    with in_room():
+    with take_room():
         return HASHER.hash(_typed(password))
 
 
 def matches(password_hash: str | None, password: str) -> bool:
     """Whether a typed password is the one; without a hash the same work is done in vain."""
-    with in_room():
+    with take_room():
         try:
             found = HASHER.verify(password_hash or _unknown(), _typed(password))
         except (VerificationError, InvalidHashError):
@@ -64,7 +64,7 @@ def _unknown() -> str:
 
 
 @contextmanager
-def in_room() -> Generator[None]:
+def take_room() -> Generator[None]:
     if not _line.acquire(blocking=False):
         raise _crowded()
     try:

@@ -18,8 +18,7 @@ from mustit_pipeline.api.models import Answer, CursorPage, Time
 from mustit_pipeline.api.paging import Cursor, Size, cursor_id, make_cursor
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
-from mustit_pipeline.crawling import executions as crawling
-from mustit_pipeline.crawling import outlook
+from mustit_pipeline.crawling import forecast, steering
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.execution import OPEN_STATES
@@ -127,7 +126,7 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
         stored = executions.find(connection, wanted)
         changes = executions.changes_by_type(connection, stored.id.value)
         failures = executions.failures_by_reason(connection, stored)
-        ahead = outlook.look(connection, caller.settings, stored, utc_now())
+        ahead = forecast.look(connection, caller.settings, stored, utc_now())
     return ExecutionDetail(
         **_fields(stored),
         doing=ahead.doing,
@@ -156,21 +155,21 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
 def pause_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Lease no further task of a running execution; requests in flight end normally."""
     found = _find(caller.database, wanted)
-    return execution_answer(crawling.pause(_audited(caller, "execution.pause", found), found))
+    return execution_answer(steering.pause(_audited(caller, "execution.pause", found), found))
 
 
 @router.post("/{id}/resume")
 def resume_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Continue a paused or failed execution with its stored tasks."""
     found = _find(caller.database, wanted)
-    return execution_answer(crawling.resume(_audited(caller, "execution.resume", found), found))
+    return execution_answer(steering.resume(_audited(caller, "execution.resume", found), found))
 
 
 @router.post("/{id}/cancel")
 def cancel_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """End an execution and its open tasks for good."""
     found = _find(caller.database, wanted)
-    return execution_answer(crawling.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
+    return execution_answer(steering.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
 
 
 def _watched(wanted: IdInPath, caller: Asking, hub: OnHub) -> StoredExecution:
@@ -264,4 +263,4 @@ def _find(database: Database, wanted: IdPrefix) -> ExecutionId:
 
 
 def _audited(caller: Caller, action: str, execution_id: ExecutionId) -> Database:
-    return caller.audited(action, f"execution {execution_id}", crawling.look(execution_id))
+    return caller.audited(action, f"execution {execution_id}", steering.look(execution_id))

@@ -106,7 +106,7 @@ def test_a_crowd_of_logins_leaves_threads_for_all_other_requests(app: FastAPI, a
 
     crowd = [threading.Thread(target=log_in, args=(number,)) for number in range(THREADS + 8)]
     sent_away = len(crowd) - passwords.MOST_WAITING
-    with passwords.in_room(), passwords.in_room():
+    with passwords.take_room(), passwords.in_room():
         for thread in crowd:
             thread.start()
         deadline = time.monotonic() + passwords.PATIENCE_SECONDS / 2
