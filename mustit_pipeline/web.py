@@ -1,7 +1,6 @@
 """The web server's composition root: REST API, metrics and console as one ASGI application."""
 
 import gc
-import sys
 
 from fastapi import FastAPI
 
@@ -14,9 +13,6 @@ from mustit_pipeline.settings import Settings, load_settings
 
 # A request that PostgreSQL cannot answer in that time is answered with 503.
 STATEMENT_SECONDS = 10.0
-# The event loop asks for the interpreter beside dozens of threads that each have a little to do. At the default of 5 ms
-# a moment in which they all work lasts: the loop comes too late to answer, and more of them are at work.
-SWITCH_SECONDS = 0.001
 
 
 def create() -> FastAPI:
@@ -25,7 +21,7 @@ def create() -> FastAPI:
     settings = load_settings()
     logs.hide_secrets_of(settings)
     app = create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
-    _be_quick()
+    _keep_what_is_here()
     return app
 
 
@@ -47,8 +43,7 @@ def open_lazily(settings: Settings) -> Database:
     return Database(engine)
 
 
-def _be_quick() -> None:
-    """Let no thread of this process wait long for another: for its turn, or for a search for cycles in all modules."""
-    sys.setswitchinterval(SWITCH_SECONDS)
+def _keep_what_is_here() -> None:
+    """Let the search for cycles pass over modules and routes: looking through them all stops every request at once."""
     gc.collect()
     gc.freeze()

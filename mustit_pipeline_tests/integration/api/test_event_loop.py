@@ -16,7 +16,6 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from sqlalchemy import event
 
-from mustit_pipeline import web
 from mustit_pipeline.access import users
 from mustit_pipeline.access.console_sessions import open_session
 from mustit_pipeline.api.context import Ground
@@ -111,19 +110,15 @@ def test_the_watch_sees_a_statement_on_the_loop(ground: Ground, watch: Watch) ->
 
 
 STARTED = """
-import gc, sys
+import gc
 from mustit_pipeline import web
 web.create()
-print(gc.get_freeze_count(), len(gc.get_objects()), sys.getswitchinterval())
+print(gc.get_freeze_count(), len(gc.get_objects()))
 """
 
 
-def test_a_server_process_waits_neither_for_a_search_for_cycles_nor_for_its_threads(
-    database_url: str, tmp_path: Path
-) -> None:
-    """Under load all modules were searched every few seconds, in which no request went on for a fifth of one; and with
-    Python's usual turns of 5 ms half of the requests took five times as long.
-    """
+def test_what_a_server_process_starts_with_is_not_searched_for_cycles_again(database_url: str, tmp_path: Path) -> None:
+    """Under load all of it was searched every few seconds, and no request went on for a fifth of one."""
     environment = os.environ | {
         "MUSTIT_HOME": str(tmp_path),
         "MUSTIT_DATABASE_URL": database_url,
@@ -132,6 +127,5 @@ def test_a_server_process_waits_neither_for_a_search_for_cycles_nor_for_its_thre
         "MUSTIT_JWT_SECRET": JWT_SECRET,
     }
     done = subprocess.run([sys.executable, "-c", STARTED], env=environment, check=True, capture_output=True, text=True)
-    kept, searched, turn = map(float, done.stdout.split())
+    kept, searched = map(int, done.stdout.split())
     assert searched < kept / 100
-    assert turn == web.SWITCH_SECONDS < 0.005
