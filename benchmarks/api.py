@@ -29,7 +29,7 @@ from benchmarks.world import AGENTS, World, connected, opened, register
 from mustit_pipeline.access import api_keys
 from mustit_pipeline.access.tokens import issue_for_cli
 from mustit_pipeline.cli.serve import free_port
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.access import KeyName, Role, Scope
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from benchmarks.job import Stopwatch
 from benchmarks.ours import crawl_seller, settings_of
 from benchmarks.report import Table, Target
-from benchmarks.resting import wait_for_autovacuum
+from benchmarks.resting import alter_system, wait_for_autovacuum
 from benchmarks.world import AGENTS, connected, opened
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.values import SellerId
@@ -125,7 +125,7 @@ def run(plan: Plan) -> Bloat:
             world.job(SELLER, url, first=True), product_server_url=receiver.url, raw_unchanged_days=0
         )
         with connected(url) as database:
-            _look_often(database)
+            alter_system(database, f"SET autovacuum_naptime = '{NAP}'")
             for crawled in range(plan.looks[-1] + 1):
                 crawl_seller(database, settings, SellerId(SELLER), Stopwatch())
                 relay(database, settings)
@@ -136,12 +136,6 @@ def run(plan: Plan) -> Bloat:
                     print(f"{crawled} re-crawls: {bloat.sizes[crawled]}", file=sys.stderr, flush=True)
                 world.market.random_changes(SELLER, max(1, plan.products * (1 + crawled % 5) // 100))
     return bloat
-
-
-def _look_often(database: Database) -> None:
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql(f"ALTER SYSTEM SET autovacuum_naptime = '{NAP}'")
-        connection.exec_driver_sql("SELECT pg_reload_conf()")
 
 
 def _sizes(database: Database) -> dict[str, Size]:

@@ -18,7 +18,7 @@ from benchmarks.report import Table, Target
 from benchmarks.world import ROOT, World, opened
 from mustit_pipeline import embedded
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 

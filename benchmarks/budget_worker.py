@@ -6,8 +6,8 @@ import sys
 from benchmarks.job import Job
 from benchmarks.ours import open_database, settings_of
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 

@@ -8,9 +8,9 @@ from sqlalchemy import make_url, text
 from benchmarks.job import Job, Outcome, Stopwatch, contend, peak_bytes
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -34,12 +34,24 @@ _STORED = text("""
 
 
 def rest(database: Database, longest_seconds: float) -> dict[str, float]:
-    """Let autovacuum catch up with what was stored in bulk; returns what is stored and how long it took."""
+    """Let autovacuum catch up with what was stored in bulk; returns what is stored and how long it took.
+
+    It looks often and works without pauses meanwhile: nothing is timed yet, and what it leaves behind is the same.
+    """
     start = time.monotonic()
+    alter_system(database, "SET autovacuum_naptime = '1s'", "SET autovacuum_vacuum_cost_delay = 0")
     wait_for_autovacuum(database, longest_seconds, LOOK_SECONDS)
+    alter_system(database, "RESET autovacuum_naptime", "RESET autovacuum_vacuum_cost_delay")
     with database.reading() as connection:
         stored = connection.execute(_STORED).one()
     return {"rest_seconds": round(time.monotonic() - start, 1), **stored._asdict()}
+
+
+def alter_system(database: Database, *changes: str) -> None:
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for change in changes:
+            connection.exec_driver_sql(f"ALTER SYSTEM {change}")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
 
 
 def wait_for_autovacuum(database: Database, longest_seconds: float, look_seconds: float) -> None:

@@ -1,5 +1,7 @@
 """The web server's composition root: REST API, metrics and console as one ASGI application."""
 
+import gc
+
 from fastapi import FastAPI
 
 from mustit_pipeline.api.app import create_api
@@ -18,7 +20,9 @@ def create() -> FastAPI:
     logs.configure_unless_done("info")
     settings = load_settings()
     logs.hide_secrets_of(settings)
-    return create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
+    app = create_web(Ground(settings, open_lazily(settings), settings.signing_keys()))
+    _keep_what_is_here()
+    return app
 
 
 def create_web(ground: Ground) -> FastAPI:
@@ -37,3 +41,9 @@ def open_lazily(settings: Settings) -> Database:
         statement_seconds=STATEMENT_SECONDS,
     )
     return Database(engine)
+
+
+def _keep_what_is_here() -> None:
+    """Let the search for cycles pass over modules and routes: looking through them all stops every request at once."""
+    gc.collect()
+    gc.freeze()

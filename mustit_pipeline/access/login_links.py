@@ -43,16 +43,16 @@ def make_link(database: Database, name: UserName) -> LoginLink:
     return LoginLink(secret.text, name, expires_at)
 
 
-def make_first_admin_link(database: Database, actor: Actor | None = None) -> LoginLink | None:
+def make_first_admin_link(database: Database) -> LoginLink | None:
     """Make the first admin where there is no user, and a link for it; None once some user has a password."""
-    actor = actor or Actor(ActorKind.SYSTEM, "first start")
     with database.transaction() as connection:
         if users.has_any_password(connection):
             return None
         if users.add_first(connection, FIRST_ADMIN, Role.ADMIN):
             after = {"role": Role.ADMIN.value, "disabled": False}
+            actor = Actor(ActorKind.SYSTEM, "first start")
             audit.record(connection, actor, "user.add", f"user {FIRST_ADMIN}", before=None, after=after)
-        if all(user.name != FIRST_ADMIN or user.is_disabled for user in users.everyone(connection)):
+        if all(user.name != FIRST_ADMIN or user.is_disabled for user in users.all_users(connection)):
             return None
     return make_link(database, FIRST_ADMIN)
 

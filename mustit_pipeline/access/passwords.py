@@ -14,27 +14,30 @@ from mustit_pipeline.domain.access import LONGEST_PASSWORD, Password
 from mustit_pipeline.domain.errors import Unavailable
 
 AT_ONCE = 2
+# Each that waits keeps a thread of the server from all other requests: a crowd of logins gets half of them at most.
+MOST_WAITING = 14
 PATIENCE_SECONDS = 10.0
 # The second choice of RFC 9106, argon2id: 64 MiB, three passes.
 HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=4)
 _room = threading.BoundedSemaphore(AT_ONCE)
+_line = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
 
 
 def hash_password(password: Password) -> str:
     """The argon2id hash that is stored."""
-    with in_room():
+    with take_room():
         return HASHER.hash(password.value)
 
 
 def rehash(password: str) -> str:
     """The hash of a password that was right, with the parameters of today."""
-    with in_room():
+    with take_room():
         return HASHER.hash(_typed(password))
 
 
 def matches(password_hash: str | None, password: str) -> bool:
     """Whether a typed password is the one; without a hash the same work is done in vain."""
-    with in_room():
+    with take_room():
         try:
             found = HASHER.verify(password_hash or _unknown(), _typed(password))
         except (VerificationError, InvalidHashError):
@@ -61,14 +64,23 @@ def _unknown() -> str:
 
 
 @contextmanager
-def in_room() -> Generator[None]:
-    if not _room.acquire(timeout=PATIENCE_SECONDS):
-        raise Unavailable(
-            "UNAVAILABLE_LOGIN",
-            korean="로그인 요청이 너무 많습니다. 잠시 후 다시 시도하세요",
-            english="Too many logins at once: try again in a moment",
-        )
+def take_room() -> Generator[None]:
+    if not _line.acquire(blocking=False):
+        raise _crowded()
     try:
-        yield
+        if not _room.acquire(timeout=PATIENCE_SECONDS):
+            raise _crowded()
+        try:
+            yield
+        finally:
+            _room.release()
     finally:
-        _room.release()
+        _line.release()
+
+
+def _crowded() -> Unavailable:
+    return Unavailable(
+        "UNAVAILABLE_LOGIN",
+        korean="로그인 요청이 너무 많습니다. 잠시 후 다시 시도하세요",
+        english="Too many logins at once: try again in a moment",
+    )

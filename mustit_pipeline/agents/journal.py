@@ -27,7 +27,7 @@ class Journal:
         self._gone: set[UUID] = set()
         self._unwritten: Counter[UUID] = Counter()
 
-    def booked(self, slot: Slot, *, written: bool) -> None:
+    def note_booking(self, slot: Slot, *, written: bool) -> None:
         """An agent was booked; `written` if PostgreSQL itself did it."""
         entry = _Entry(slot, written)
         self._open[slot.booking_id] = entry
@@ -35,17 +35,17 @@ class Journal:
         if not written:
             self._unwritten[slot.agent_id] += 1
 
-    def answered(self, slot: Slot, *, throttled: bool) -> None:
+    def note_answer(self, slot: Slot, *, throttled: bool) -> None:
         """The answer to a booking has arrived."""
         entry = self._open.pop(slot.booking_id, None) or _Entry(slot, written=True, counted=True)
         entry.answered, entry.throttled = time.monotonic(), throttled
         self._due[slot.booking_id] = entry
 
-    def left(self, slot: Slot) -> None:
+    def note_loss(self, slot: Slot) -> None:
         """No answer to a booking will be known; the booking itself is still written."""
         self._open.pop(slot.booking_id, None)
 
-    def withdrawn(self, slot: Slot) -> None:
+    def withdraw(self, slot: Slot) -> None:
         """Nothing was sent: forget the booking, and remove it from PostgreSQL if it is written."""
         entry = self._open.get(slot.booking_id)
         if entry is None:
@@ -67,7 +67,7 @@ class Journal:
         return self._unwritten[agent_id]
 
     def take(self) -> list[_Entry]:
-        """All entries to write; the caller reports with `wrote` or `keep`."""
+        """All entries to write; the caller reports with `note_written` or `keep`."""
         due, self._due = list(self._due.values()), {}
         return due
 
@@ -75,7 +75,7 @@ class Journal:
         """Bookings that are written and must be removed."""
         return list(self._gone)
 
-    def wrote(self, entries: list[_Entry], counted: list[UUID], removed: list[UUID]) -> None:
+    def note_written(self, entries: list[_Entry], counted: list[UUID], removed: list[UUID]) -> None:
         """These entries are written, and these bookings removed."""
         self._gone.difference_update(removed)
         done = set(counted)

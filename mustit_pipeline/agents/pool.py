@@ -84,7 +84,7 @@ class _Unequipped(Enum):
 
 
 class AgentPool:
-    """Agents, limits, tokens, health and breaker behind two calls: acquire, and settle or throttled."""
+    """Agents, limits, tokens, health and breaker behind two calls: `acquire`, and `settle` or `record_429`."""
 
     def __init__(
         self, settings: Settings, database: Database, client: MarketplaceClient, *, redis_url: str | None
@@ -195,7 +195,7 @@ class AgentPool:
             undecided = outcome in (Outcome.NOT_SENT, Outcome.ABANDONED, Outcome.UNAUTHORIZED)
             await self._end_trial(entry.trial, good=None if undecided else outcome is Outcome.SUCCESS)
 
-    async def throttled(
+    async def record_429(
         self, booking: Booking, retry_after: float | None, *, url: str, control: bool = False
     ) -> Throttling | None:
         """The request for this URL was answered with 429; what that was, unless the booking had ended before.

@@ -1,6 +1,6 @@
 """The roster of agents for people and schedules: load, list, block, recover, and the state of the pool."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -82,6 +82,13 @@ def load(connection: Connection, lines: Iterable[str]) -> LoadReport:
 def list_agents(connection: Connection) -> list[AgentRow]:
     """Every agent, in the order in which they were added."""
     return agents.read_agents(connection)
+
+
+def left_in_window(connection: Connection, settings: Settings, agent_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How many requests each of these agents may still send in its window."""
+    limits = limits_of(settings)
+    used = agent_bookings.used_by(connection, agent_ids, limits)
+    return {agent_id: limits.requests - used[agent_id] for agent_id in agent_ids}
 
 
 def pool_status(connection: Connection, settings: Settings, now: datetime) -> PoolStatus:
@@ -192,10 +199,10 @@ def _change(
 
 
 def _new(user_agent: str) -> UserAgent:
-    if not user_agent.isascii() or len(user_agent) > LONGEST_USER_AGENT:
+    if not (user_agent.isascii() and user_agent.isprintable()) or len(user_agent) > LONGEST_USER_AGENT:
         raise ValidationFailed(
             "VALIDATION_USER_AGENT",
-            korean=f"User-Agent는 {LONGEST_USER_AGENT}자 이하의 ASCII 문자여야 합니다",
-            english=f"A user agent is ASCII text of at most {LONGEST_USER_AGENT} characters",
+            korean=f"User-Agent는 {LONGEST_USER_AGENT}자 이하의 출력 가능한 ASCII 문자여야 합니다",
+            english=f"A user agent is printable ASCII text of at most {LONGEST_USER_AGENT} characters",
         )
     return UserAgent(id=UserAgentId.new(), user_agent=user_agent)

@@ -109,7 +109,7 @@ class SessionCache:
             stored = agents.read_sessions(connection)
         for agent_id, sealed in stored.items():
             if not self._vault.is_outdated(sealed):
-                self._opened(agent_id, sealed)
+                self._hold_stored(agent_id, sealed)
 
     async def obtain(self, agent_id: UUID, user_agent: str) -> Session | NoToken:
         """The stored session, or a new one."""
@@ -170,7 +170,7 @@ class SessionCache:
             asked = time.monotonic()
             try:
                 # Another worker may have stored one between our look and our claim.
-                newer = None if present is None or present.token_no <= known else self._opened(agent_id, present)
+                newer = None if present is None or present.token_no <= known else self._hold_stored(agent_id, present)
                 if newer is not None:
                     await asyncio.to_thread(self._give_back, agent_id, owner)
                     return newer
@@ -237,12 +237,12 @@ class SessionCache:
             stored = agents.read_session(connection, agent_id)
         if stored is None:
             return None
-        session = self._opened(agent_id, stored)
+        session = self._hold_stored(agent_id, stored)
         if session is not None and self._vault.is_outdated(stored):
             self._reseal(agent_id, stored, session)
         return session
 
-    def _opened(self, agent_id: UUID, stored: SealedSession) -> Session | None:
+    def _hold_stored(self, agent_id: UUID, stored: SealedSession) -> Session | None:
         """A stored session, held from now on, if it can be read and is not too close to its end."""
         try:
             session = self._vault.open(agent_id, stored)
@@ -270,7 +270,7 @@ class SessionCache:
     def _store(self, agent_id: UUID, owner: UUID, sealed: SealedSession, expires_at: datetime) -> bool:
         with self._database.transaction() as connection:
             # An agent that was suspended or blocked meanwhile gets another token later.
-            for agent in self._mine(connection, agent_id, owner):
+            for agent in self._end_issue(connection, agent_id, owner):
                 agent.issued(expires_at)
                 return agents.store_session(connection, agent_id, sealed, agent)
         return False
@@ -281,7 +281,7 @@ class SessionCache:
             if agent_id in unwell and self._is_outage(connection, unwell):
                 self._excuse(connection, unwell)
                 counts = False
-            for agent in self._mine(connection, agent_id, owner):
+            for agent in self._end_issue(connection, agent_id, owner):
                 if counts:
                     agent.issue_failed()
                     reason = NO_TOKEN.format(agent.issue_failures)
@@ -300,8 +300,8 @@ class SessionCache:
             agent.issue_excused()
         agents.save_agents(connection, excused, None)
 
-    def _mine(self, connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
-        """The agent, locked, if this issue still owns it."""
+    def _end_issue(self, connection: Connection, agent_id: UUID, owner: UUID) -> list[agents.UserAgent]:
+        """End our issue; the agent, locked, if it was still ours."""
         locked = agents.lock_agents(connection, [agent_id], self._rules)
         if not agents.release_issue(connection, agent_id, owner):
             return []

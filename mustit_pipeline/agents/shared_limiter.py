@@ -98,7 +98,7 @@ class SharedLimiter:
                 await self.sync()
                 continue
             if isinstance(answer, Slot):
-                self._journal.booked(answer, written=counter == "postgres")
+                self._journal.note_booking(answer, written=counter == "postgres")
                 if self._journal.unwritten(answer.agent_id) >= self._most_unwritten:
                     await self.sync()
             return answer
@@ -106,7 +106,7 @@ class SharedLimiter:
 
     async def settle(self, slot: Slot, *, throttled: bool = False) -> None:
         """The answer has arrived: the slot frees one window from now."""
-        self._journal.answered(slot, throttled=throttled)
+        self._journal.note_answer(slot, throttled=throttled)
         epoch, redis = self._epoch, self._door.limiter
         if self._counter == "redis" and redis is not None:
             await self._update_redis(epoch, redis.settle(epoch, slot), "an answer: its booking ends when it expires")
@@ -115,7 +115,7 @@ class SharedLimiter:
 
     def leave(self, slot: Slot) -> None:
         """No answer will be known: the booking ends when it expires, like that of a dead worker."""
-        self._journal.left(slot)
+        self._journal.note_loss(slot)
 
     async def withdraw(self, slot: Slot, pause: float) -> None:
         """Nothing was sent: the slot is free again, its agent after `pause` seconds."""
@@ -126,7 +126,7 @@ class SharedLimiter:
                 await self._postgres.withdraw(epoch, slot, pause)
                 self._journal.forget(slot)
                 return
-            self._journal.withdrawn(slot)
+            self._journal.withdraw(slot)
             if self._counter == "redis" and redis is not None:
                 withdrawing = redis.withdraw(epoch, slot, pause)
                 await self._update_redis(epoch, withdrawing, "a withdrawn booking: it ends when it expires")
@@ -190,7 +190,7 @@ class SharedLimiter:
         except BaseException:
             self._journal.keep(due)
             raise
-        self._journal.wrote(due, [record.booking_id for record in records if record.fresh], gone)
+        self._journal.note_written(due, [record.booking_id for record in records if record.fresh], gone)
         self._pruned = started if pruning else self._pruned
         self._synced, self.shared = started, (pool, started)
         if (pool.counter, pool.epoch) == (self._counter, self._epoch):

@@ -21,6 +21,7 @@ from mustit_pipeline.api.routes import (
     api_keys,
     audit,
     auth,
+    bodies,
     budget,
     changes,
     crawl_metrics,
@@ -63,6 +64,7 @@ PEOPLE: tuple[APIRouter, ...] = (
     deletions.router,
     holds.router,
     products.router,
+    bodies.router,
     changes.router,
     outbox.router,
     drift.router,
@@ -92,8 +94,8 @@ def create_routes() -> FastAPI:
         title="mustit_pipeline",
         version=version("mustit-pipeline"),
         description=DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
+        # Its own routes would make the document on the event loop.
+        openapi_url=None,
         # It would send clients to whatever their Host header names.
         redirect_slashes=False,
         lifespan=_lifespan,

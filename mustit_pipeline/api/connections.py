@@ -9,16 +9,25 @@ import resource
 from asyncio import TimerHandle
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
+import structlog
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
+
+from mustit_pipeline.api.edge import HEADERS
+from mustit_pipeline.api.languages import Language
+from mustit_pipeline.api.problems import MEDIA_TYPE, RequestRefused, problem
+from mustit_pipeline.api.requests import RequestInfo
 
 # What browsers and proxies send is a tenth of it.
 LARGEST_HEAD = 64 * 1024
 HEAD_SECONDS = 10.0
 # A stream of events, like any connection, is an open file; a shell usually allows 1,024 of them.
 MOST_FILES = 16_384
+
+log = structlog.get_logger(__name__)
 
 
 class Connection(HttpToolsProtocol):
@@ -63,6 +72,26 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._stop_waiting()
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, such as an address in Korean letters, with a problem like any other."""
+        about = RequestInfo(uuid4().hex, Language.KOREAN, path="", address=None)
+        refused = RequestRefused(
+            "VALIDATION_HTTP",
+            korean="HTTP 요청을 읽을 수 없습니다. 주소에 있는 한글이나 공백은 퍼센트 인코딩하세요",
+            english="This is no HTTP request: percent-encode letters and blanks of the address that are not ASCII",
+        )
+        log.info("request", status=refused.status, request_id=about.request_id)
+        body = bytes(problem(about, refused).body)
+        headers = HEADERS | {
+            b"content-type": MEDIA_TYPE.encode(),
+            b"content-length": str(len(body)).encode(),
+            b"connection": b"close",
+            b"x-request-id": about.request_id.encode(),
+        }
+        lines = [b"HTTP/1.1 400 Bad Request", *(b": ".join(header) for header in headers.items()), b"", body]
+        self.transport.write(b"\r\n".join(lines))
+        self.transport.close()
 
     def _expect_head(self) -> None:
         if self._due is None:

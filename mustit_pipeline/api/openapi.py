@@ -1,5 +1,6 @@
 """The OpenAPI document as the API really answers: every error is a problem, and nothing else."""
 
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,12 +13,14 @@ UNUSED = ("HTTPValidationError", "ValidationError")
 
 def install(app: FastAPI) -> None:
     """Let the application describe itself so."""
-    described = app.openapi
+    described, making = app.openapi, Lock()
 
     def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            _correct(described())
-        return described()
+        # It takes most of a second, once: whoever asks does so in a thread, and finds it whole.
+        with making:
+            if app.openapi_schema is None:
+                _correct(described())
+            return described()
 
     app.openapi = document
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import structlog
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
@@ -72,12 +73,16 @@ _KOREAN = {
     "greater_than_equal": "값이 너무 작습니다",
     "less_than_equal": "값이 너무 큽니다",
     "json_invalid": "올바른 JSON이 아닙니다",
+    "model_attributes_type": "Content-Type이 application/json인 JSON 객체여야 합니다",
+    "string_pattern_mismatch": "형식에 맞지 않습니다",
     "uuid_parsing": "UUID여야 합니다",
     "enum": "허용되지 않는 값입니다",
     "literal_error": "허용되지 않는 값입니다",
     "datetime_from_date_parsing": "날짜와 시각이어야 합니다",
     "date_from_datetime_parsing": "날짜여야 합니다",
 }
+# In English these are its own words, where they help.
+_ENGLISH = {"model_attributes_type": "Input should be a JSON object, sent as application/json"}
 
 
 def install(app: FastAPI) -> None:
@@ -177,7 +182,7 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_allowed(request)) or headers.get("Allow", "")
+        headers["Allow"] = ", ".join(await run_sync(_allowed, request)) or headers.get("Allow", "")
     return problem_of_status(info(request.scope), error.status_code, headers)
 
 
@@ -221,13 +226,14 @@ def unavailable() -> Unavailable:
 
 def _field(found: Mapping[str, Any], language: Language) -> FieldProblem:
     """Where and what; never the value, which may be a password."""
-    place = ".".join(str(part) for part in found["loc"][1:])
     kind: str = found["type"]
+    # Of what is no JSON it says how far it was read.
+    place = "" if kind == "json_invalid" else ".".join(str(part) for part in found["loc"][1:])
     reason = found.get("ctx", {}).get("error")
     if isinstance(reason, DomainError):
         text = reason.message(language)
     elif language is Language.ENGLISH:
-        text = str(found["msg"]).removeprefix("Value error, ")
+        text = _ENGLISH.get(kind, str(found["msg"]).removeprefix("Value error, "))
     else:
         text = _KOREAN.get(kind, "올바르지 않은 값입니다")
     return FieldProblem(field=place[:LONGEST_FIELD] or "body", message=text)

@@ -9,9 +9,8 @@ from mustit_pipeline.settings import Settings
 
 RECEIVING = ("sqs:ReceiveMessage", "sqs:DeleteMessage")
 HOLDING = ("sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:GetQueueUrl")
-# A file arrives in parts, which are put together or given up; a head is part of getting.
-FILES_OF_LAKE = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
-FILES_OF_LOGS = ("s3:DeleteObject", "s3:GetObject", "s3:PutObject")
+# A file may arrive in parts, which are put together or given up; a head is part of getting.
+FILES = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject")
 MAKING = ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SetQueueAttributes")
 
 
@@ -36,8 +35,8 @@ def work_policy(settings: Settings) -> dict[str, Any]:
             statements.append(
                 pass_role | {"Condition": {"StringEquals": {"iam:PassedToService": "events.amazonaws.com"}}}
             )
-    statements += _on_s3("Lake", settings.lake_uri, FILES_OF_LAKE, ("s3:ListBucket", "s3:ListBucketMultipartUploads"))
-    statements += _on_s3("Logs", settings.compute_logs_uri, FILES_OF_LOGS, ("s3:ListBucket",))
+    statements += _on_s3("Lake", settings.lake_uri, ("s3:ListBucket", "s3:ListBucketMultipartUploads"))
+    statements += _on_s3("Logs", settings.compute_logs_uri, ("s3:ListBucket",))
     return _document(statements)
 
 
@@ -53,16 +52,31 @@ def setup_policy(settings: Settings) -> dict[str, Any]:
         for kind, arn in (("Connection", "connection"), ("ApiDestination", "api-destination")):
             calls = [f"events:{verb}{kind}" for verb in ("Describe", "Create", "Update")]
             statements.append(_allow(kind, calls, [f"arn:aws:events:*:*:{arn}/{DESTINATION}*"]))
+        statements += _for_the_connection()
     return _document(statements)
 
 
-def _on_s3(sid: str, uri: str | None, files: Sequence[str], listing: Sequence[str]) -> list[dict[str, Any]]:
+def _for_the_connection() -> list[dict[str, Any]]:
+    """What EventBridge does in the name of the maker of a connection: its secret, and the role that reads it."""
+    secrets = [
+        f"secretsmanager:{verb}" for verb in ("CreateSecret", "GetSecretValue", "PutSecretValue", "UpdateSecret")
+    ]
+    service = "apidestinations.events.amazonaws.com"
+    role = f"arn:aws:iam::*:role/aws-service-role/{service}/AWSServiceRoleForAmazonEventBridgeApiDestinations"
+    return [
+        _allow("SecretOfConnection", secrets, [f"arn:aws:secretsmanager:*:*:secret:events!connection/{DESTINATION}/*"]),
+        _allow("RoleOfConnection", ["iam:CreateServiceLinkedRole"], [role])
+        | {"Condition": {"StringEquals": {"iam:AWSServiceName": service}}},
+    ]
+
+
+def _on_s3(sid: str, uri: str | None, listing: Sequence[str]) -> list[dict[str, Any]]:
     """For what lies on S3, if it does."""
     if uri is None or not uri.startswith("s3://"):
         return []
     name = uri.removeprefix("s3://").rstrip("/")
     return [
-        _allow(f"{sid}Files", files, [f"arn:aws:s3:::{name}/*"]),
+        _allow(f"{sid}Files", FILES, [f"arn:aws:s3:::{name}/*"]),
         _allow(f"{sid}Listed", listing, [f"arn:aws:s3:::{name.partition('/')[0]}"]),
     ]
 

@@ -124,7 +124,7 @@ class _Absorption:
             document = canonical.whole_document(statement.partial, orjson.loads(previous))
             encoded = canonical.canonical_json(document)
             content_hash = canonical.content_hash(encoded)
-        if self._product.saw(statement.source, content_hash):
+        if self._product.record_content(statement.source, content_hash):
             self._texts[statement.source] = encoded.decode()
             self.changed = True
             self._rows.pop(statement.source, None)

@@ -15,7 +15,7 @@ from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import Runtime, runtime
-from mustit_pipeline.crawling.outlook import used_up
+from mustit_pipeline.crawling.forecast import used_up
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
@@ -161,13 +161,13 @@ def block(agent_id: Id, as_json: Json = False) -> None:
 @app.command("unblock", epilog="Example: `mustit agents unblock --all`")
 def unblock(
     agent_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The agent's id, or its first digits.")] = None,
-    everyone: Annotated[
+    all_agents: Annotated[
         bool, typer.Option("--all", help="Every blocked agent, and all calls if they are paused.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Unblock one agent or all of them, with a new token; --all also ends a pause of all calls."""
-    if (agent_id is None) is not everyone:
+    if (agent_id is None) is not all_agents:
         raise typer.BadParameter("give either an agent's id or --all")
     with runtime() as ground:
         if agent_id is not None:

@@ -49,7 +49,7 @@ def send_test(as_json: Json = False) -> None:
 
 def _table(found: list[Alert]) -> Table:
     return make_table(
-        ["status", "since", "ended", "told"],
+        ["status", "since", "ended", "notified"],
         ["alert", "detail"],
         [
             (

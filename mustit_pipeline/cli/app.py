@@ -3,7 +3,7 @@
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -75,6 +75,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"mustit_pipeline {version('mustit-pipeline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def mustit(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The options before any command."""
 
 
 def _not_loaded() -> None:

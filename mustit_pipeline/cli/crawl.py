@@ -19,12 +19,12 @@ from mustit_pipeline.cli.runtime import (
     runtime,
 )
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
-from mustit_pipeline.crawling import outlook
+from mustit_pipeline.crawling import forecast
 from mustit_pipeline.crawling.estimate import estimate
-from mustit_pipeline.crawling.executions import find, look_open, open_or_join
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.choosing import Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import find, look_open, open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -167,7 +167,7 @@ def _step(ground: Runtime, stored: StoredExecution) -> Step:
     """The progress of this process's crawl."""
     now = utc_now()
     with ground.database.reading() as connection:
-        ahead = outlook.look(connection, ground.settings, stored, now)
+        ahead = forecast.look(connection, ground.settings, stored, now)
     execution = stored.execution
     done = execution.completed_tasks + execution.failed_tasks
     if ahead.waits_for is not None and execution.is_open:
@@ -265,8 +265,8 @@ def _tell_estimate(seller_id: SellerId, *, full: bool, limit: int | None, as_jso
         counted = _reasons(cost.sources, explores=cost.explores)
         chosen = [f"{counted[name]:,} {words}" for name, words in REASONS.items()]
         out.print(
-            f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} not "
-            "worth a request; and what the listing then shows to have changed",
+            f"of {cost.sources.sources:,} details and option sets: {', '.join(chosen)}, {cost.sources.left:,} "
+            "left for later; and what the listing then shows to have changed",
             highlight=False,
             soft_wrap=True,
         )

@@ -8,7 +8,7 @@ from rich.table import Table
 from mustit_pipeline.access import audit
 from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.cli.actor import cli_actor
-from mustit_pipeline.cli.list_options import Limit, iso, make_table, minute, short, show_page, status
+from mustit_pipeline.cli.list_options import iso, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling.dead_letters import DeadLetter, DeadLetters
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id, or how it begins.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, oldest first.")]
 
 
 @app.command("list", epilog="Example: `mustit dlq list --json`")
@@ -57,9 +58,7 @@ def show(message_id: Id, as_json: Json = False) -> None:
 
 @app.command("redrive", epilog="Example: `mustit dlq redrive --all`")
 def redrive(
-    message_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The message's id, or how it begins.")
-    ] = None,
+    message_id: Annotated[str | None, typer.Argument(metavar="ID", help="The message's id, or how it begins.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead letter whose task has not succeeded.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -1,5 +1,6 @@
 """`mustit doctor`: finds problems, and says how to fix them."""
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.vault import SessionUnreadable, SessionVault
 from mustit_pipeline.catalog.sql import deletions, drift
 from mustit_pipeline.cli.findings import Finding, Health, verdict, watched
-from mustit_pipeline.cli.output import Json, out, print_json, print_table
+from mustit_pipeline.cli.output import Json, lasting, out, print_json, print_table
 from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline.delivery.product_server import OF_THE_SERVER
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.foundation import schema
@@ -235,12 +237,12 @@ def _daemon(settings: Settings) -> Finding:
     except DatabaseUnreachable as error:
         return Finding("Dagster", Health.PROBLEM, str(error), "Start it, or correct MUSTIT_DAGSTER_DATABASE_URL.")
     # Dagster itself calls a daemon healthy for half an hour after its last heartbeat.
-    since = time.time() - SILENT_SECONDS
-    silent = sorted(
-        name
+    heard = {
+        name: time.time() - status.last_heartbeat.timestamp if status.last_heartbeat is not None else math.inf
         for name, status in statuses.items()
-        if status.required and (status.last_heartbeat is None or status.last_heartbeat.timestamp < since)
-    )
+        if status.required
+    }
+    silent = sorted(name for name, ago in heard.items() if ago > SILENT_SECONDS)
     if silent:
         return Finding(
             "Dagster daemon",
@@ -248,7 +250,9 @@ def _daemon(settings: Settings) -> Finding:
             f"not running: {', '.join(silent).lower()}",
             "Start it with `mustit up` (or `dagster-daemon run`); nothing is crawled by itself until then.",
         )
-    return Finding("Dagster daemon", Health.OK, "running")
+    return Finding(
+        "Dagster daemon", Health.OK, f"running, last heartbeat {lasting(max(heard.values(), default=0.0))} ago"
+    )
 
 
 def _marketplace(settings: Settings) -> Finding:
@@ -280,20 +284,24 @@ def _product_server(settings: Settings) -> Finding:
     if answer.status_code in (401, 403):
         detail = f"refuses our key with {answer.status_code}"
         return Finding("product server", Health.PROBLEM, detail, "Check MUSTIT_PRODUCT_SERVER_TOKEN.")
-    if answer.status_code >= 500:
+    if answer.status_code >= 500 or answer.status_code in OF_THE_SERVER:
         detail = f"{settings.product_server_url} answers {answer.status_code}"
-        remedy = (
-            f"Look at its own logs. {settings.outbox_max_retries} such answers make an event FAILED: once it is back, "
+        then = (
+            "Events wait, and are sent by themselves once it is back."
+            if answer.status_code in OF_THE_SERVER
+            else f"{settings.outbox_max_retries} such answers make an event FAILED: once it is back, "
             "`mustit outbox retry --status FAILED`."
         )
-        return Finding("product server", Health.PROBLEM, detail, remedy)
+        return Finding("product server", Health.PROBLEM, detail, f"Look at its own logs. {then}")
     return Finding("product server", Health.OK, f"{settings.product_server_url} answers")
 
 
 def _ask(url: str, headers: dict[str, str] | None = None) -> httpx.Response | str:
     """The answer, or the reason why there is none."""
     try:
-        return httpx.get(url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        # Without its body, which may be endless.
+        with httpx.stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False) as answer:
+            return answer
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # The error of a call with a secret may contain it.
         return f"cannot be reached ({type(error).__name__ if headers else error})"

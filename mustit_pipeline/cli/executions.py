@@ -25,9 +25,8 @@ from mustit_pipeline.cli.list_options import (
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import Runtime, runtime
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling import outlook
-from mustit_pipeline.crawling.outlook import Outlook
+from mustit_pipeline.crawling import forecast, steering
+from mustit_pipeline.crawling.forecast import Forecast
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.filters import IdPrefix
@@ -87,7 +86,7 @@ def show(execution_id: Id, as_json: Json = False) -> None:
         changes = executions.changes_by_type(connection, stored.id.value)
         failures = executions.failures_by_reason(connection, stored)
         now = utc_now()
-        ahead = outlook.look(connection, ground.settings, stored, now)
+        ahead = forecast.look(connection, ground.settings, stored, now)
     if as_json:
         expected = {
             "doing": ahead.doing,
@@ -105,7 +104,7 @@ def show(execution_id: Id, as_json: Json = False) -> None:
         print_table("why tasks failed", ["tasks", "code", "example"], [tuple(failure.values()) for failure in failures])
 
 
-def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str, int], now: datetime) -> None:
+def _print_execution(stored: StoredExecution, ahead: Forecast, changes: dict[str, int], now: datetime) -> None:
     execution = stored.execution
     out.print(
         Text.assemble((execution.seller_id.value, "bold"), f"  {execution.status.value}  {_progress(stored, ahead)}")
@@ -143,7 +142,7 @@ def _print_execution(stored: StoredExecution, ahead: Outlook, changes: dict[str,
         )
 
 
-def _progress(stored: StoredExecution, ahead: Outlook) -> str:
+def _progress(stored: StoredExecution, ahead: Forecast) -> str:
     """The ended tasks of all planned ones, or of the expected ones while the listing is read."""
     execution = stored.execution
     ended = execution.completed_tasks + execution.failed_tasks
@@ -154,7 +153,7 @@ def _progress(stored: StoredExecution, ahead: Outlook) -> str:
     return f"{share:.0f} %  ({ended:,} of {about}{ahead.expected_tasks:,} tasks, {execution.failed_tasks:,} failed)"
 
 
-def _sweep(stored: StoredExecution, ahead: Outlook) -> str:
+def _sweep(stored: StoredExecution, ahead: Forecast) -> str:
     """How much of the listing was seen, and why not all of it."""
     if stored.listed_count is None:
         return "none: only products that are known are fetched" if stored.is_swept else "not begun"
@@ -184,7 +183,7 @@ def pause(execution_id: Id, as_json: Json = False) -> None:
     """Lease no further task of a running execution; requests in flight end normally."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(crawls.pause(_audited(ground, "execution.pause", found), found), as_json)
+        _say(steering.pause(_audited(ground, "execution.pause", found), found), as_json)
 
 
 @app.command("resume", epilog="Example: `mustit execution resume 0b6f13c2`")
@@ -192,7 +191,7 @@ def resume(execution_id: Id, as_json: Json = False) -> None:
     """Continue a paused or failed execution with its stored tasks."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(crawls.resume(_audited(ground, "execution.resume", found), found), as_json)
+        _say(steering.resume(_audited(ground, "execution.resume", found), found), as_json)
 
 
 @app.command("cancel", epilog="Example: `mustit execution cancel 0b6f13c2`")
@@ -200,7 +199,7 @@ def cancel(execution_id: Id, as_json: Json = False) -> None:
     """End an execution and its open tasks for good."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(crawls.cancel(_audited(ground, "execution.cancel", found), found, utc_now()), as_json)
+        _say(steering.cancel(_audited(ground, "execution.cancel", found), found, utc_now()), as_json)
 
 
 def _find(database: Database, given: str) -> ExecutionId:
@@ -209,7 +208,7 @@ def _find(database: Database, given: str) -> ExecutionId:
 
 
 def _audited(ground: Runtime, action: str, execution_id: ExecutionId) -> AuditedDatabase:
-    return audited(ground.database, action, f"execution {execution_id}", crawls.look(execution_id))
+    return audited(ground.database, action, f"execution {execution_id}", steering.look(execution_id))
 
 
 def _say(stored: StoredExecution, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from mustit_pipeline.cli.world import World
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -11,8 +11,8 @@ from mustit_pipeline.cli.budget import Boost
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
 from mustit_pipeline.cli.runtime import Runtime, announce_partitions, runtime
-from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.sql import recrawl_terms
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mustit_pipeline.cli.output import err
+from mustit_pipeline.cli.output import Json, err, print_json
 from mustit_pipeline.cli.runtime import upgrade
 from mustit_pipeline.cli.stopping import taken
 from mustit_pipeline.settings import SettingsError, load_settings, with_changes
@@ -18,10 +18,12 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on, instead of MUSTIT_API_HOST.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Instead of MUSTIT_API_PORT.")] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the port.")] = 1,
+    as_json: Json = False,
 ) -> None:
     """Serve the REST API, the console and the metrics until Ctrl-C or SIGTERM; requests in flight end first.
 
-    Any number of servers on any hosts work on the same databases. `mustit up` runs one too.
+    Any number of servers on any hosts work on the same databases. `mustit up` runs one too. With --json the document
+    comes before the first request and names the address.
 
     Example: `mustit serve --port 8080 --workers 2`
     """
@@ -35,7 +37,11 @@ def serve(
     if settings.embedded:
         upgrade(settings)
     scheme = "https" if settings.api_tls_cert is not None else "http"
-    err.print(f"serving on {scheme}://{settings.api_host}:{settings.api_port}", highlight=False)
+    url = f"{scheme}://{settings.api_host}:{settings.api_port}"
+    if as_json:
+        print_json({"url": url, "workers": workers})
+    else:
+        err.print(f"serving on {url}", highlight=False)
     allow_many_connections()
     # A signal is the usual end of a server, after its cleanup.
     with taken():

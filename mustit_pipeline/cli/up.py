@@ -27,7 +27,7 @@ from mustit_pipeline.cli.runtime import (
 from mustit_pipeline.cli.serve import free_port, refuse_taken_port
 from mustit_pipeline.cli.supervisor import Child, Supervisor
 from mustit_pipeline.cli.world import World, only_one, simulated_world
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now

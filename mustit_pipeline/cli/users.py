@@ -42,7 +42,7 @@ def add(
 def show_all(as_json: Json = False) -> None:
     """List the users."""
     with runtime() as ground, ground.database.reading() as connection:
-        found = stored.everyone(connection)
+        found = stored.all_users(connection)
     if as_json:
         print_json([_document(user) for user in found])
     elif not found:

@@ -9,7 +9,9 @@ WIDTH, RIGHT, TOP, BOTTOM = 480, 12, 10, 24
 # The room that the texts of an axis need at the left, at the largest size that the stylesheet gives them on a phone.
 LETTER, BESIDE, LEAST_LEFT = 9.5, 14, 44
 # Of bars: room for names and texts, from one bar to the next, and how thick one is.
-NAMES, TEXTS, PITCH, THICKNESS = 120, 56, 22, 14
+NAMES, TEXTS, PITCH, THICKNESS = 150, 60, 22, 14
+# Lines of an axis, about.
+STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +190,11 @@ def bars(rows: Sequence[tuple[str, float, str]], low: float, high: float, marks:
     return Bars(height, NAMES, THICKNESS, drawn, tuple(Mark(NAMES + along(value), text) for value, text in marks))
 
 
-def round_steps(low: float, high: float, wanted: int = 4) -> list[float]:
+def round_steps(low: float, high: float) -> list[float]:
     """Round values from below the lowest to above the highest, for the lines of an axis."""
     if high <= low:
         low, high = (0, high) if high > 0 else (low, low + 1)
-    raw = (high - low) / wanted
+    raw = (high - low) / STEPS
     power = 10 ** len(str(int(raw))) / 10 if raw >= 1 else 1
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw)
     first = int(low // step)

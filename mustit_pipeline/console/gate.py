@@ -131,5 +131,6 @@ def _visit(request: Request, ground: Ground, cookies: Cookies, identity: Identit
         cookies=cookies,
         form_id=f"session {identity.jti}" if identity is not None else f"login {login}",
         identity=identity,
-        notice=read_notice(ground, cookies.read(request, Cookie.NOTICE)),
+        # A page that looks again, maybe in another tab, takes nothing away from the page that shows it.
+        notice=None if "x-live" in request.headers else read_notice(ground, cookies.read(request, Cookie.NOTICE)),
     )

@@ -16,7 +16,7 @@ from mustit_pipeline.console import static_files
 from mustit_pipeline.console.dagster_proxy import PREFIX
 from mustit_pipeline.console.formats import Formats
 from mustit_pipeline.console.languages import translations
-from mustit_pipeline.console.words import FIELDS, TONES, WORDS
+from mustit_pipeline.console.words import FIELDS, PARTS, TONES, WORDS
 from mustit_pipeline.foundation.clock import utc_now
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _field_label(translations: NullTranslations, field: str) -> str:
         option = f"{_label(translations, FIELDS, 'options')} {whole[1]}"
         return f"{option} {_label(translations, FIELDS, whole[2])}" if whole[2] else option
     group, _, part = field.partition(".")
-    return f"{_label(translations, FIELDS, group)} {part}".strip()
+    return f"{_label(translations, FIELDS, group)} {_label(translations, PARTS, part)}".strip()
 
 
 def _plain(value: object) -> str:

@@ -91,6 +91,19 @@ FIELDS = {
     "sizeGuide": marked("Size guide"),
 }
 
+# Parts of the fields that are groups, as they are stored.
+PARTS = {
+    "header": marked("Section"),
+    "large": marked("Level 1"),
+    "medium": marked("Level 2"),
+    "small": marked("Level 3"),
+    "type": marked("Type"),
+    "fee": marked("Fee"),
+    "feeType": marked("Kind of fee"),
+    "averageDelivery": marked("Average delivery"),
+    "free": marked("Free of charge"),
+}
+
 _TONES = {
     "good": ("ACTIVE", "COMPLETED", "AVAILABLE", "COMPLETE", "APPROVED", "RELEASED", "PROCESSED", "closed", "CREATED"),
     "busy": ("RUNNING", "SENDING", "IN_PROGRESS", "RESTORED", "half-open"),

@@ -17,7 +17,6 @@ from mustit_pipeline.catalog.processing import absorb_waiting
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.sql import products
 from mustit_pipeline.crawling.attempts import LONGEST_BACKOFF_SECONDS
-from mustit_pipeline.crawling.executions import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
 from mustit_pipeline.crawling.queue import execution_queue
@@ -26,6 +25,7 @@ from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
 from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql import executions, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import complete_if_done, fail_plan, find
 from mustit_pipeline.crawling.worker import LONGEST_SLEEP_SECONDS, Worker
 from mustit_pipeline.domain.backoff import Tries, backoff_seconds
 from mustit_pipeline.domain.drift import Deviation
@@ -58,7 +58,7 @@ class Absorption:
         self._stored = 0
         self._failed = False
 
-    def stored(self, results: int) -> None:
+    def note_stored(self, results: int) -> None:
         """Report the number of stored results; starts a pass when there are enough."""
         under_way = self._pass is not None and not self._pass.done()
         if self._failed or under_way or results - self._stored < ABSORBED_AT_ONCE:
@@ -249,7 +249,7 @@ class Crawl:
         absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules))
 
         def stored(report: WorkReport) -> None:
-            absorption.stored(report.completed)
+            absorption.note_stored(report.completed)
             if progress is not None:
                 progress(report)
 

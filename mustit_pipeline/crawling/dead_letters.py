@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.aws.fifo_queue import FifoQueue, Message
 from mustit_pipeline.crawling import recovery
-from mustit_pipeline.crawling.executions import open_or_join_within
 from mustit_pipeline.crawling.planning import plan_products, planned_status
 from mustit_pipeline.crawling.sql import executions, messages, tasks
 from mustit_pipeline.crawling.sql.messages import TaskState
+from mustit_pipeline.crawling.steering import open_or_join_within
 from mustit_pipeline.crawling.task_messages import REASON, TaskMessage, read_message
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import SweepStatus, TaskStatus

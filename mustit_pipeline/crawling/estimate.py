@@ -6,13 +6,13 @@ from functools import partial
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.crawling.executions import would_join
 from mustit_pipeline.crawling.fetching import Fetcher, NoAgentFree, RequestCounter
 from mustit_pipeline.crawling.pace import at_best
 from mustit_pipeline.crawling.planning import expected_tasks, tasks_for, wanted_products
 from mustit_pipeline.crawling.recrawl import expected_choices, terms_of
 from mustit_pipeline.crawling.sql.choosing import SOURCES, Chooser, Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import would_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.values import ExecutionId, SellerId

@@ -119,7 +119,7 @@ class FaultAttribution:
         self._answered_at = self._doubted_at = -math.inf
         self._next_answer: asyncio.Event | None = None
 
-    def answered(self, agent_id: UUID, subject: Subject | None) -> None:
+    def record_answer(self, agent_id: UUID, subject: Subject | None) -> None:
         """Record a good answer; the next agent that fails at the same subject may be charged again."""
         self._answered_at = self._clock()
         self._refused.pop(agent_id, None)
@@ -133,7 +133,7 @@ class FaultAttribution:
         """Whether this worker has got a good answer since then."""
         return self._answered_at > moment
 
-    async def next_answer(self) -> None:
+    async def wait_for_answer(self) -> None:
         """Wait a short time for the next good answer."""
         self._next_answer = self._next_answer or asyncio.Event()
         with suppress(TimeoutError):

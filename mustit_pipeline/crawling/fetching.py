@@ -71,7 +71,7 @@ class RequestCounter:
     throttled: int = 0
     durations: dict[Labels, list[float]] = field(default_factory=dict[Labels, list[float]])
 
-    def took(self, endpoint: TaskType, outcome: FetchOutcome, seconds: float) -> None:
+    def count_call(self, endpoint: TaskType, outcome: FetchOutcome, seconds: float) -> None:
         """A call has ended."""
         self.durations.setdefault((endpoint.value, outcome.value), []).append(seconds)
 
@@ -153,7 +153,7 @@ class Fetcher:
                 if refused:
                     await self._see_host(url, control, calls)
                     refused = False
-                agent = await self._agent(refused_at) if booking is None else await self._still_good(booking)
+                agent = await self._agent(refused_at) if booking is None else await self._replace_if_late(booking)
                 if control is not None and subject is not None and self._faults.begin_host_check(subject):
                     await self._ask(agent, control(), calls)
                     agent = await self._agent(refused_at)
@@ -185,7 +185,7 @@ class Fetcher:
 
     async def _record_429(self, agent: Booking, url: str, error: Throttled, *, control: bool) -> None:
         """Tell the pool, and end the call if that shows that its URL is at fault."""
-        verdict = await self._pool.throttled(agent, error.retry_after, url=_place(url), control=control)
+        verdict = await self._pool.record_429(agent, error.retry_after, url=_place(url), control=control)
         if verdict is None:
             return
         charge = self._faults.record_429(url, agent.agent_id, verdict, error.retry_after)
@@ -207,7 +207,7 @@ class Fetcher:
         """After a 429, see the host answer something else, or be refused that too, before this is asked for again."""
         since = self._faults.last_429(url)
         if not self._faults.has_answered_since(since):
-            await self._faults.next_answer()
+            await self._faults.wait_for_answer()
         if control is not None:
             # One control is enough for all that wait, and so is one that found no agent.
             async with self._control:
@@ -261,7 +261,7 @@ class Fetcher:
             await self._wait(answer.seconds)
             without_token += loop.time() - began if lacks_token else 0.0
 
-    async def _still_good(self, booking: Booking) -> Booking:
+    async def _replace_if_late(self, booking: Booking) -> Booking:
         """A booking that was not used in time would be counted in another window than the marketplace's."""
         if time.monotonic() < booking.send_before:
             return booking
@@ -316,7 +316,7 @@ class Fetcher:
             raise
         finally:
             if outcome is not None:
-                calls.took(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
+                calls.count_call(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
         return fetched
 
     async def _settle(
@@ -326,7 +326,7 @@ class Fetcher:
         if outcome is Outcome.SUCCESS:
             # A host whose answers are not understood is not known to be well.
             if understood:
-                self._faults.answered(agent.agent_id, subject)
+                self._faults.record_answer(agent.agent_id, subject)
         elif subject is not None:
             charged = self._faults.charge(agent.agent_id, subject)
         await self._pool.settle(agent, outcome, charged=charged)

@@ -83,7 +83,7 @@ class ExecutionQueue(_PostgresQueue):
         if not types:
             return []
         with self._database.transaction() as connection:
-            if self._gives_way(connection):
+            if gives_way(connection, self._stored):
                 return []
             return leases.claim(
                 connection,
@@ -98,18 +98,12 @@ class ExecutionQueue(_PostgresQueue):
 
     def rest(self) -> float | None:
         recovery.recover_tasks(self._database, self._settings, utc_now(), execution_id=self._stored.id.value)
-        with self._database.reading() as connection:
-            if self._gives_way(connection):
-                return None
         left = rest_of(self._database, self._stored, self._types)
         return None if left is None else max(left, SOONEST_SECONDS)
 
-    def _gives_way(self, connection: Connection) -> bool:
-        return self._stored.is_light and executions.is_due_open(connection)
-
 
 class SharedQueue(_PostgresQueue):
-    """The tasks of every running execution, sellers taking turns; there is always a next one."""
+    """The tasks of every running execution, one of each seller after the other; there is always a next one."""
 
     def claim(self, limit: int, *, pages: int | None = None) -> list[LeasedTask]:
         with self._database.transaction() as connection:
@@ -153,9 +147,19 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
+def gives_way(connection: Connection, stored: StoredExecution) -> bool:
+    """Whether it is a light crawl while one that is due is open: the rest of it is left for a later slice."""
+    return stored.is_light and executions.is_due_open(connection)
+
+
 def rest_of(database: Database, stored: StoredExecution, types: Sequence[TaskType]) -> float | None:
-    """Seconds until a task of the execution can be claimed or its lease expires; None if it has nothing left to do."""
+    """Seconds until a task of the execution can be claimed or its lease expires; None if it has nothing left to do.
+
+    A light crawl has nothing to do while one that is due is open.
+    """
     with database.reading() as connection:
         current = executions.get(connection, stored.id)
+        if current.status is not ExecutionStatus.RUNNING or gives_way(connection, current):
+            return None
         work = tasks.open_work(connection, stored.home, types)
-    return work.next_in if current.status is ExecutionStatus.RUNNING and work.open else None
+    return work.next_in if work.open else None

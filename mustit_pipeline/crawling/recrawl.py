@@ -1,6 +1,7 @@
 """The recrawl policy at work: on which terms a crawl spends requests, and what it fetches when its sweep has ended."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,8 +28,6 @@ ALLOWED_HOURS = 2.0
 DRAIN_HOURS = 4.0
 # The next look may come later than the usual one.
 LOOK_MARGIN = 1.5
-# How long light crawls leave a product alone whose task has failed.
-FAILED_FOR = timedelta(hours=24)
 # The share of a window's requests that is too much to lose.
 PLENTY = 0.5
 
@@ -177,17 +176,33 @@ def plan_rest(connection: Connection, settings: Settings, stored: StoredExecutio
 
     What is planned already stays planned once.
     """
-    home = stored.home
-    spare = spare_requests(connection, settings, now) if stored.is_light else None
-    terms = terms_of(connection, settings, home.seller_id, now, spare=spare)
-    endpoints = Endpoints.from_settings(settings)
-    # Light crawls are many: what failed is tried again by the next one that is due.
-    failed_before = now - FAILED_FOR if stored.is_light else None
-    chooser = Chooser(connection, home.seller_id, terms, now, failed_before=failed_before)
-    added = 0
-    for chosen in chooser.choose(home.execution_id):
+    endpoints, home, added = Endpoints.from_settings(settings), stored.home, 0
+    for chosen in _chooser(connection, settings, stored, now).choose(home.execution_id):
         added += tasks.add(connection, home, plan_chosen(endpoints, chosen), planned_status(settings))
     return stored.planned_tasks + added
+
+
+def plan_signalled(
+    connection: Connection, settings: Settings, stored: StoredExecution, item_nos: Sequence[int], now: datetime
+) -> None:
+    """Plan those of these products, whose listing entry has changed, that are fetched while the sweep goes on."""
+    chooser = _chooser(connection, settings, stored, now, planned=stored.execution.remaining)
+    planned = plan_chosen(Endpoints.from_settings(settings), chooser.choose_at_once(item_nos))
+    tasks.add(connection, stored.home, planned, planned_status(settings))
+
+
+def _chooser(
+    connection: Connection, settings: Settings, stored: StoredExecution, now: datetime, *, planned: int = 0
+) -> Chooser:
+    """The choice for an open crawl; a light one has what is to spare beside so many requests that it will make."""
+    seller_id = stored.home.seller_id
+    if not stored.is_light:
+        return Chooser(connection, seller_id, terms_of(connection, settings, seller_id, now), now)
+    spare = spare_requests(connection, settings, now)
+    left = Spare(max(0, spare.requests - planned), spare.window)
+    terms = terms_of(connection, settings, seller_id, now, spare=left)
+    # Light crawls are many: what failed is tried again by the next one that is due.
+    return Chooser(connection, seller_id, terms, now, failed_before=now - recrawl_terms.FAILED_FOR)
 
 
 def spare_requests(connection: Connection, settings: Settings, now: datetime) -> Spare:

@@ -120,7 +120,7 @@ class ResultBuffer:
         enough = len(self._waiting) + PAGE_WEIGHT * self._pages_waiting >= self._enough
         due = enough or late or (idle and not self._under_way)
         if self._waiting and due and len(self._under_way) < BATCHES_AT_ONCE:
-            self._begin(self._next_batch())
+            self._begin(self._take_batch())
         return bool(ended)
 
     async def store_all(self) -> None:
@@ -136,7 +136,7 @@ class ResultBuffer:
                 if stored:
                     troubles.append(error)
         if self._waiting:
-            self._unsure.append(self._next_batch())
+            self._unsure.append(self._take_batch())
         for _ in range(len(self._unsure)):
             storing = self._begin(self._unsure.pop(0))
             await asyncio.wait([storing])
@@ -147,7 +147,7 @@ class ResultBuffer:
         if troubles:
             raise troubles[0]
 
-    def _next_batch(self) -> _Batch:
+    def _take_batch(self) -> _Batch:
         self._began = self._loop.time()
         self._enough = min(2 * self._enough, BATCH)
         results, self._waiting, self._pages_waiting = self._waiting, [], 0

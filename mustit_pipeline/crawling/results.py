@@ -17,10 +17,9 @@ from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.catalog.sql.products import Sighted
 from mustit_pipeline.catalog.sql.raw import NewRaw
 from mustit_pipeline.crawling.fetching import RequestCounter, durations_of
-from mustit_pipeline.crawling.planning import plan_chosen, plan_pages, plan_products, planned_status, within_limit
-from mustit_pipeline.crawling.recrawl import fetches_everything, terms_of
+from mustit_pipeline.crawling.planning import plan_pages, plan_products, planned_status, within_limit
+from mustit_pipeline.crawling.recrawl import fetches_everything, plan_signalled
 from mustit_pipeline.crawling.sql import executions, leases, tasks
-from mustit_pipeline.crawling.sql.choosing import Chooser
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.crawling.sql.leases import LeasedTask
@@ -195,10 +194,7 @@ class ResultStore:
         """Plan the products whose listing entry says that they have changed, where the recrawl policy believes it."""
         if not item_nos or fetches_everything(self._settings, current):
             return
-        now = self._now()
-        terms = terms_of(connection, self._settings, current.home.seller_id, now)
-        chosen = Chooser(connection, current.home.seller_id, terms, now).choose_at_once(item_nos)
-        self._add(connection, current.home, plan_chosen(self._endpoints, chosen))
+        plan_signalled(connection, self._settings, current, item_nos, self._now())
 
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> Sequence[int]:
         """Remember what pages show and whose it is, and plan the calls for it. What is gone is deleted.

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
 from mustit_pipeline.aws.fifo_queue import BATCH, FifoQueue, Message
 from mustit_pipeline.crawling import recovery
-from mustit_pipeline.crawling.queue import LOOK_SECONDS, rest_of, worker_name
+from mustit_pipeline.crawling.queue import LOOK_SECONDS, gives_way, rest_of, worker_name
 from mustit_pipeline.crawling.recovery import visibility_seconds
 from mustit_pipeline.crawling.sql import leases, messages
 from mustit_pipeline.crawling.sql.executions import StoredExecution
@@ -42,7 +42,7 @@ from mustit_pipeline.settings import Settings
 MOST_UNREAD = GROUPS * BATCH
 LONGEST_PAUSE_SECONDS = 30.0
 # Of the time for which a message is ours, this part may go by before it is leased.
-RECEIVING_SHARE = 4
+CLAIMING_SHARE = 4
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -76,11 +76,15 @@ class SqsQueue:
         most_pages = limit if pages is None else pages
         with self._database.reading() as connection:
             # Before the first message: while PostgreSQL does not answer, messages are left alone.
+            if self._gives_way(connection):
+                return []
             waiting = self._waiting(connection, limit, most_pages)
-        received = self._receive(limit)
-        accepted = self._send(waiting[: limit - len(received)])
+        # Where SQS is slow, fewer: the first of many would be visible again before all have come and are leased.
+        until = time.monotonic() + self._visibility / CLAIMING_SHARE
+        received = self._receive(limit, until)
+        accepted = self._send(waiting[: limit - len(received)], until)
         if accepted:
-            received += self._receive(limit - len(received))
+            received += self._receive(limit - len(received), until)
         if not received and not accepted:
             return []
         if any(message.receives > 1 for message in received):
@@ -115,28 +119,32 @@ class SqsQueue:
         recovery.recover_tasks(self._database, self._settings, utc_now())
         return LOOK_SECONDS
 
+    def _gives_way(self, connection: Connection) -> bool:
+        """Whether others come first; of the light crawls among all, `waiting` leaves the tasks where they are."""
+        return False
+
     def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
         """What may be sent."""
         return messages.waiting(connection, limit=limit, pages=pages, most=MOST_UNREAD)
 
-    def _receive(self, limit: int) -> list[Message]:
+    def _receive(self, limit: int, until: float) -> list[Message]:
         received: list[Message] = []
-        # Where SQS is slow, fewer: the first of many would be visible again before all have come and are leased.
-        until = time.monotonic() + self._visibility / RECEIVING_SHARE
-        while len(received) < limit and time.monotonic() < until:
+        while len(received) < limit:
             wanted = limit - len(received)
             some = self._call(lambda wanted=wanted: self._queue.receive(wanted, self._visibility))
-            if not some:
+            received += some or []
+            if not some or time.monotonic() >= until:
                 break
-            received += some
         return received
 
-    def _send(self, tasks: Sequence[WaitingTask]) -> list[WaitingTask]:
-        """Send tasks; returns those that SQS has accepted. The others stay WAITING."""
+    def _send(self, tasks: Sequence[WaitingTask], until: float) -> list[WaitingTask]:
+        """Send tasks, as many as there is time for; returns those that SQS has accepted. The others stay WAITING."""
         accepted: list[WaitingTask] = []
         # Group by group: a call gives several messages of one group, but none while others of it are in use.
         in_groups = sorted(tasks, key=group_of)
         for start in range(0, len(in_groups), BATCH):
+            if time.monotonic() >= until:
+                break
             batch = in_groups[start : start + BATCH]
             taken = self._call(lambda batch=batch: self._queue.send([message_of(task) for task in batch]))
             if taken is None:
@@ -164,7 +172,7 @@ class SqsQueue:
             ours = {lease.task_id for lease in leased}
             others = [task_id for task_id in (*wanted, *spare) if task_id not in ours]
             left = messages.states(connection, others, max_retries=self._settings.task_max_retries)
-            halted = [one for one in left.values() if one.task_id in spare or not one.is_running]
+            halted = [one for one in left.values() if one.task_id in spare or not one.is_wanted]
             withdrawn = messages.withdraw(connection, [(one.task_id, one.lease_no) for one in halted])
         for lease in leased:
             self._messages[_key(lease)] = wanted[lease.task_id][0]
@@ -181,12 +189,12 @@ class SqsQueue:
         """Delete messages that are of no more use, and put off those whose task is in another worker's hands."""
         useless: list[str] = []
         failed: list[_Failed] = []
-        newest = {body.task_id: message.receipt for message, body in read}
+        first = {body.task_id: message.receipt for message, body in reversed(read)}
         for message, body in read:
             state = left.get(body.task_id)
             if body.task_id in ours:
-                # A second message of a task that we hold by its newest one.
-                if newest[body.task_id] != message.receipt:
+                # A second message of a task that we hold by its first one.
+                if first[body.task_id] != message.receipt:
                     useless.append(message.receipt)
             elif state is None:
                 log.warning("a message names a task that does not exist; SQS parks it", task_id=str(body.task_id))
@@ -194,6 +202,9 @@ class SqsQueue:
                 # Its worker was stopped before it could park the message, or has failed with the task.
                 failed.append(_Failed(message, state.error_code, state.error_text))
             elif body.task_id in withdrawn or not state.is_open or not state.is_due:
+                useless.append(message.receipt)
+            elif state.is_leased and message.receives > self._settings.task_max_retries:
+                # SQS would park it next. If the worker that has the task dies, recovery has it sent again.
                 useless.append(message.receipt)
             elif state.is_leased:
                 seconds = max(1, math.ceil(state.lease_left))
@@ -243,7 +254,7 @@ class SqsQueue:
 
 
 class SqsExecutionQueue(SqsQueue):
-    """The tasks of one execution and of some types, until all of them have ended.
+    """The tasks of one execution and of some types, until all of them have ended or a light crawl gives way.
 
     It sends no others. But SQS does not give the messages of one execution alone: those of others, which other workers
     have sent, are worked on too.
@@ -261,6 +272,9 @@ class SqsExecutionQueue(SqsQueue):
         left = rest_of(self._database, self._stored, self._types)
         return None if left is None else max(left, LOOK_SECONDS / 4)
 
+    def _gives_way(self, connection: Connection) -> bool:
+        return gives_way(connection, self._stored)
+
     def _waiting(self, connection: Connection, limit: int, pages: int) -> list[WaitingTask]:
         execution_id = self._stored.id.value
         return messages.waiting(
@@ -276,7 +290,9 @@ def _split(
     spare: set[UUID] = set()
     room = pages
     for message, body in read:
-        if body.task_type is TaskType.MINISHOP and body.task_id not in wanted:
+        if body.task_id in wanted:
+            continue
+        if body.task_type is TaskType.MINISHOP:
             if room <= 0:
                 spare.add(body.task_id)
                 continue

@@ -44,7 +44,7 @@ class Backlog:
         for event in reversed(claimed) if newest else claimed:
             self._waiting[fresh if event.failing_since is None else Lane.FAILING].append((event, fresh_until))
 
-    def next(self) -> tuple[ClaimedEvent, Lane] | None:
+    def take_next(self) -> tuple[ClaimedEvent, Lane] | None:
         """The row to send next, None where there is none or its kind has no place left."""
         first: ClaimedEvent | None = None
         lane = Lane.OLDEST
@@ -64,7 +64,7 @@ class Backlog:
         suspected = self._taken[Lane.FAILING] + (self._taken[Lane.OLDEST] if self.wary else 0)
         return suspected < self.suspected_places
 
-    def ended(self, lane: Lane) -> None:
+    def free_place(self, lane: Lane) -> None:
         """A row that was under way has its answer."""
         self._taken[lane] -= 1
 
@@ -73,7 +73,7 @@ class Backlog:
         self.wary = True
         return self._take_while(lambda _: True, Lane.OLDEST)
 
-    def outdated(self) -> list[ClaimedEvent]:
+    def take_outdated(self) -> list[ClaimedEvent]:
         """Take out the rows whose lease might end in flight: another relay would send them too."""
         now = time.monotonic()
         return self._take_while(lambda until: now > until, *Lane)

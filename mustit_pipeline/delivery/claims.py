@@ -23,14 +23,10 @@ SILENT_SENDERS_SECONDS = 1.0
 class Claims:
     """What one relay claims, until its time is over."""
 
-    def __init__(
-        self, database: Database, settings: Settings, *, owner: str, cooldown: float, lease: float, ends_at: float
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, *, owner: str, ends_at: float) -> None:
         self._database = database
         self._settings = settings
         self._owner = owner
-        self._cooldown = cooldown
-        self._lease = lease
         self._ends_at = ends_at
         self._credential = fingerprint(settings)
         self._look_for_silent_at = 0.0
@@ -56,12 +52,12 @@ class Claims:
                 connection,
                 owner=self._owner,
                 limit=self._settings.relay_batch,
-                lease_seconds=self._lease,
+                lease_seconds=self._settings.relay_lease_seconds,
                 breaker=PRODUCT_SERVER,
                 wanted=wanted,
             )
             if not claimed and not superseded:
-                claimed, superseded = self._for_trial(connection)
+                claimed, superseded = self._claim_for_trial(connection)
         self.superseded += superseded
         return claimed, superseded
 
@@ -76,19 +72,23 @@ class Claims:
             trial_in = breakers.find(connection, PRODUCT_SERVER).trial_in_with(self._credential)
         return None if due_in is None else max(due_in, trial_in or 0.0)
 
-    def _for_trial(self, connection: Connection) -> tuple[list[ClaimedEvent], int]:
+    def _claim_for_trial(self, connection: Connection) -> tuple[list[ClaimedEvent], int]:
         """One row asks whether the server is back; those that send nothing need no server, the others wait on."""
         breaker = breakers.find(connection, PRODUCT_SERVER)
         if breaker.trial_in_with(self._credential) != 0.0:
             return [], 0
         claimed, superseded = outbox.claim_for_trial(
-            connection, owner=self._owner, limit=self._settings.relay_batch, lease_seconds=self._lease
+            connection,
+            owner=self._owner,
+            limit=self._settings.relay_batch,
+            lease_seconds=self._settings.relay_lease_seconds,
         )
         speaking = [event for event in claimed if event_type(event) is not None]
         if not speaking:
             return claimed, superseded
         refused = breaker.refused_credential is not None
-        pause = self._settings.product_server_credential_seconds if refused else self._cooldown
+        known = self._settings
+        pause = known.product_server_credential_seconds if refused else known.product_server_breaker_seconds
         breakers.begin_trial(connection, PRODUCT_SERVER, cooldown=pause, credential=self._credential)
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
         self.trial = asking.row_id

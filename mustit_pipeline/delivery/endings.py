@@ -48,13 +48,12 @@ class Endings:
         database: Database,
         settings: Settings,
         *,
-        cooldown: float,
         report: RelayReport,
         progress: Callable[[RelayReport], None] | None,
     ) -> None:
         self._database = database
         self._settings = settings
-        self._cooldown = cooldown
+        self._cooldown = settings.product_server_breaker_seconds
         self._credential = fingerprint(settings)
         self._report = report
         self._progress = progress
@@ -83,14 +82,14 @@ class Endings:
         last_well = place_of_last_well([one for one, _ in charged])
         if last_well >= 0:
             overtaken = any(not one.answer.is_well for one, _ in charged[:last_well])
-            breakers.answered(connection, PRODUCT_SERVER, after_failure=overtaken)
+            breakers.record_answer(connection, PRODUCT_SERVER, after_failure=overtaken)
         since = charged[last_well + 1 :]
         refused = {one.row_id for one, charge in since if charge is Charge.CREDENTIAL}
         alone = {one.row_id for one, charge in since if charge is Charge.ROW and one.answer.is_doubtful}
         failures = [one for one, charge in since if charge is Charge.SERVER and one.answer.is_doubtful]
         if alone:
-            breakers.charged(connection, PRODUCT_SERVER, alone)
-        if failures and breakers.failed(
+            breakers.record_charged(connection, PRODUCT_SERVER, alone)
+        if failures and breakers.record_failures(
             connection,
             PRODUCT_SERVER,
             failures=len(failures),
@@ -102,7 +101,7 @@ class Endings:
             log.warning("product server unreachable: breaker open", cooldown_seconds=self._cooldown)
         if refused:
             pause = self._settings.product_server_credential_seconds
-            breakers.refused(connection, PRODUCT_SERVER, credential=self._credential, pause=pause, rows=refused)
+            breakers.record_refusal(connection, PRODUCT_SERVER, credential=self._credential, pause=pause, rows=refused)
             log.error("the product server refuses our token: nothing is sent until it is another one")
 
     def _count(self, settled: Sequence[tuple[Ended, Settlement]]) -> None:
@@ -137,7 +136,7 @@ def settlement(one: Ended, charged: Charge, settings: Settings) -> Settlement:
         return Settlement(event, answer.status, sent=answer.sent)
     row = event.outbox(settings.outbox_max_retries)
     if kind is not None:
-        row.goes_out_as(kind)
+        row.send_as(kind)
     if answer.verdict in (Verdict.DONE, Verdict.STALE):
         row.complete(utc_now())
         # Stale where it was sent before is the echo of our own version, whose answer was lost; at once it is about

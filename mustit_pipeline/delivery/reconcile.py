@@ -1,4 +1,4 @@
-"""Compares what we believe the product server has with what it reports, and sends again what differs."""
+"""Compares what we believe the product server has with what it answers, and sends again what differs."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.catalog.sql.publication import SentAgain
 from mustit_pipeline.delivery import reports
 from mustit_pipeline.delivery.product_server import ProductServer
-from mustit_pipeline.delivery.reports import Report, Told
+from mustit_pipeline.delivery.reports import Finding, Report
 from mustit_pipeline.delivery.sql import reconciliation
 from mustit_pipeline.delivery.sql.reconciliation import Belief, Correction
 from mustit_pipeline.domain.errors import ExternalFailure
@@ -30,9 +30,9 @@ from mustit_pipeline.settings import Settings
 BATCH = 500
 MOST_EXAMPLES = 100
 _TEXT_OF = {
-    Told.UNREACHABLE: ("UNREACHABLE", "상품 서버에 연결할 수 없습니다", "The product server cannot be reached"),
-    Told.REFUSED: ("REFUSED", "상품 서버가 조회를 거부했습니다", "The product server refuses to be asked"),
-    Told.NO_ROUTE: (
+    Finding.UNREACHABLE: ("UNREACHABLE", "상품 서버에 연결할 수 없습니다", "The product server cannot be reached"),
+    Finding.REFUSED: ("REFUSED", "상품 서버가 조회를 거부했습니다", "The product server refuses to be asked"),
+    Finding.NO_ROUTE: (
         "CANNOT_REPORT",
         "상품 서버가 보유 상품을 알려줄 수 없습니다",
         "The product server cannot report what it has",
@@ -107,7 +107,7 @@ def reconcile(
 
 def compare(belief: Belief, report: Report) -> Difference | None:
     """Whether the product server has what we believe it has."""
-    if report.told is Told.NOT_HELD or report.data is None:
+    if report.finding is Finding.NOT_HELD or report.data is None:
         return None if belief.data is None else Difference(Kind.MISSING, belief, report.version)
     if belief.data is None:
         return Difference(Kind.SHOULD_BE_GONE, belief, report.version)
@@ -159,10 +159,10 @@ class _Reconciling:
                 last = batch[-1]
                 settled = [belief for belief in batch if not belief.under_way]
                 self._found.under_way += len(batch) - len(settled)
-                told = await asyncio.gather(*(self._ask(server, belief) for belief in settled))
-                self._require_an_answer(told)
-                await self._require_the_call(server, settled, told)
-                await asyncio.to_thread(self._conclude, settled, told)
+                answers = await asyncio.gather(*(self._ask(server, belief) for belief in settled))
+                self._require_an_answer(answers)
+                await self._require_the_call(server, settled, answers)
+                await asyncio.to_thread(self._conclude, settled, answers)
                 if self._progress is not None:
                     self._progress(self._found.compared + self._found.under_way + self._found.unanswered)
         return self._found
@@ -175,9 +175,9 @@ class _Reconciling:
         async with self._places:
             pause = self._settings.retry_base_seconds
             report = await reports.ask(server, belief.seller_id, belief.item_no, pause_seconds=pause)
-        if report.told is Told.REFUSED:
+        if report.finding is Finding.REFUSED:
             raise self._failure(report)
-        if report.told is not Told.UNREACHABLE:
+        if report.finding is not Finding.UNREACHABLE:
             self._answered += 1
         elif not self._answered:
             self._unreachable += 1
@@ -185,33 +185,35 @@ class _Reconciling:
                 raise self._failure(report)
         return report
 
-    def _require_an_answer(self, told: Sequence[Report]) -> None:
+    def _require_an_answer(self, answers: Sequence[Report]) -> None:
         """One product that breaks every connection says nothing about the server; all of them do."""
-        if told and not self._answered:
-            raise self._failure(told[0])
+        if answers and not self._answered:
+            raise self._failure(answers[0])
 
-    async def _require_the_call(self, server: ProductServer, beliefs: Sequence[Belief], told: Sequence[Report]) -> None:
+    async def _require_the_call(
+        self, server: ProductServer, beliefs: Sequence[Belief], answers: Sequence[Report]
+    ) -> None:
         """A server that has no such call says 404 to everything: that is no list of missing products."""
         if self._call_is_known:
             return
-        pairs = zip(beliefs, told, strict=True)
-        denied = [one for belief, one in pairs if belief.data is not None and one.told is Told.NOT_HELD]
-        self._call_is_known = any(one.told is Told.HELD for one in told)
-        unknown = next((one for one in told if one.told in (Told.NO_ROUTE, Told.UNREADABLE)), None)
+        pairs = zip(beliefs, answers, strict=True)
+        denied = [one for belief, one in pairs if belief.data is not None and one.finding is Finding.NOT_HELD]
+        self._call_is_known = any(one.finding is Finding.HELD for one in answers)
+        unknown = next((one for one in answers if one.finding in (Finding.NO_ROUTE, Finding.UNREADABLE)), None)
         if unknown is not None and not self._call_is_known:
-            raise self._failure(replace(unknown, told=Told.NO_ROUTE))
+            raise self._failure(replace(unknown, finding=Finding.NO_ROUTE))
         if denied and not self._call_is_known:
             if not await reports.knows_the_call(server, denied[0]):
                 raise self._failure(
-                    Report(Told.NO_ROUTE, reason="it answers like for an address that it does not have")
+                    Report(Finding.NO_ROUTE, reason="it answers like for an address that it does not have")
                 )
             self._call_is_known = True
 
-    def _conclude(self, beliefs: Sequence[Belief], told: Sequence[Report]) -> None:
+    def _conclude(self, beliefs: Sequence[Belief], answers: Sequence[Report]) -> None:
         """Count one batch; a belief that has changed since it was read is no difference."""
         differing: list[Difference] = []
-        for belief, report in zip(beliefs, told, strict=True):
-            if report.told not in (Told.HELD, Told.NOT_HELD):
+        for belief, report in zip(beliefs, answers, strict=True):
+            if report.finding not in (Finding.HELD, Finding.NOT_HELD):
                 self._found.unanswered += 1
                 if len(self._found.silent) < MOST_EXAMPLES:
                     self._found.silent.append(Unanswered(belief, report.reason))
@@ -239,7 +241,7 @@ class _Reconciling:
             self._found.resent += resend(connection, seller_id, corrections, self._resend_at())
 
     def _failure(self, report: Report) -> ExternalFailure:
-        code, korean, english = _TEXT_OF[report.told]
+        code, korean, english = _TEXT_OF[report.finding]
         resent = self._found.resent
         return ExternalFailure(
             f"EXTERNAL_PRODUCT_SERVER_{code}",

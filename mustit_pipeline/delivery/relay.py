@@ -26,8 +26,6 @@ def relay(
     settings: Settings,
     *,
     patience_seconds: float = 0.0,
-    cooldown_seconds: float | None = None,
-    lease_seconds: float | None = None,
     progress: Callable[[RelayReport], None] | None = None,
     report: RelayReport | None = None,
 ) -> RelayReport:
@@ -40,8 +38,6 @@ def relay(
         database,
         settings,
         patience=patience_seconds,
-        cooldown=cooldown_seconds or settings.product_server_breaker_seconds,
-        lease=lease_seconds or settings.relay_lease_seconds,
         progress=progress,
         report=report or RelayReport(),
     )
@@ -55,22 +51,17 @@ class _Relay:
         settings: Settings,
         *,
         patience: float,
-        cooldown: float,
-        lease: float,
         progress: Callable[[RelayReport], None] | None,
         report: RelayReport,
     ) -> None:
         self._database = database
         self._settings = settings
         self._patience = patience
-        self._lease = lease
         self._report = report
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._ends_at = time.monotonic() + settings.relay_run_seconds
-        self._claims = Claims(
-            database, settings, owner=self._owner, cooldown=cooldown, lease=lease, ends_at=self._ends_at
-        )
-        self._endings = Endings(database, settings, cooldown=cooldown, report=report, progress=progress)
+        self._claims = Claims(database, settings, owner=self._owner, ends_at=self._ends_at)
+        self._endings = Endings(database, settings, report=report, progress=progress)
         self._window: Window | None = None
         self._waited = 0.0
 
@@ -90,7 +81,12 @@ class _Relay:
 
     async def _send_all(self, server: ProductServer) -> None:
         while True:
-            await self._send_due(server)
+            self._claims.look_for_silent_senders()
+            window = self._window = Window(self._settings, self._claims, server, self._endings)
+            await window.run()
+            self._window = None
+            if window.answers:
+                self._waited = 0.0
             pause = await asyncio.to_thread(self._claims.due_in)
             # Patience is for silence: each answer renews it, an outage that lasts uses it up.
             if pause is None or self._waited + pause > self._patience or time.monotonic() > self._ends_at:
@@ -98,16 +94,6 @@ class _Relay:
             nap = min(pause, 1.0) + 0.01
             self._waited += nap
             await asyncio.sleep(nap)
-
-    async def _send_due(self, server: ProductServer) -> None:
-        self._claims.look_for_silent_senders()
-        window = self._window = Window(
-            self._settings, lease_seconds=self._lease, claims=self._claims, server=server, endings=self._endings
-        )
-        await window.run()
-        self._window = None
-        if window.answers:
-            self._waited = 0.0
 
     async def _stop(self) -> None:
         """We are asked to stop; a database that is gone now must not turn that into a failure, since leases end."""

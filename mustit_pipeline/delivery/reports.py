@@ -25,8 +25,8 @@ TRIES = 4
 LONGEST_PAUSE_SECONDS = 5.0
 
 
-class Told(StrEnum):
-    """What kind of word came back."""
+class Finding(StrEnum):
+    """What kind of answer came back."""
 
     HELD = "HELD"
     NOT_HELD = "NOT_HELD"
@@ -40,9 +40,9 @@ class Told(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One product as the server tells it."""
+    """What the server answered about one product."""
 
-    told: Told
+    finding: Finding
     version: int = 0
     data: dict[str, Any] | None = None
     reason: str = ""
@@ -50,16 +50,16 @@ class Report:
     look: str = ""
 
 
-UNREADABLE = Report(Told.UNREADABLE, reason="its answer holds no version and productData")
+UNREADABLE = Report(Finding.UNREADABLE, reason="its answer holds no version and productData")
 
 
 async def ask(server: ProductServer, seller_id: str, item_no: int, *, pause_seconds: float) -> Report:
     """Ask until there is a word about the product, or no tries are left."""
     path = f"{PRODUCTS_PATH}/{quote(seller_id, safe='')}/{item_no}"
-    report = Report(Told.UNANSWERED)
+    report = Report(Finding.UNANSWERED)
     for attempt in range(1, TRIES + 1):
         report = read(await server.look(path))
-        if report.told not in (Told.UNANSWERED, Told.UNREACHABLE):
+        if report.finding not in (Finding.UNANSWERED, Finding.UNREACHABLE):
             return report
         if attempt < TRIES:
             await asyncio.sleep(backoff_seconds(attempt, pause_seconds, LONGEST_PAUSE_SECONDS, random.random()))
@@ -76,19 +76,19 @@ def read(reply: Reply | Answer) -> Report:
     """What an answer to a question for a product means."""
     if isinstance(reply, Answer):
         gone = reply.verdict in (Verdict.UNREACHABLE, Verdict.DROPPED)
-        told = Told.UNREACHABLE if gone else Told.UNANSWERED
-        return Report(told, reason=reply.reason or "")
+        finding = Finding.UNREACHABLE if gone else Finding.UNANSWERED
+        return Report(finding, reason=reply.reason or "")
     if reply.status in NOT_THERE:
-        return Report(Told.NOT_HELD, look=f"{reply.status} {_look(reply.body)}")
+        return Report(Finding.NOT_HELD, look=f"{reply.status} {_look(reply.body)}")
     if reply.status in NO_ROUTE:
-        return Report(Told.NO_ROUTE, reason=f"HTTP {reply.status}")
+        return Report(Finding.NO_ROUTE, reason=f"HTTP {reply.status}")
     if 200 <= reply.status < 300:
         return _held(reply.body)
     if reply.status in REFUSED:
-        return Report(Told.REFUSED, reason=f"HTTP {reply.status}")
+        return Report(Finding.REFUSED, reason=f"HTTP {reply.status}")
     retried = reply.status in (408, 429) or reply.status >= 500
     # Anything else is said about this product alone.
-    return Report(Told.UNANSWERED if retried else Told.DENIED, reason=f"HTTP {reply.status}")
+    return Report(Finding.UNANSWERED if retried else Finding.DENIED, reason=f"HTTP {reply.status}")
 
 
 def _held(body: bytes) -> Report:
@@ -103,10 +103,10 @@ def _held(body: bytes) -> Report:
     if isinstance(version, bool) or not isinstance(version, int) or not (data is None or isinstance(data, dict)):
         return UNREADABLE
     if version not in VERSIONS:
-        return Report(Told.UNREADABLE, reason=f"version {version} is none of ours")
+        return Report(Finding.UNREADABLE, reason=f"version {version} is none of ours")
     if data is None:
-        return Report(Told.NOT_HELD, version, look="null")
-    return Report(Told.HELD, version, cast("dict[str, Any]", data))
+        return Report(Finding.NOT_HELD, version, look="null")
+    return Report(Finding.HELD, version, cast("dict[str, Any]", data))
 
 
 def _look(body: bytes) -> str:

@@ -57,15 +57,13 @@ class Flight(Struct, frozen=True):
 class Window:
     """So many deliveries under way at once; one claim and one settlement at a time beside them, in threads."""
 
-    def __init__(
-        self, settings: Settings, *, lease_seconds: float, claims: Claims, server: ProductServer, endings: Endings
-    ) -> None:
+    def __init__(self, settings: Settings, claims: Claims, server: ProductServer, endings: Endings) -> None:
         self._claims = claims
         self._server = server
         self._endings = endings
         self._size = settings.relay_concurrent_sends
         self._batch = settings.relay_batch
-        self._lease = lease_seconds
+        self._lease = settings.relay_lease_seconds
         self._hanging_seconds = settings.product_server_read_seconds * HANGING_SHARE
         self._breaker = settings.product_server_breaker_failures
         self._backlog = Backlog(self._size)
@@ -148,7 +146,7 @@ class Window:
                 task.cancel()
         # What was claimed is kept until nothing is under way: an answer may tell that the server is there after all.
         gone = self._is_halted and (not self._under_way or self._stops_by is not None)
-        returned = self._backlog.clear() if gone else self._backlog.outdated()
+        returned = self._backlog.clear() if gone else self._backlog.take_outdated()
         returned += self._look_who_hangs()
         self._end(*(Ended(event, NOT_SENT) for event in returned))
 
@@ -180,7 +178,7 @@ class Window:
     def _send(self) -> None:
         if self._is_halted:
             return
-        while len(self._under_way) < self._size and (found := self._backlog.next()) is not None:
+        while len(self._under_way) < self._size and (found := self._backlog.take_next()) is not None:
             flight = Flight(*found, time.monotonic())
             task = asyncio.create_task(self._fly(flight))
             task.add_done_callback(self._land)
@@ -195,7 +193,7 @@ class Window:
             now = time.monotonic()
             del self._under_way[task]
             self._take_answer(flight, answer, now)
-            if self._is_halted or (found := self._backlog.next()) is None:
+            if self._is_halted or (found := self._backlog.take_next()) is None:
                 return
             flight = self._under_way[task] = Flight(*found, now)
 
@@ -274,7 +272,7 @@ class Window:
         self._look_again_at = time.monotonic() + LOOK_AGAIN_SECONDS
 
     def _take_answer(self, flight: Flight, answer: Answer, now: float) -> None:
-        self._backlog.ended(flight.lane)
+        self._backlog.free_place(flight.lane)
         self._freed += 1
         self._end(Ended(flight.event, answer, accompanied=self._last_well > flight.begun))
         if answer.is_well:

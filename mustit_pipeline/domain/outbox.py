@@ -107,7 +107,7 @@ class ProductOutbox(Outbox):
         """The same key for the same version, however often it is sent."""
         return f"{quote(self.seller_id.value, safe='')}:{self.item_no}:{self.version}"
 
-    def goes_out_as(self, event_type: ProductEventType) -> None:
+    def send_as(self, event_type: ProductEventType) -> None:
         """Set the event type that fits the product server's state: an update of a product that it lacks creates it."""
         deletion = ProductEventType.PRODUCT_DELETED
         if self.status is not OutboxStatus.SENDING or (self.event_type is deletion) != (event_type is deletion):

@@ -49,7 +49,7 @@ class Product(Aggregate):
         """Whether a source's data differs from last time."""
         return getattr(self, _HASH_OF[source]) != data_hash
 
-    def saw(self, source: TaskType, data_hash: str) -> bool:
+    def record_content(self, source: TaskType, data_hash: str) -> bool:
         """Store the hash of a source's data, and return whether it differs from the last one."""
         changed = self.changed(source, data_hash)
         self._set(**{_HASH_OF[source]: data_hash})

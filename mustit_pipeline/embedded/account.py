@@ -13,7 +13,7 @@ from mustit_pipeline.embedded.binaries import Programs
 from mustit_pipeline.embedded.errors import EmbeddedError
 from mustit_pipeline.embedded.layout import Layout
 
-NOBODY = 65534
+NO_USER = 65534
 CLONE_NEWUSER = 0x10000000
 PR_SET_DUMPABLE = 4
 
@@ -88,7 +88,7 @@ class Account:
         try:
             pwd.getpwuid(self.uid)
         except KeyError:
-            return lambda: _appear_as_nobody(self.uid, self.gid)
+            return lambda: _enter_unnamed_namespace(self.uid, self.gid)
         return None
 
 
@@ -103,7 +103,7 @@ def server_account(layout: Layout) -> Account:
         entry = pwd.getpwnam("nobody")
         uid, gid = entry.pw_uid, entry.pw_gid
     except KeyError:
-        uid, gid = NOBODY, NOBODY
+        uid, gid = NO_USER, NO_USER
     for step in _way(layout.home):
         found = step.stat()
         # A private folder of a user: only that user's account can pass without a change of the folder.
@@ -112,8 +112,8 @@ def server_account(layout: Layout) -> Account:
     return Account(uid, gid)
 
 
-def _appear_as_nobody(uid: int, gid: int) -> None:
-    """Enter a user namespace in which this process appears as the account `nobody`; files keep its real uid."""
+def _enter_unnamed_namespace(uid: int, gid: int) -> None:
+    """Enter a user namespace in which this process appears as the unprivileged account; files keep its real uid."""
     # Where that is forbidden, initdb reports the missing name itself.
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -121,8 +121,8 @@ def _appear_as_nobody(uid: int, gid: int) -> None:
         if libc.unshare(CLONE_NEWUSER) == 0:
             for name, text in (
                 ("setgroups", "deny"),
-                ("uid_map", f"{NOBODY} {uid} 1"),
-                ("gid_map", f"{NOBODY} {gid} 1"),
+                ("uid_map", f"{NO_USER} {uid} 1"),
+                ("gid_map", f"{NO_USER} {gid} 1"),
             ):
                 Path("/proc/self", name).write_text(text)
 

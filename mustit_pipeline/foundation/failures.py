@@ -77,7 +77,6 @@ class StatusFailure(FetchError):
         super().__init__(
             code, path, korean=f"{korean} (HTTP {status}, {path})", english=f"{english} ({status}, {path})"
         )
-        self.answer_status = status
 
 
 class ServerFailure(StatusFailure):

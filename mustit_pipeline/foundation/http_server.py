@@ -159,7 +159,8 @@ class HttpServer:
         now = self._loop.time()
         while self._idle:
             connection = self._idle.pop()
-            if now - connection.idle_since < LONGEST_IDLE_SECONDS:
+            # One that the server is closing is told of its end a moment later.
+            if connection.is_reusable and now - connection.idle_since < LONGEST_IDLE_SECONDS:
                 return connection
             connection.close()
         return None

@@ -27,7 +27,12 @@ class Found:
 def examine(place: Place, folder: str, key: Sequence[str]) -> Found:
     """Count rows and repeated keys; each file is written in the order of its key, so that neighbours tell."""
     with lake_failures(place.shown(folder)), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        selector = library("pyarrow.fs").FileSelector(f"{place.root}/{folder}", recursive=True)
+        selector = library("pyarrow.fs").FileSelector(
+            # A day without a product has no file on S3, and so no folder.
+            f"{place.root}/{folder}",
+            recursive=True,
+            allow_not_found=True,
+        )
         paths: list[str] = [
             one.path for one in place.filesystem.get_file_info(selector) if one.path.endswith(".parquet")
         ]

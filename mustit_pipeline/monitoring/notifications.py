@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 class Notifications:
     """The number of alerts that every address has got, and of those that an address still has to get."""
 
-    told: int = 0
-    untold: int = 0
+    sent: int = 0
+    unsent: int = 0
 
 
 def notify(
@@ -55,8 +55,8 @@ def notify(
     outcome = [_notified(notice, targets, due, errors) for notice in notices]
     with database.transaction() as connection:
         alerts.settle(connection, outcome)
-    told = sum(one.error is None for one in outcome)
-    return Notifications(told, len(outcome) - told)
+    sent = sum(one.error is None for one in outcome)
+    return Notifications(sent, len(outcome) - sent)
 
 
 @dataclass(frozen=True, slots=True)

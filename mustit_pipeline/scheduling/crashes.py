@@ -6,9 +6,9 @@ from datetime import datetime
 from itertools import takewhile
 from uuid import UUID
 
-from mustit_pipeline.crawling.executions import give_up
 from mustit_pipeline.crawling.sql import slices
 from mustit_pipeline.crawling.sql.slices import BegunCrawl, EndedSlice
+from mustit_pipeline.crawling.steering import give_up
 from mustit_pipeline.domain.backoff import backoff_seconds
 from mustit_pipeline.domain.states import SliceOutcome
 from mustit_pipeline.domain.values import ExecutionId

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from mustit_pipeline.crawling.executions import open_light
 from mustit_pipeline.crawling.recrawl import judge_pool, spare_requests
 from mustit_pipeline.crawling.sql import executions, recrawl_terms
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import open_light
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.recrawl.choosing import hours_until_due
 from mustit_pipeline.domain.recrawl.pool import LOWEST_PRICE, is_light_crawl_due

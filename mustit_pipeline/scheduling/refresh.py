@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.foundation.database import Database

@@ -10,8 +10,8 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from mustit_pipeline.aws.trigger_queue import Delivery, TriggerQueue
-from mustit_pipeline.crawling.executions import open_or_join_within
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import open_or_join_within
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.trigger import ParkReason, asked_seller
@@ -99,7 +99,7 @@ def _store(database: Database, queue: str, delivery: Delivery, now: datetime) ->
                 asked = ParkReason.INACTIVE_SELLER
             else:
                 execution = opened.stored.execution
-                triggers.took(connection, queue, delivery.message_id, execution.id)
+                triggers.record_opened(connection, queue, delivery.message_id, execution.id)
                 if not opened.joined:
                     return Outcome.OPENED
                 return Outcome.JOINED_PAUSED if execution.status is ExecutionStatus.PAUSED else Outcome.JOINED

@@ -67,7 +67,7 @@ Tell = Callable[[Progress], None]
 
 
 @contextmanager
-def alone(database: Database) -> Generator[None]:
+def run_alone(database: Database) -> Generator[None]:
     """Take the maintenance lock; a second maintenance is refused at once."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": Only.MAINTENANCE}).scalar_one()
@@ -93,11 +93,11 @@ def maintain(
     batch: int = BATCH,
 ) -> Maintained:
     """Do everything that is due, so many rows in a transaction; a dry run only says what that would be."""
-    with alone(database):
+    with run_alone(database):
         months = _Months()
-        _months_ahead(database, now, months, dry_run=dry_run)
+        _make_months_ahead(database, now, months, dry_run=dry_run)
         _drop_months(database, settings, now, months, dry_run=dry_run)
-        aged, unchanged = _bodies(database, settings, now, batch, dry_run=dry_run, tell=tell)
+        aged, unchanged = _remove_bodies(database, settings, now, batch, dry_run=dry_run, tell=tell)
         # The pool itself prunes its bookings while it works; twice its window is far beyond anything that it counts.
         unreached = now - timedelta(seconds=2 * settings.window_seconds + 3600)
         ages = (
@@ -114,7 +114,7 @@ def maintain(
             (login_failures.AGED, now - timedelta(days=login.FAILURES_KEPT_DAYS)),
         )
         bookings, old_alerts, samples, old_triggers, changes, old_slices, old_tallies, audit_entries, *logins = (
-            _aged(database, *age, batch, dry_run=dry_run) for age in ages
+            _remove_aged(database, *age, batch, dry_run=dry_run) for age in ages
         )
         # Autovacuum cleans all other tables. It never analyzes the partitioned task table as a whole, which is not
         # needed: statements name the month, and have only one plan even without statistics.
@@ -163,7 +163,7 @@ class _Months:
             self.left[month] = "the task table was locked for too long; the next night tries again"
 
 
-def _months_ahead(database: Database, now: datetime, months: _Months, *, dry_run: bool) -> None:
+def _make_months_ahead(database: Database, now: datetime, months: _Months, *, dry_run: bool) -> None:
     wanted = [now.date().replace(day=1)]
     for _ in range(MONTHS_AHEAD):
         wanted.append(task_months.following(wanted[-1]))
@@ -202,7 +202,7 @@ def _drop_months(database: Database, settings: Settings, now: datetime, months: 
                     months.left[month] = "a crawl of it was resumed"
 
 
-def _bodies(
+def _remove_bodies(
     database: Database, settings: Settings, now: datetime, batch: int, *, dry_run: bool, tell: Tell | None
 ) -> tuple[int, int]:
     night = Night(
@@ -233,7 +233,7 @@ def _bodies(
     return aged, unchanged
 
 
-def _aged(database: Database, aged: Aged, before: datetime, batch: int, *, dry_run: bool) -> int:
+def _remove_aged(database: Database, aged: Aged, before: datetime, batch: int, *, dry_run: bool) -> int:
     if dry_run:
         with database.reading() as connection:
             return count_aged(connection, aged, before)

@@ -11,8 +11,8 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import catalog_work, process
 from mustit_pipeline.catalog.reading import reading_rules
-from mustit_pipeline.crawling.executions import complete_if_done
 from mustit_pipeline.crawling.recovery import recover_tasks
+from mustit_pipeline.crawling.steering import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database
@@ -50,14 +50,12 @@ class Recovered:
         )
 
 
-def find_stuck(
-    database: Database, now: datetime, *, busy: Collection[str], idle_seconds: float = IDLE_SECONDS
-) -> Recovered:
+def find_stuck(database: Database, now: datetime, *, busy: Collection[str]) -> Recovered:
     """What a pass would recover now, without sellers that a run works on."""
     with database.reading() as connection:
         found = stuck.counts(connection, now)
-        ended = [one for one in stuck.unended(connection, idle_seconds) if one.seller_id not in busy]
-    left = unprocessed(database, busy=busy, idle_seconds=idle_seconds)
+        ended = [one for one in stuck.unended(connection, IDLE_SECONDS) if one.seller_id not in busy]
+    left = unprocessed(database, busy=busy, idle_seconds=IDLE_SECONDS)
     return Recovered(found.tasks, len(ended), found.events, found.agents, len(left))
 
 

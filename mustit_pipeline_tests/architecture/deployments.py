@@ -77,6 +77,12 @@ def manifests() -> list[dict[str, Any]]:
 
 
 @cache
+def chart_values() -> dict[str, Any]:
+    """What Dagster's chart is given."""
+    return yaml.safe_load((DEPLOY / "kubernetes" / "values.yaml").read_text())
+
+
+@cache
 def instructions() -> list[tuple[str, str]]:
     """The Dockerfile's instructions, in order."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")

@@ -34,7 +34,8 @@ CHART = {
     },
     "dagster-user-deployments.deployments.0": {
         *("name", "image", "dagsterApiGrpcArgs", "codeServerArgs", "includeConfigInLaunchedRuns", "port", "env"),
-        *("envConfigMaps", "envSecrets", "resources", "volumes", "volumeMounts"),
+        *("envConfigMaps", "envSecrets", "resources", "volumes", "volumeMounts", "podSecurityContext"),
+        "securityContext",
     },
     "runLauncher": {"type", "config"},
     "runLauncher.config.k8sRunLauncher": {

@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -13,7 +12,15 @@ from sqlalchemy import make_url
 
 from mustit_pipeline.aws.policy import work_policy
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.architecture.deployments import DEPLOY, ROOT, compose, instructions, manifests, stack
+from mustit_pipeline_tests.architecture.deployments import (
+    DEPLOY,
+    ROOT,
+    chart_values,
+    compose,
+    instructions,
+    manifests,
+    stack,
+)
 from mustit_pipeline_tests.architecture.test_commands_in_docs import problem_with
 from mustit_pipeline_tests.architecture.test_images import CODE_SERVER, PROJECT
 from mustit_pipeline_tests.conftest import MakeSettings
@@ -21,11 +28,6 @@ from mustit_pipeline_tests.conftest import MakeSettings
 GRACE = Settings.model_fields["grace_seconds"].default
 # Where the images of other projects listen, and where postgres:18 keeps its data.
 POSTGRES_PORT, REDIS_PORT, POSTGRES_DATA = 5432, 6379, "/var/lib/postgresql"
-
-
-def values() -> dict[str, Any]:
-    """What Dagster's chart is given."""
-    return yaml.safe_load((DEPLOY / "kubernetes" / "values.yaml").read_text())
 
 
 def resources(kind: str) -> dict[str, dict[str, Any]]:
@@ -98,8 +100,8 @@ def test_a_task_on_ecs_gets_each_secret_under_its_own_name() -> None:
             assert one["ValueFrom"] == {"Sub": f"${{Secret}}:{one['Name']}::"}
             given.add(one["Name"])
     assert given == told
-    [role] = [one for one in resources("IAM::Role").values() if one["Policies"][0]["PolicyName"] == "secrets"]
-    [statement] = role["Policies"][0]["PolicyDocument"]["Statement"]
+    [policy] = resources("IAM::Role")["ExecutionRole"]["Policies"]
+    [statement] = policy["PolicyDocument"]["Statement"]
     assert (statement["Action"], statement["Resource"]) == ("secretsmanager:GetSecretValue", {"Ref": "Secret"})
 
 
@@ -142,30 +144,47 @@ def test_workers_on_ecs_are_scaled_by_metrics_that_aws_has_and_by_their_own_numb
     assert settings == [{"Name": "containerInsights", "Value": "enabled"}]
 
 
-@pytest.mark.parametrize("bucket", ["LakeBucket", "LogsBucket"])
-def test_tasks_on_ecs_may_do_with_their_buckets_what_mustit_aws_setup_prints(
-    make_settings: MakeSettings, bucket: str
-) -> None:
-    [role] = [one for one in resources("IAM::Role").values() if one["Policies"][0]["PolicyName"] == "lake"]
-    allowed = {
-        (action, resource["Sub"].removeprefix("arn:${AWS::Partition}:s3:::").replace("${" + bucket + "}", "bucket"))
-        for statement in role["Policies"][0]["PolicyDocument"]["Statement"]
-        for action in statement["Action"]
-        for resource in statement["Resource"]
+def test_tasks_on_ecs_may_do_what_mustit_aws_setup_prints(make_settings: MakeSettings) -> None:
+    logs = {"compute_logs_uri": "s3://logs", "lake_uri": "s3://lake", "task_transport": "sqs"}
+    wanted = rights(work_policy(make_settings(**logs)))
+    lake, queues = (resources("IAM::Policy")[name] for name in ("LakePolicy", "QueuePolicy"))
+    tasks = resources("ECS::TaskDefinition")
+
+    assert rights(lake["PolicyDocument"]) >= {one for one in wanted if one[0].startswith("s3:")}
+    assert rights(queues["PolicyDocument"]) == {one for one in wanted if one[0].startswith("sqs:")}
+    assert queues["Roles"] == [{"Ref": "TaskRole"}, {"Ref": "RunRole"}]
+    # What reads the marketplace's answers may start no task of ECS, but for runs, which have the daemon's role.
+    assert [one["Roles"] for one in (lake, resources("IAM::Policy")["RunPolicy"])] == [[{"Ref": "RunRole"}]] * 2
+    assert {name: one["TaskRoleArn"]["GetAtt"].partition(".")[0] for name, one in tasks.items()} == {
+        "DaemonTask": "RunRole",
+        "WebserverTask": "RunRole",
+        "ApiTask": "TaskRole",
+        "WorkerTask": "TaskRole",
     }
-    name = "lake_uri" if bucket == "LakeBucket" else "compute_logs_uri"
-    wanted = {
-        (action, resource.removeprefix("arn:aws:s3:::"))
-        for statement in work_policy(make_settings(**{name: "s3://bucket"}))["Statement"]
-        for action in statement["Action"]
-        for resource in statement["Resource"]
-    }
-    assert wanted
-    assert wanted <= allowed
+
+
+def rights(policy: dict[str, Any]) -> set[tuple[str, str]]:
+    """Each action of a policy with the name of what it is about; the template's parameters by their defaults."""
+    names = {"LakeBucket": "lake", "LogsBucket": "logs"}
+    names |= {name: str(one["Default"]) for name, one in stack()["Parameters"].items() if "Default" in one}
+    found: set[tuple[str, str]] = set()
+    for statement in policy["Statement"]:
+        for resource in statement["Resource"]:
+            text = resource if isinstance(resource, str) else resource["Sub"]
+            about = re.sub(
+                r"\$\{(\w+)\}",
+                lambda name: names[name[1]],
+                text.replace("${AWS::", "${")
+                .replace("${Partition}", "aws")
+                .replace("${Region}", "*")
+                .replace("${AccountId}", "*"),
+            )
+            found |= {(action, about) for action in statement["Action"]}
+    return found
 
 
 def test_kubernetes_knows_one_secret_one_image_and_one_port_of_the_code_server() -> None:
-    given = values()
+    given = chart_values()
     [code] = given["dagster-user-deployments"]["deployments"]
     image = f"{code['image']['repository']}:{code['image']['tag']}"
     [exposed] = [rest.split() for word, rest in instructions() if word == "EXPOSE"]

@@ -22,6 +22,7 @@ from mustit_pipeline_tests.architecture.deployments import (
     DEPLOY,
     ROOT,
     Container,
+    chart_values,
     compose,
     containers,
     instructions,
@@ -37,6 +38,7 @@ CONTAINERS = {one.where: one for one in containers()}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Fargate's: CPU units, and the memory that goes with them in MB.
 FARGATE = {512: range(1024, 4097, 1024), 1024: range(2048, 8193, 1024)}
+NO_RIGHTS = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 ASKED = re.compile(r"http://127\.0\.0\.1:(\d+)(/[\w/]+)")
 
 
@@ -184,17 +186,42 @@ def test_the_image_does_not_run_as_root_and_has_the_paths_that_deployments_rely_
     assert f"--uid 10001 --home-dir {home} --create-home mustit" in created
     assert [rest for word, rest in found if word == "EXPOSE"] == [f"{API} {UI} {CODE_SERVER}"]
     assert compose()["services"]["control"]["volumes"] == [f"control:{home}"]
-    users = {
-        one["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
-        for one in manifests()
-        if one["kind"] == "Deployment"
-    }
-    assert users == {10001}
     [kept] = [rest.split()[-1] for word, rest in found if word == "COPY" and "deploy/ecs/dagster.yaml" in rest]
     for one in CONTAINERS.values():
         if one.command[0].startswith("dagster"):
             assert one.variables["DAGSTER_HOME"] == kept.rstrip("/")
             assert one.command[one.command.index("-w") + 1] == f"{kept}workspace.yaml"
+
+
+def test_a_container_is_not_root_gains_no_rights_and_writes_to_its_volumes_alone() -> None:
+    """And none takes more memory than a host has to spare."""
+    [home] = re.findall(r"MUSTIT_HOME=(\S+)", " ".join(rest for word, rest in instructions() if word == "ENV"))
+    for name, service in compose()["services"].items():
+        if "build" in service:
+            assert service["read_only"], name
+            assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+            written = [*service["tmpfs"], *(volume.partition(":")[2] for volume in service.get("volumes", []))]
+            assert sorted(one.partition(":")[0] for one in written) == ["/tmp", home]
+            assert service["mem_limit"]
+    for manifest in manifests():
+        if manifest["kind"] in ("Deployment", "Job"):
+            pod = manifest["spec"]["template"]["spec"]
+            [one] = pod["containers"]
+            assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) == (10001, True)
+            assert pod["securityContext"]["fsGroup"] == 10001, "it could not write to its volumes"
+            assert one["securityContext"] == {"readOnlyRootFilesystem": True, **NO_RIGHTS}
+            assert sorted(mount["mountPath"] for mount in one["volumeMounts"]) == ["/tmp", home]
+            assert [mount["name"] for mount in one["volumeMounts"]] == [volume["name"] for volume in pod["volumes"]]
+            assert one["resources"]["limits"]["memory"]
+    [code] = chart_values()["dagster-user-deployments"]["deployments"]
+    run = chart_values()["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]
+    for pod, container in (
+        (code["podSecurityContext"], code),
+        (run["podSpecConfig"]["securityContext"], run["containerConfig"]),
+    ):
+        assert (pod["runAsUser"], pod["runAsNonRoot"]) == (10001, True)
+        assert container["securityContext"] == NO_RIGHTS
+        assert container["resources"]["limits"]["memory"]
 
 
 def test_the_locks_have_everything_that_the_image_installs() -> None:
@@ -211,7 +238,8 @@ def test_the_locks_have_everything_that_the_image_installs() -> None:
 
 def test_every_name_in_the_stack_leads_to_a_parameter_or_a_resource() -> None:
     text = (DEPLOY / "ecs" / "stack.yaml").read_text()
-    known = stack()["Parameters"].keys() | stack()["Resources"].keys() | {"AWS::Region", "AWS::Partition"}
+    known = stack()["Parameters"].keys() | stack()["Resources"].keys()
+    known |= {"AWS::Region", "AWS::Partition", "AWS::AccountId"}
     named = set(re.findall(r"!Ref ([\w:]+)", text)) | set(re.findall(r"!GetAtt (\w+)", text))
     named |= {name.split(".")[0] for name in re.findall(r"\$\{([\w.:]+)\}", text)}
 

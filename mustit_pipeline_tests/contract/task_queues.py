@@ -1,12 +1,11 @@
 """Queues of crawl tasks with something in them, whatever carries them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.fetching import RequestCounter
 from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_products, planned_status
 from mustit_pipeline.crawling.queue import TaskQueue, execution_queue, shared_queue
@@ -14,7 +13,8 @@ from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.domain.states import TaskType
+from mustit_pipeline.crawling.steering import open_or_join
+from mustit_pipeline.domain.states import ExecutionKind, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -24,9 +24,9 @@ from mustit_pipeline_tests.integration.crawling.checks import number
 from mustit_pipeline_tests.integration.crawling.child import wait_until
 from mustit_pipeline_tests.integration.crawls import register
 
-# Those that serve every running crawl, and one that serves a single crawl.
+# Those that serve every running crawl, and those that serve a single crawl.
 SHARED = ("postgres", "sqs")
-ADAPTERS = (*SHARED, "postgres of one execution")
+ADAPTERS = (*SHARED, "postgres of one execution", "sqs of one execution")
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,28 @@ class Queues:
     @property
     def unclaimed(self) -> str:
         """The state of a task that a worker could claim: SQS does not have it before a worker asks."""
-        return "WAITING" if self.adapter == "sqs" else "PUBLISHED"
+        return "WAITING" if self.adapter.startswith("sqs") else "PUBLISHED"
 
     def opened(
-        self, seller_id: str, *, new: int = 0, known: int = 0, pages: int = 0, probes: Sequence[int] = ()
+        self,
+        seller_id: str,
+        *,
+        new: int = 0,
+        known: int = 0,
+        pages: int = 0,
+        probes: Sequence[int] = (),
+        kind: ExecutionKind = ExecutionKind.DUE,
     ) -> StoredExecution:
         """A running crawl with calls to make; what is least urgent was planned first."""
         register(self.database, seller_id)
-        stored = open_or_join(self.database, SellerId(seller_id), triggered_by="test", now=utc_now()).stored
+        opened = open_or_join(self.database, SellerId(seller_id), triggered_by="test", now=utc_now())
+        stored = replace(opened.stored, kind=kind)
         endpoints = Endpoints.from_settings(self.make_settings())
-        running = text("UPDATE crawling_schedule_executions SET status = 'RUNNING' WHERE execution_id = :id")
+        running = text(
+            "UPDATE crawling_schedule_executions SET status = 'RUNNING', kind = :kind WHERE execution_id = :id"
+        )
         with self.database.transaction() as connection:
-            connection.execute(running, {"id": stored.execution.id.value})
+            connection.execute(running, {"id": stored.execution.id.value, "kind": kind.value})
             options = [TaskType.PRODUCT_OPTION]
             seen_before = dict.fromkeys(range(1, known + 1), 3)
             never_seen = dict.fromkeys(range(known + 1, known + new + 1), 0)
@@ -69,13 +79,16 @@ class Queues:
 
     def queue(self, stored: StoredExecution, *, lease_seconds: float = 60.0) -> TaskQueue:
         """What a worker of its own takes tasks from."""
-        settings = self.make_settings(lease_seconds=lease_seconds)
         if self.adapter in SHARED:
-            queue = shared_queue(self.database, settings)
+            queue = shared_queue(self.database, self.make_settings(lease_seconds=lease_seconds))
         else:
-            queue = execution_queue(self.database, settings, stored, list(TaskType))
+            queue = self.of_crawl(stored, lease_seconds=lease_seconds)
         self._opened.append(queue)
         return queue
+
+    def of_crawl(self, stored: StoredExecution, *, lease_seconds: float = 60.0) -> TaskQueue:
+        """What a run that works on one crawl takes tasks from."""
+        return execution_queue(self.database, self.make_settings(lease_seconds=lease_seconds), stored, list(TaskType))
 
     def store(self) -> ResultStore:
         """Where the results of all workers go."""

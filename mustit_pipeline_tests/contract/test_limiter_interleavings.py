@@ -51,14 +51,14 @@ def test_no_interleaving_of_workers_ever_exceeds_a_window(
 
     async def scenario(limiter: Limiter) -> None:
         now, revision = 0.0, 10
-        flying: list[tuple[Slot, float]] = []
+        in_flight: list[tuple[Slot, float]] = []
         arrivals: dict[UUID, list[float]] = defaultdict(list)
         for action, which, share in steps:
             now += 0.01 + share
             if action == "acquire":
                 answer = await limiter.acquire(EPOCH, 4.0, now=START + now)
                 if isinstance(answer, Slot):
-                    flying.append((answer, now))
+                    in_flight.append((answer, now))
                 elif which == 0 and answer.seconds is not None and math.isfinite(answer.seconds):
                     now += answer.seconds
             elif action == "jump":
@@ -68,8 +68,8 @@ def test_no_interleaving_of_workers_ever_exceeds_a_window(
                 with counter.database.reading() as connection:
                     rows = [replace(row, revision=revision, health=50 + which) for row in read_agents(connection)]
                 await limiter.publish(EPOCH, rows, now=START + now)
-            elif flying:
-                slot, since = flying.pop(which % len(flying))
+            elif in_flight:
+                slot, since = in_flight.pop(which % len(in_flight))
                 if action == "answer":
                     # A worker keeps its deadline: the request arrives before the hold ends, the answer may be later.
                     arrivals[slot.agent_id].append(since + share * (min(now, since + 4.0) - since))
@@ -78,7 +78,7 @@ def test_no_interleaving_of_workers_ever_exceeds_a_window(
                     arrivals[slot.agent_id].append(since + share * 4.0)
                 else:
                     await limiter.withdraw(EPOCH, slot, share, now=START + now)
-        for slot, since in flying:
+        for slot, since in in_flight:
             arrivals[slot.agent_id].append(since + 4.0)
         for moments in arrivals.values():
             assert most_in_a_window(moments, limits.window - 1e-4) <= limits.requests

@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy import event, text
 
 from mustit_pipeline.aws.setup import make_queues
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.result_buffer import ResultBuffer, WorkReport
 from mustit_pipeline.crawling.results import Receipt, TaskResult
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.domain.states import ExecutionKind
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.parsing import parse_listing
@@ -38,7 +39,7 @@ def shared(request: pytest.FixtureRequest, database: Database, make_settings: Ma
 
 
 def _queues(request: pytest.FixtureRequest, database: Database, make_settings: MakeSettings) -> Queues:
-    if request.param == "sqs":
+    if request.param.startswith("sqs"):
         aws = request.getfixturevalue("strict")
         make_settings = partial(make_settings, task_transport="sqs", aws_endpoint_url=aws.endpoint)
         make_queues(make_settings())
@@ -295,18 +296,34 @@ def test_a_crawl_that_is_paused_or_cancelled_gives_nothing(queues: Queues) -> No
     queue, execution_id = queues.queue(stored), stored.execution.id
     held = queue.claim(2)
 
-    crawls.pause(queues.database, execution_id)
+    steering.pause(queues.database, execution_id)
     assert queue.claim(9) == []
-    crawls.resume(queues.database, execution_id)
+    steering.resume(queues.database, execution_id)
     held += queue.claim(2)
     assert len(held) == 4
-    crawls.cancel(queues.database, execution_id, utc_now())
+    steering.cancel(queues.database, execution_id, utc_now())
 
     assert queue.claim(9) == []
     outcome = queues.store().store([fetched(lease) for lease in held])
     assert (outcome.completed, outcome.lost) == (0, 4)
     rows = check_outcomes(queues.database, execution_id)
     assert {row.error_code for row in rows.values()} == {"CANCELLED"}
+
+
+def test_a_light_crawl_gives_nothing_while_one_that_is_due_is_open(queues: Queues) -> None:
+    stored = queues.opened("s", new=4, kind=ExecutionKind.LIGHT)
+    queue = queues.queue(stored)
+    held = queue.claim(2)
+
+    due = queues.opened("other")
+    assert queue.claim(9) == []
+    assert (queue.rest() is None) == (queues.adapter not in SHARED)
+    assert queues.store().store([fetched(lease) for lease in held]).completed == 2
+    assert queues.states() == {"COMPLETED": 2, queues.unclaimed: 2}
+
+    steering.cancel(queues.database, due.execution.id, utc_now())
+    assert len(queue.claim(9)) == 2
+    assert number(queues.database, COSTS) == 0
 
 
 def test_a_batch_is_claimed_in_one_transaction_and_stored_in_one(queues: Queues) -> None:

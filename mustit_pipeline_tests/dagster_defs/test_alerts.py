@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.monitoring.alerts import ended_runs, run_failures
 from mustit_pipeline.defs.resources import RESOURCES
@@ -82,8 +82,8 @@ def test_a_failed_run_is_told_once_and_the_next_good_one_ends_it(
 ) -> None:
     register(database, SELLER)
     run_id = run(instance, fails=True)
-    assert look() == "1 alerts opened, 0 ended; 1 told, 0 still to be told"
-    assert look() == "0 alerts opened, 0 ended; 0 told, 0 still to be told"
+    assert look() == "1 alerts opened, 0 ended; 1 notifications sent, 0 still to be sent"
+    assert look() == "0 alerts opened, 0 ended; 0 notifications sent, 0 still to be sent"
     [message] = inbox.messages
     assert message["title"] == f"[mustit] crawl_seller of {SELLER} failed"
     assert message["message"].startswith(f"work: The marketplace is closed. Run {run_id}.")
@@ -93,8 +93,8 @@ def test_a_failed_run_is_told_once_and_the_next_good_one_ends_it(
     assert look().startswith("0 alerts opened, 0 ended")
 
     run(instance, fails=False)
-    assert look() == "0 alerts opened, 1 ended; 1 told, 0 still to be told"
-    assert look().startswith("0 alerts opened, 0 ended; 0 told")
+    assert look() == "0 alerts opened, 1 ended; 1 notifications sent, 0 still to be sent"
+    assert look().startswith("0 alerts opened, 0 ended; 0 notifications sent")
     assert inbox.titles[1:] == [f"[mustit] Over: crawl_seller of {SELLER} failed"]
     assert [row.ended_at is None for row in stored(database)] == [False]
 
@@ -113,7 +113,7 @@ def test_a_daemon_that_forgot_how_far_it_came_tells_nothing_twice(
         forgetful = run_failures(context)
 
     assert isinstance(forgetful, dg.SkipReason)
-    assert str(forgetful.skip_message).startswith("0 alerts opened, 0 ended; 0 told")
+    assert str(forgetful.skip_message).startswith("0 alerts opened, 0 ended; 0 notifications sent")
     assert (len(inbox.messages), len(stored(database))) == (told, 2)
 
 

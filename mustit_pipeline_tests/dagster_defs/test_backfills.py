@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.crawl.slices import Mode
@@ -150,7 +150,7 @@ def test_a_paused_crawl_is_refused_with_the_way_to_resume_it(database: Database,
     opened = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING'"))
-    crawls.pause(database, opened.execution.id)
+    steering.pause(database, opened.execution.id)
 
     assert f"mustit execution resume {opened.execution.id}" in reason(run(instance, Mode.REFETCH, "minishop_listings"))
 
@@ -235,7 +235,7 @@ def test_a_run_of_chosen_assets_delays_the_next_sweep_only_where_it_sweeps_itsel
     stored = latest(database, SELLER)
     if stored.execution.is_open:
         # What the sweep has planned was not chosen.
-        crawls.cancel(database, stored.execution.id, utc_now())
+        steering.cancel(database, stored.execution.id, utc_now())
 
     assert keys(tick(due_crawls).run_requests) == next_due
 

@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import find
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.sql import slices
 from mustit_pipeline.crawling.sql.slices import EndedSlice
+from mustit_pipeline.crawling.steering import find
 from mustit_pipeline.defs.crawl.crashes import slice_outcome
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.failures import StepFailure
@@ -115,7 +115,7 @@ def test_a_crawl_that_crashes_too_often_is_failed_with_its_reason_and_can_be_res
     assert "5 runs in a row crashed" in str(failed.error_text)
     assert not tick(due_crawls).run_requests
 
-    crawls.resume(database, begun)
+    steering.resume(database, begun)
     [request] = tick(due_crawls).run_requests
     assert request.tags[EXECUTION_TAG] == str(begun)
 

@@ -1,4 +1,4 @@
-"""Permanent failures are repeated by nobody, transient ones are: Dagster's three ways of repeating, for real."""
+"""Permanent failures are not repeated, transient ones are: Dagster's three ways of repeating, for real."""
 
 import time
 from collections.abc import Callable, Generator
@@ -9,9 +9,9 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from mustit_pipeline.cli.runtime import dagster_environment
-from mustit_pipeline.crawling.executions import find
 from mustit_pipeline.crawling.sql import slices
 from mustit_pipeline.crawling.sql.slices import EndedSlice
+from mustit_pipeline.crawling.steering import find
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.failures import (
     RETRY_TRANSIENT,
@@ -51,7 +51,7 @@ BROKEN_RULE = InvariantViolated("INVARIANT_TEST", korean="규칙 위반", englis
         (MalformedBody("detail", "no JSON"), PermanentFailure),
         (SettingsError("MUSTIT_X: wrong"), PermanentFailure),
         (SchemaMismatch("the database has no schema yet"), PermanentFailure),
-        (DatabaseUnreachable("nobody listens"), TransientFailure),
+        (DatabaseUnreachable("no server listens"), TransientFailure),
         (DatabaseRefused("a wrong password"), PermanentFailure),
         (EmbeddedError("no server started"), TransientFailure),
     ],
@@ -196,7 +196,7 @@ class Doomed(dg.Config):
 @dg.op
 def fail(config: Doomed) -> None:
     with readable_failures():
-        raise DatabaseUnreachable("nobody listens") if config.transient else BROKEN_RULE
+        raise DatabaseUnreachable("no server listens") if config.transient else BROKEN_RULE
 
 
 @dg.job(tags={"dagster/max_retries": "3"})
@@ -295,7 +295,7 @@ def test_the_sensor_asks_for_another_slice_after_one_that_failed_for_a_while(
     [
         (BROKEN_RULE, "INVARIANT_TEST"),
         (Conflict("CONFLICT_TEST", korean="충돌", english="conflict"), None),
-        (DatabaseUnreachable("nobody listens"), None),
+        (DatabaseUnreachable("no server listens"), None),
     ],
 )
 def test_a_failure_says_where_the_next_run_would_end_the_same_way(
@@ -318,7 +318,7 @@ BROKEN = {
     "settings": ("MUSTIT_JWT_SECRET", "SettingsError"),
     "schema": ("mustit db upgrade", "SchemaMismatch"),
     "server": ("PostgreSQL does not answer", None),
-    "user": ('role "nobody" does not exist', "DatabaseRefused"),
+    "user": ('role "stranger" does not exist', "DatabaseRefused"),
 }
 
 
@@ -335,7 +335,7 @@ def broken(
             with database.transaction() as connection:
                 connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         elif what == "user":
-            url = make_url(database_url).set(username="nobody", password="hunter2")
+            url = make_url(database_url).set(username="stranger", password="hunter2")
             set_environment(database_url=url.render_as_string(hide_password=False))
         else:
             set_environment(database_url="postgresql://user:hunter2@127.0.0.1:9/mustit")

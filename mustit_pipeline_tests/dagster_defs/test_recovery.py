@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.resources import RESOURCES
 from mustit_pipeline.defs.upkeep.recovery import recover_every_minute

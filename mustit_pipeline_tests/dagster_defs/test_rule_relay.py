@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import cancel, open_or_join
+from mustit_pipeline.crawling.steering import cancel, open_or_join
 from mustit_pipeline.definitions import defs
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.crawl.triggers import sqs_triggers

@@ -3,17 +3,21 @@
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, timedelta
 from importlib import util
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.storage.compute_log_manager import ComputeIOType
+from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 from psycopg import sql
 from sqlalchemy import make_url
 
+from mustit_pipeline.aws.policy import work_policy
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home
 from mustit_pipeline.cli.runtime import dagster_environment
 from mustit_pipeline.definitions import defs
@@ -23,6 +27,10 @@ from mustit_pipeline.settings import Settings, SettingsError
 from mustit_pipeline_tests.conftest import MakeSettings, TestServers
 from mustit_pipeline_tests.dagster_defs.conftest import Bucket
 from mustit_pipeline_tests.dagster_defs.daemon import running_daemon, until
+from mustit_pipeline_tests.s3_permissions import just_what_is_allowed
+
+# boto3 sends it in parts.
+LARGE = b"x" * 20 * 1024 * 1024
 
 
 @pytest.fixture
@@ -168,6 +176,15 @@ def test_without_any_redis_the_embedded_default_refuses_the_profile(
         make_dagster_home(Settings(home=tmp_path, run_launcher="celery"))  # pyright: ignore[reportCallIssue]
 
 
+class BrokenFile(BytesIO):
+    """A file of which only the first part can be read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise OSError("the disk is broken")
+        return super().read(size)
+
+
 @pytest.mark.parametrize("kind", ["s3", "folder"])
 def test_what_a_run_prints_on_one_host_is_read_on_another(
     make_settings: MakeSettings,
@@ -175,6 +192,7 @@ def test_what_a_run_prints_on_one_host_is_read_on_another(
     bucket: Bucket,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     kind: str,
 ) -> None:
     shared = {
@@ -185,14 +203,18 @@ def test_what_a_run_prints_on_one_host_is_read_on_another(
     worker, control = (make_settings(home=tmp_path / name, **shared) for name in ("worker", "control"))
     key = ["a-run", "compute_logs", "a-step"]
 
-    with opened(worker, monkeypatch) as instance, instance.compute_log_manager.capture_logs(key):
-        print("한글 from a run", flush=True)
+    with just_what_is_allowed(work_policy(worker), caplog) if kind == "s3" else nullcontext():
+        with opened(worker, monkeypatch) as instance, instance.compute_log_manager.capture_logs(key):
+            print("한글 from a run", flush=True)
 
-    with opened(control, monkeypatch) as instance:
-        logs = instance.compute_log_manager
-        assert logs.get_log_data(key).stdout == "한글 from a run\n".encode()
-        logs.delete_logs(prefix=["a-run"])
-        assert not logs.get_log_data(key).stdout
+        with opened(control, monkeypatch) as instance:
+            logs = instance.compute_log_manager
+            assert logs.get_log_data(key).stdout == "한글 from a run\n".encode()
+            if isinstance(logs, S3ComputeLogManager):
+                with pytest.raises(OSError, match="the disk is broken"):
+                    logs._upload_file_obj(BrokenFile(LARGE), key, ComputeIOType.STDERR)
+            logs.delete_logs(prefix=["a-run"])
+            assert not logs.get_log_data(key).stdout
     assert bucket.names() == []
     assert not list((tmp_path / "worker").rglob("*.out"))
 

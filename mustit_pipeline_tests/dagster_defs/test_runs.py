@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.monitoring.alerts import run_failures
 from mustit_pipeline.defs.resources import RESOURCES, BusinessDatabase
@@ -175,7 +175,7 @@ def test_a_cancelled_crawl_ends_its_run_and_nothing_is_opened_in_its_place(
     database: Database, instance: dg.DagsterInstance
 ) -> None:
     opened = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
-    crawls.cancel(database, opened.execution.id, utc_now())
+    steering.cancel(database, opened.execution.id, utc_now())
 
     result = run_job(instance, "crawl_seller", SELLER, tags={"mustit/execution": str(opened.execution.id)})
 

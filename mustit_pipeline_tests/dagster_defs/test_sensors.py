@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.crawl.partition_sync import PartitionChanges, partition_changes, seller_partitions
 from mustit_pipeline.defs.delivery.waiting import one_at_a_time, waiting_outbox
@@ -86,7 +86,7 @@ def test_a_crawl_that_another_process_opened_gets_a_run_and_its_seller_a_partiti
 ) -> None:
     """The web server knows nothing of Dagster: it registers sellers and opens executions, and no partition is there."""
     register(database, "dmont", ODD)
-    opened = [crawls.trigger(database, SellerId(one), triggered_by="key x", now=utc_now()) for one in ("dmont", ODD)]
+    opened = [steering.trigger(database, SellerId(one), triggered_by="key x", now=utc_now()) for one in ("dmont", ODD)]
 
     requests = tick(due_crawls).run_requests
 
@@ -98,7 +98,7 @@ def test_a_crawl_that_another_process_opened_gets_a_run_and_its_seller_a_partiti
 def test_a_seller_that_is_not_due_waits_for_its_interval(database: Database, tick: Tick) -> None:
     register(database, "dmont")
     opened = open_or_join(database, SellerId("dmont"), triggered_by="test", now=utc_now())
-    crawls.cancel(database, opened.stored.execution.id, utc_now())
+    steering.cancel(database, opened.stored.execution.id, utc_now())
 
     assert not tick(due_crawls).run_requests
 
@@ -158,7 +158,7 @@ def test_no_more_is_requested_than_slots_are_free_and_the_longest_due_come_first
                 ),
                 {"age": age + 1, "name": name},
             )
-    add_run("somebody else", Status.STARTED)
+    add_run("another", Status.STARTED)
 
     assert keys(tick(due_crawls).run_requests) == names[:3]
 
@@ -171,7 +171,7 @@ def test_a_tick_says_whom_it_starts_and_how_many_wait(
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 hour'"))
     open_or_join(database, SellerId("d"), triggered_by="test", now=utc_now())
     add_run("busy", Status.STARTED)
-    add_run("somebody else", Status.STARTED)
+    add_run("another", Status.STARTED)
 
     tick(due_crawls)
 
@@ -199,7 +199,7 @@ def test_paused_executions_and_inactive_sellers_are_left_alone(database: Databas
                 "WHERE seller_id = 'paused'"
             )
         )
-    crawls.pause(database, stored.execution.id)
+    steering.pause(database, stored.execution.id)
     deactivate_seller(database, SellerId("inactive"), utc_now())
 
     assert not tick(due_crawls).run_requests
@@ -327,7 +327,7 @@ def test_waiting_events_start_one_relay_at_a_time(
     instance.report_run_canceled(running)
 
     with database.transaction() as connection:
-        breakers.failed(connection, PRODUCT_SERVER, failures=5, threshold=5, cooldown=60)
+        breakers.record_failures(connection, PRODUCT_SERVER, failures=5, threshold=5, cooldown=60)
     assert "unreachable" in tick(waiting_outbox).skip_message
 
 

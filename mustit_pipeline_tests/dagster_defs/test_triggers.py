@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.defs.crawl.due import due_crawls
 from mustit_pipeline.defs.crawl.triggers import sqs_triggers
 from mustit_pipeline.defs.failures import PermanentFailure, TransientFailure
@@ -48,7 +48,7 @@ def test_from_a_message_to_a_finished_crawl(
     market.add_seller(SELLER, 3)
     register(database, SELLER)
     before = open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored.execution.id
-    crawls.cancel(database, before, utc_now())
+    steering.cancel(database, before, utc_now())
     assert not tick(due_crawls).run_requests
     queue.send({"sellerId": SELLER}, {"sellerId": SELLER}, {"sellerId": "unknown"})
 
@@ -58,7 +58,7 @@ def test_from_a_message_to_a_finished_crawl(
 
     assert told == ("3 messages: 1 crawls due, 1 joined an open crawl, 1 parked (1 UNKNOWN_SELLER)")
     assert result.success
-    stored = crawls.find(database, ExecutionId(request.tags["mustit/execution"]))
+    stored = steering.find(database, ExecutionId(request.tags["mustit/execution"]))
     assert (stored.triggered_by, stored.execution.status) == ("sqs", ExecutionStatus.COMPLETED)
     assert queue.left() == 0
     assert tick(sqs_triggers).skip_message == "no message waits"

@@ -31,6 +31,8 @@ WIDE_OPEN = {
     "MUSTIT_RECRAWL": "everything",
 }
 PATIENCE_SECONDS = 120.0
+# No command, and no process of `mustit up`, imports boto3 or botocore: here they are broken.
+WITHOUT_AWS = str(Path(__file__).parent / "without_aws")
 # No server listens on the discard port of a test machine.
 NOWHERE = "http://127.0.0.1:9"
 
@@ -59,6 +61,7 @@ class Mustit:
     def variables(self, **changed: str) -> dict[str, str]:
         """The whole environment of a command."""
         outside = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTIT_", "DAGSTER_"))}
+        outside["PYTHONPATH"] = os.pathsep.join(filter(None, (WITHOUT_AWS, outside.get("PYTHONPATH"))))
         return {**outside, "MUSTIT_HOME": str(self.home), "LANG": "C.UTF-8", **self.environment, **changed}
 
     def start(self, *arguments: str, **changed: str) -> subprocess.Popen[str]:

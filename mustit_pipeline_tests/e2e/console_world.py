@@ -26,8 +26,8 @@ from mustit_pipeline.api.context import Ground
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.access import KeyName, Password, Role, Scope, UserName
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -172,7 +172,7 @@ def _populate(
             if turn:
                 market.random_changes(seller, 9)
             _crawl(database, settings, seller)
-        price = 540_000 + 35_000 * ((turn * 5) % 4)
+        price = 12_540_000 + 35_000 * ((turn * 5) % 4)
         market.set_fields("dmont", item_no, discountPrice=price, stock=3 + turn * 2 % 5)
         relay(database, settings)
         _go_back(database, timedelta(hours=5))
@@ -229,7 +229,8 @@ def _trouble(connection: Connection) -> None:
            VALUES ('detail.ProductInfoModule.giftWrap', 'NEW', 'bool', '', 'true', 128, 'dmont', 1),
                   ('listing.items.appPrice', 'RETYPED', 'int', 'str', '545600', 40, 'luxury-house', NULL)""",
         """UPDATE user_agents SET status = 'SUSPENDED', health = 20, suspended_until = now() + interval '40 min',
-                  reason = 'throttled by the marketplace: /item/118005032/detail/top'
+                  reason = 'throttled by the marketplace: /mustit-api/facade-api/v1/searchmini-shop-search?' ||
+                           'sellerId=dmont&pageNo=0&pageSize=1&order=LATEST'
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent LIMIT 3)""",
         """UPDATE user_agents SET status = 'BLOCKED', health = 60, reason = 'no token was issued 3 times in a row'
            WHERE agent_id IN (SELECT agent_id FROM user_agents ORDER BY created_at, user_agent OFFSET 3 LIMIT 2)""",

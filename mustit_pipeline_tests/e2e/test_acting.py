@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.sql import agents
-from mustit_pipeline.crawling.executions import give_up, open_or_join
+from mustit_pipeline.crawling.steering import give_up, open_or_join
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.limits import HEALTH_RECOVERED

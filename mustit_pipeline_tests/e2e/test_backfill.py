@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.conftest import World
@@ -64,7 +64,7 @@ def test_who_cannot_be_meant_is_refused_before_anything_is_begun(world: World) -
     deactivate_seller(world.database, SellerId("resting"), utc_now())
 
     inactive = world.mustit("backfill", "resting", "--json")
-    unknown = world.mustit("backfill", "resting", "nobody", "--mode", "replay", "--json")
+    unknown = world.mustit("backfill", "resting", "stranger", "--mode", "replay", "--json")
     unnamed = world.mustit("backfill")
 
     assert (inactive.code, inactive.document["errorCode"]) == (1, "CONFLICT_SELLER_INACTIVE")

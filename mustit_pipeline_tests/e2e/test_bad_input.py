@@ -2,9 +2,9 @@
 
 import pytest
 
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.sellers.sql import sellers
@@ -53,7 +53,7 @@ def test_a_known_id_is_refused_and_the_seller_stays_as_it_was(world: World) -> N
 
 
 def test_an_unknown_seller_is_named_with_what_to_do(world: World) -> None:
-    refused = world.mustit("crawl", "nobody", "--json")
+    refused = world.mustit("crawl", "stranger", "--json")
 
     assert refused.code == 1
     assert refused.document["errorCode"] == "NOT_FOUND_SELLER"
@@ -66,7 +66,7 @@ def test_paused_and_inactive_crawls_exit_1_with_the_reason_and_the_document(worl
     stored.execution.start(1, utc_now())
     with world.database.transaction() as connection:
         executions.save(connection, stored.execution)
-    crawls.pause(world.database, stored.execution.id)
+    steering.pause(world.database, stored.execution.id)
 
     paused = explained(world, "crawl", "halted", "--json")
     deactivate_seller(world.database, SellerId("halted"), utc_now())

@@ -24,7 +24,7 @@ def test_a_dry_run_says_what_a_crawl_would_fetch_and_why(world: World) -> None:
     everything = ask(world, "crawl", "worthwhile", "--full", "--dry-run", "--json", **ADAPTIVE).document
     assert (everything["requests"], everything["reasons"]) == (1 + 1 + 24, None)
     told = ask(world, "crawl", "worthwhile", "--dry-run", **ADAPTIVE).out
-    assert "24 not worth a request" in told
+    assert "24 left for later" in told
 
 
 def test_the_budget_says_what_the_pool_keeps_and_what_if(world: World) -> None:

@@ -147,17 +147,34 @@ def test_a_product_server_that_refuses_our_key_is_named(world: World, tmp_path: 
     assert "product server" not in _problems(accepted)
 
 
-def test_a_product_server_that_answers_with_errors_lets_events_fail_and_what_mends_them_is_named(
-    world: World, tmp_path: Path
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [
+        (500, "5 such answers make an event FAILED: once it is back, `mustit outbox retry --status FAILED`"),
+        (503, "Events wait, and are sent by themselves"),
+        (429, "Events wait, and are sent by themselves"),
+    ],
+)
+def test_a_product_server_that_answers_with_errors_is_named_with_what_becomes_of_the_events(
+    world: World, tmp_path: Path, status: int, then: str
 ) -> None:
     with start_product_server(state=tmp_path) as server, ProductServerControl(server.url) as control:
-        control.fault("status", "products", status=503)
+        control.fault("status", "products", status=status)
         found = ask(world, "doctor", "--json", MUSTIT_PRODUCT_SERVER_URL=server.url)
 
     told = _problems(found)["product server"]
-    assert "answers 503" in told
-    assert "5 such answers make an event FAILED" in told
-    assert "mustit outbox retry --status FAILED" in told
+    assert f"answers {status}" in told
+    assert then in told
+
+
+def test_a_marketplace_whose_answer_never_ends_holds_doctor_up_no_longer_than_its_head(world: World) -> None:
+    fault = world.market.fault("drip", "session", seconds=60)
+    began = time.monotonic()
+    found = ask(world, "doctor", "--json")
+    world.market.clear_faults(fault)
+
+    assert time.monotonic() - began < 30
+    assert "marketplace" not in _problems(found)
 
 
 @pytest.mark.parametrize("token", ["s3cret-한글", "s3cret\r\nX-Role: admin"])
@@ -285,3 +302,5 @@ def test_a_daemon_that_stopped_minutes_ago_is_not_called_running(world: World) -
 
     assert stopped["Dagster daemon"]["health"] == "problem"
     assert running["Dagster daemon"]["health"] == "ok"
+    # It may have stopped since then.
+    assert re.fullmatch(r"running, last heartbeat \d+ s ago", running["Dagster daemon"]["detail"])

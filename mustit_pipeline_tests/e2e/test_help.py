@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -40,3 +41,8 @@ def test_the_list_of_commands_says_the_same_as_the_agreed_names(world: World) ->
     assert shown.code == 0
     for name, (_, _, line) in COMMANDS.items():
         assert re.search(rf"│ {name} +{line[:30]}", shown.out), name
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.output) == (0, f"mustit_pipeline {version('mustit-pipeline')}\n")

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from mustit_pipeline.cli import output
 from mustit_pipeline.cli.app import app
-from mustit_pipeline.crawling.executions import cancel, give_up, open_or_join, pause
 from mustit_pipeline.crawling.planning import plan_pages, plan_products
 from mustit_pipeline.crawling.sql import tasks
+from mustit_pipeline.crawling.steering import cancel, give_up, open_or_join, pause
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database

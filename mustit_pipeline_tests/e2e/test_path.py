@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -106,8 +106,8 @@ def test_a_dry_run_says_what_a_crawl_would_cost_and_opens_nothing(world: World) 
     assert (told.document["products"], told.document["requests"]) == (12, 1 + 3 + 24)
     assert "2 products, 6 requests" in limited.out
     assert ask(world, "execution", "list", "--seller", "estimated", "--json").document == []
-    with pytest.raises(NotFound, match="nobody"):
-        ask(world, "crawl", "nobody", "--dry-run")
+    with pytest.raises(NotFound, match="stranger"):
+        ask(world, "crawl", "stranger", "--dry-run")
 
 
 def test_a_dry_run_says_what_is_left_of_the_crawl_that_would_be_joined(world: World) -> None:

@@ -39,7 +39,7 @@ def test_a_difference_is_shown_sent_again_and_gone(world: World) -> None:
 
 
 def test_a_server_that_is_down_and_an_unknown_seller_are_said_in_words(world: World) -> None:
-    unknown = world.mustit("reconcile", "--seller", "nobody", "--json")
+    unknown = world.mustit("reconcile", "--seller", "stranger", "--json")
     assert (unknown.code, unknown.document["errorCode"]) == (1, "NOT_FOUND_SELLER")
     down = world.mustit("reconcile", "--json", MUSTIT_PRODUCT_SERVER_URL=NOWHERE)
     assert down.code == 1

@@ -1,5 +1,6 @@
 """`mustit serve` as real processes: TLS, proxies, several of them, their end, and PostgreSQL that goes away."""
 
+import json
 import resource
 import signal
 import socket
@@ -141,7 +142,7 @@ def few_files() -> Generator[None]:
 
 @pytest.mark.usefixtures("few_files")
 def test_two_workers_share_a_port_allow_many_streams_and_no_endless_head_and_end_together(serve: Serve) -> None:
-    server = serve("--workers", "2")
+    server = serve("--workers", "2", "--json")
     server.wait()
     assert server.register("x").status_code == 201
     for process in psutil.Process(server.process.pid).children(recursive=True):
@@ -153,6 +154,8 @@ def test_two_workers_share_a_port_allow_many_streams_and_no_endless_head_and_end
         with pytest.raises(ConnectionError):
             _send_for_ever(endless)
     assert server.stop() == 0
+    assert server.process.stdout is not None
+    assert json.loads(server.process.stdout.read()) == {"url": server.url, "workers": 2}
     with pytest.raises(httpx.TransportError):
         server.client.get("/health/live")
 

@@ -13,8 +13,8 @@ import pytest
 
 from mustit_pipeline.cli import main, stopping
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.asking import explained, settings_of

@@ -215,22 +215,10 @@ def test_doctor_finds_everything_well(up: Up) -> None:
     assert (said.out.splitlines()[-1], said.code) == ("Everything is well.", 0), said.out
 
 
-def test_a_browser_shows_the_lineage(up: Up) -> None:
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip(f"{NO_CHROMIUM}: the UI was not looked at")
-    with opened_page(chromium) as page:
-        cookie = {"name": SESSION, "value": _session(up, Role.ADMIN), "url": up.web}
-        page.context.add_cookies([cookie])  # pyright: ignore[reportArgumentType]
-        open_lineage(page, f"{up.web}/dagster")
-        for asset in ("mustit_marketplace", "minishop_listings", "product_details", "product_options"):
-            page.get_by_text(asset, exact=True).first.wait_for()
-
-
 def test_dagsters_pages_work_below_the_consoles_address_and_ask_for_nothing_elsewhere(up: Up) -> None:
     chromium = find_chromium()
     if chromium is None:
-        pytest.skip(NO_CHROMIUM)
+        pytest.skip(f"{NO_CHROMIUM}: the UI was not looked at")
     wrong: list[str] = []
     with opened_page(chromium) as page:
         cookie = {"name": SESSION, "value": _session(up, Role.ADMIN), "url": up.web}
@@ -244,6 +232,8 @@ def test_dagsters_pages_work_below_the_consoles_address_and_ask_for_nothing_else
         page.get_by_text("Every product that a seller's minishop listing shows").first.wait_for()
         # Workers of the browser lay the graph out.
         open_lineage(page, f"{up.web}/dagster")
+        for asset in ("mustit_marketplace", "minishop_listings", "product_details", "product_options"):
+            page.get_by_text(asset, exact=True).first.wait_for()
         page.goto(f"{up.web}/dagster/locations/mustit_pipeline/jobs/check_criteria/playground")
         page.get_by_text("Launch Run").wait_for()
         page.goto(f"{up.web}/dagster/runs")

@@ -86,6 +86,9 @@ def test_wrong_usage_of_any_command_exits_2_as_text_and_as_a_document(
 
     for arguments in cases:
         code, out, _ = _asked([*words, "--json", *arguments], tmp_path)
-        assert (code, json.loads(out)["errorCode"]) == (2, "VALIDATION_USAGE"), arguments
+        document = json.loads(out)
+        assert (code, document["errorCode"]) == (2, "VALIDATION_USAGE"), arguments
+        # Every command has it; one that lacks it would be refused for that.
+        assert document["message"] != "No such option: --json"
     # Nothing was started for it.
     assert not list(tmp_path.iterdir())

@@ -12,8 +12,8 @@ import pytest
 
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import find, open_or_join
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline_tests.e2e.asking import settings_of

@@ -16,7 +16,8 @@ from sqlalchemy import text
 from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.dead_letters import DeadLetters
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.schedule import rule_name
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
@@ -122,7 +123,9 @@ def a_sellers_life_over_eventbridge_and_sqs(world: World, size: Size) -> Numbers
         deactivate_seller(world.database, SellerId(SELLER), utc_now())
         relay_rules(world.database, settings, utc_now)
         _expect(bridge.list_rules()["Rules"] == [], "the rule is gone")
-        _expect(aws.left(settings.task_dlq_name) == 0, "nothing is parked")
+        with DeadLetters(world.database, settings).look(5) as letters:
+            parked = [(one.status, one.reason, one.message) for one in letters]
+        _expect(not parked, f"nothing is parked: {parked}")
         _expect(len(seen()) > 2, "both workers and the run have worked")
         effects = check_all(changed, SELLER, settings)
     repeated = sum(times - 1 for url, times in asked.items() if "mustit-api" in url)

@@ -11,8 +11,8 @@ from sqlalchemy import text
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import cancel, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import cancel, open_or_join
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus, LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId

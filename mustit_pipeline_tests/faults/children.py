@@ -88,8 +88,9 @@ def relaying(settings: Settings) -> None:
     """Send what waits for ever; what a killed one had in hand is free again after a second."""
     with logging_to(logs_of(settings)):
         database = open_database(settings)
+        hasty = settings.model_copy(update={"relay_lease_seconds": 1.0})
         while True:
-            relay(database, settings, lease_seconds=1.0)
+            relay(database, hasty)
             time.sleep(IDLE_SECONDS)
 
 

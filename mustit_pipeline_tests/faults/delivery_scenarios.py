@@ -82,7 +82,7 @@ def server_behind_a_balancer(world: World, size: Size) -> Numbers:
 def one_event_of_a_hundred_meets_503(world: World, size: Size) -> Numbers:
     """It ends FAILED after five tries, alone; everything else goes out, before an outage and after it."""
     rows = 10_000 if size == LONG else 100
-    settings = world.with_settings(relay_longest_backoff_seconds=0.5)
+    settings = world.with_settings(relay_longest_backoff_seconds=0.5, product_server_breaker_seconds=COOLDOWN_SECONDS)
     fill(world.database, "hundred", range(1, rows + 1))
     for item in range(50, rows + 1, 100):
         world.receiver.fault("status", "events", status=503, retryAfter=None, sellerId="hundred", itemNo=item)
@@ -96,7 +96,7 @@ def one_event_of_a_hundred_meets_503(world: World, size: Size) -> Numbers:
     # Others go by while it is tried again: where no other row is served, it cannot be told from an outage.
     for passer_by in range(1, 60):
         fill(world.database, f"passer-by-{passer_by}", [1, 2])
-        relay(world.database, settings, patience_seconds=2, cooldown_seconds=COOLDOWN_SECONDS)
+        relay(world.database, settings, patience_seconds=2)
         if not _one(world, "SELECT count(*) FROM product_outbox WHERE status = 'WAITING'"):
             break
     failed = _one(
@@ -127,13 +127,13 @@ def answers_out_of_order(world: World, size: Size) -> Numbers:
 def server_down_for_an_hour(world: World, size: Size) -> Numbers:
     """No server listens for 120 cool-downs: few calls are made, no try is spent, and then everything goes out."""
     cooldowns = 120 if size == LONG else 15
-    settings = world.with_settings()
+    settings = world.with_settings(product_server_breaker_seconds=COOLDOWN_SECONDS)
     rows = size.products * 10
     fill(world.database, "patient", range(1, rows + 1))
     world.receiver.fault("down", "events")
     end = time.monotonic() + cooldowns * COOLDOWN_SECONDS
     while time.monotonic() < end:
-        relay(world.database, settings, patience_seconds=COOLDOWN_SECONDS, cooldown_seconds=COOLDOWN_SECONDS)
+        relay(world.database, settings, patience_seconds=COOLDOWN_SECONDS)
     calls = _calls(world)
     allowed = settings.product_server_breaker_failures + settings.relay_concurrent_sends + cooldowns
     if not cooldowns / 3 <= calls <= allowed:
@@ -148,7 +148,7 @@ def server_down_for_an_hour(world: World, size: Size) -> Numbers:
     return {"events": rows, "calls while down": calls, "allowed": allowed}
 
 
-def hopeless_events_delay_nobody(world: World, size: Size) -> Numbers:
+def hopeless_events_delay_no_others(world: World, size: Size) -> Numbers:
     """One event in a hundred is never taken, and they stand first; then more of them, and each hangs."""
     return _refused_events(world, size) | _hanging_events(world, size)
 
@@ -236,14 +236,18 @@ def _through(world: World, size: Size, kind: str, **options: Any) -> Numbers:
     return {"effects": _check(world), "struck": hit, "repeated": audit["repeated"]}
 
 
+def _with_short_trials(settings: Settings) -> Settings:
+    return settings.model_copy(update={"product_server_breaker_seconds": COOLDOWN_SECONDS})
+
+
 def _relay(world: World, settings: Settings) -> None:
-    relay(world.database, settings, patience_seconds=COOLDOWN_SECONDS, cooldown_seconds=COOLDOWN_SECONDS)
+    relay(world.database, _with_short_trials(settings), patience_seconds=COOLDOWN_SECONDS)
 
 
 def _deliver(world: World, settings: Settings) -> None:
     """Send until nothing waits."""
     deadline = time.monotonic() + LONGEST_SECONDS
-    while relay(world.database, settings, patience_seconds=PATIENCE_SECONDS, cooldown_seconds=COOLDOWN_SECONDS).waiting:
+    while relay(world.database, _with_short_trials(settings), patience_seconds=PATIENCE_SECONDS).waiting:
         if time.monotonic() > deadline:
             raise AssertionError(f"events still wait after {LONGEST_SECONDS:.0f} s")
 
@@ -284,5 +288,5 @@ DELIVERY_SCENARIOS: tuple[Callable[[World, Size], Numbers], ...] = (
     connections_dropped_after_applying,
     answers_out_of_order,
     server_down_for_an_hour,
-    hopeless_events_delay_nobody,
+    hopeless_events_delay_no_others,
 )

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from mustit_pipeline import embedded
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import find, open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now

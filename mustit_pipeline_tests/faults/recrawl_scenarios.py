@@ -1,5 +1,6 @@
 """The recrawl policy with a tenth of the requests that everything would take, and its crawls killed in between."""
 
+import signal
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
@@ -75,7 +76,8 @@ class _Frame:
 
 
 SHORT_FRAME = _Frame(products=99, lack=4, window=0.5, between=600, kills=1, dagster=False)
-LONG_FRAME = _Frame(products=249, lack=10, window=4, between=600, kills=5, dagster=True)
+# Nothing passes beside the clock, so that the policy reckons with the requests that there are.
+LONG_FRAME = _Frame(products=249, lack=10, window=15, between=15, kills=5, dagster=True)
 
 
 @dataclass(slots=True)
@@ -117,8 +119,7 @@ def requests_go_where_changes_are(world: World, size: Size) -> Numbers:
             hidden.made |= dict.fromkeys(quiet, clock)
             shown_changes += len(shown)
         kill = kills < frame.kills and rounds % 2 == 1
-        kills += kill
-        _crawl(world, settings, dagster=frame.dagster, kill=kill)
+        kills += _crawl(world, settings, dagster=frame.dagster, kill=kill)
         rounds += 1
         # Of what is stored, so that it is the age of what the product server is told.
         oldest = max(oldest, utc_now() - _moment(world, OLDEST))
@@ -128,6 +129,8 @@ def requests_go_where_changes_are(world: World, size: Size) -> Numbers:
         before, clock = clock, utc_now() + frame.passing * rounds
         longest_round = max(longest_round, clock - before)
         hidden.look(_found(world), clock)
+    if kills < frame.kills:
+        raise AssertionError(f"{kills} of {frame.kills} crawls were killed in their midst")
     _expect_promise(frame, max(oldest, hidden.longest()), longest_round)
     requests = _expect_budget(world, frame, utc_now() - began, clock - began)
     return {
@@ -189,15 +192,18 @@ def _pass_time(world: World, by: timedelta) -> None:
             connection.execute(text(statement), {"by": by})
 
 
-def _crawl(world: World, settings: Settings, *, dagster: bool, kill: bool) -> None:
-    """One crawl, as a Dagster run where that is wanted; after kill -9 in its midst another process ends it."""
-    before = world.number(COMPLETED)
+def _crawl(world: World, settings: Settings, *, dagster: bool, kill: bool) -> bool:
+    """One crawl, as a Dagster run where that is wanted; after kill -9 in its midst another process ends it.
+
+    Whether it was killed: it may have ended before.
+    """
+    before, killed = world.number(COMPLETED), False
     if kill:
         asked = world.market.audit()["requests"]
         with running_crawl(world, settings, SELLER) if dagster else crawling(world, settings, SELLER) as process:
             wait_until(partial(_asks, world, asked + 2, process.poll), "the crawl asks for something")
             process.kill()
-            process.wait()
+            killed = process.wait() == -signal.SIGKILL
     if dagster:
         with running_crawl(world, settings, SELLER) as process:
             if process.wait(PATIENCE_SECONDS) != 0:
@@ -205,6 +211,7 @@ def _crawl(world: World, settings: Settings, *, dagster: bool, kill: bool) -> No
     elif not kill or world.number(OPEN):
         crawl(world.database, settings, SELLER)
     wait_until(lambda: world.number(COMPLETED) > before, "the crawl is over, and nothing in it has failed")
+    return killed
 
 
 def _asks(world: World, number: int, poll: Callable[[], object]) -> bool:

@@ -27,16 +27,16 @@ QUICK = Size(kills=3, products=60, latency_ms=300)
 
 def product_server_misbehaves(world: World, size: Size) -> Numbers:
     """Every third call fails, answers come too late, connections drop after applying: one effect each, in order."""
-    settings = world.with_settings(relay_longest_backoff_seconds=0.5)
+    settings = world.with_settings(relay_longest_backoff_seconds=0.5, product_server_breaker_seconds=0.5)
     world.market.add_seller(SELLER, size.products)
     register(world.database, SELLER)
     crawl(world.database, settings, SELLER)
     world.receiver.fault("status", "events", share=0.33, status=503)
     world.receiver.fault("drop_after", "events", share=0.1)
-    relay(world.database, settings, patience_seconds=5, cooldown_seconds=0.5)
+    relay(world.database, settings, patience_seconds=5)
     world.market.random_changes(SELLER, size.products // 4)
     crawl(world.database, settings, SELLER)
-    relay(world.database, settings, patience_seconds=5, cooldown_seconds=0.5)
+    relay(world.database, settings, patience_seconds=5)
     struck = world.receiver.audit()["faults"]
     if not struck.get("status") or not struck.get("drop_after"):
         raise AssertionError(f"too few faults struck: {struck}")

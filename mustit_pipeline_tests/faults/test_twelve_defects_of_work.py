@@ -11,12 +11,12 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, planned_status
 from mustit_pipeline.crawling.queue import execution_queue
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql import leases
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId

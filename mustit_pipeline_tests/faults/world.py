@@ -56,8 +56,9 @@ class World:
     def deliver(self, settings: Settings) -> None:
         """Send until nothing waits; nothing may end FAILED."""
         deadline = time.monotonic() + PATIENCE_SECONDS
+        patient = settings.model_copy(update={"product_server_breaker_seconds": 0.5})
         while True:
-            relay(self.database, settings, patience_seconds=10, cooldown_seconds=0.5)
+            relay(self.database, patient, patience_seconds=10)
             with self.database.reading() as connection:
                 counts = outbox.counts(connection)
             if counts.failed:

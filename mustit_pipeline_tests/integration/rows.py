@@ -72,7 +72,7 @@ def add_task(
         "key": f"PRODUCT_OPTION:{item_no}",
         "item": item_no,
         "status": status.value,
-        "owner": "somebody" if leased else None,
+        "owner": "another worker" if leased else None,
         "expires": expires if leased else None,
     }
     insert = text("""
@@ -117,7 +117,7 @@ def add_outbox(connection: Connection, status: OutboxStatus, item_no: int, versi
         "version": version,
         "key": f"{SELLER}:{item_no}:{version}",
         "status": status.value,
-        "owner": "somebody" if sending else None,
+        "owner": "another worker" if sending else None,
         "expires": "-1 minute" if sending else None,
     }
     for statement in (product, change_set, outbox):

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from mustit_pipeline.cli.lively_world import LivelyWorld, lively_world
 from mustit_pipeline.cli.world import World
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database

@@ -14,7 +14,7 @@ from mustit_pipeline.catalog import deletion, releasing
 from mustit_pipeline.catalog.processing import BatchSize
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.catalog.sql import deletions
-from mustit_pipeline.crawling import executions
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_products
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
@@ -227,14 +227,14 @@ def look_after_everything(database: Database, settings: Settings) -> None:
 
 def stop_crawling(database: Database, settings: Settings) -> None:
     seller_id, audited = SellerId(SELLER), by_a_person(database)
-    opened = executions.open_or_join(audited, seller_id, triggered_by="test", now=utc_now()).stored
+    opened = steering.open_or_join(audited, seller_id, triggered_by="test", now=utc_now()).stored
     Crawl(database, settings, opened).plan_known_products(PRODUCT_TYPES)
-    executions.pause(audited, opened.execution.id)
-    executions.resume(audited, opened.execution.id)
-    executions.cancel(audited, opened.execution.id, utc_now())
-    executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now())
+    steering.pause(audited, opened.execution.id)
+    steering.resume(audited, opened.execution.id)
+    steering.cancel(audited, opened.execution.id, utc_now())
+    steering.open_or_join(database, seller_id, triggered_by="test", now=utc_now())
     registry.change_interval(audited, seller_id, CrawlingInterval.parse("6h"), utc_now())
-    executions.deactivate_seller(audited, seller_id, utc_now())
+    steering.deactivate_seller(audited, seller_id, utc_now())
     registry.activate(audited, seller_id, utc_now())
 
 
@@ -261,7 +261,7 @@ def by_a_person(database: Database) -> AuditedDatabase:
 
 def test_a_transaction_that_takes_its_locks_the_other_way_round_is_noticed(database: Database) -> None:
     register(database, SELLER)
-    opened = executions.open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
+    opened = steering.open_or_join(database, SellerId(SELLER), triggered_by="test", now=utc_now()).stored
     with watched(documented_order()) as watch, database.transaction() as connection:
         connection.execute(text("SELECT FROM crawling_schedule_executions FOR UPDATE"))
         connection.execute(text("SELECT FROM sellers WHERE seller_id = :s FOR NO KEY UPDATE"), {"s": SELLER})

@@ -16,11 +16,11 @@ from mustit_pipeline.agents.judgement import Call429
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.catalog.sql.raw import RawFailure
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.sql import tables
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.domain.execution import OPEN_STATES
@@ -60,11 +60,11 @@ NOW = utc_now()
 @pytest.mark.parametrize(
     ("move", "act"),
     [
-        ("pause", crawls.pause),
-        ("resume", crawls.resume),
-        ("cancel", lambda database, id: crawls.cancel(database, id, NOW)),
-        ("fail", lambda database, id: crawls.give_up(database, id, "CODE", "no plan", NOW)),
-        ("complete", lambda database, id: crawls.complete_if_done(database, id, NOW)),
+        ("pause", steering.pause),
+        ("resume", steering.resume),
+        ("cancel", lambda database, id: steering.cancel(database, id, NOW)),
+        ("fail", lambda database, id: steering.give_up(database, id, "CODE", "no plan", NOW)),
+        ("complete", lambda database, id: steering.complete_if_done(database, id, NOW)),
     ],
 )
 def test_an_execution_makes_exactly_the_moves_that_the_domain_allows(
@@ -80,7 +80,7 @@ def test_an_execution_makes_exactly_the_moves_that_the_domain_allows(
         allowed = status in EXECUTION.sources(move)
         with nullcontext() if allowed else suppress(DomainError):
             act(database, execution_id)
-        stored = crawls.find(database, execution_id).execution
+        stored = steering.find(database, execution_id).execution
         assert stored.status is (EXECUTION.target(move) if allowed else status)
         assert (stored.ended_at is not None) == (allowed and move in ("cancel", "fail", "complete"))
 
@@ -93,8 +93,8 @@ def test_an_execution_is_started_by_its_plan_from_exactly_the_state_that_the_dom
     for status in ExecutionStatus:
         with database.transaction() as connection:
             connection.execute(put, {"status": status.value})
-        Crawl(database, make_settings(), crawls.find(database, execution_id)).plan_known_products(PRODUCT_TYPES)
-        stored = crawls.find(database, execution_id).execution
+        Crawl(database, make_settings(), steering.find(database, execution_id)).plan_known_products(PRODUCT_TYPES)
+        stored = steering.find(database, execution_id).execution
         allowed = status in EXECUTION.sources("start")
         assert stored.status is (EXECUTION.target("start") if allowed else status)
         assert (stored.started_at is not None) == allowed

@@ -226,7 +226,7 @@ def load(environment: pytest.MonkeyPatch, **values: str) -> Settings:
 
 
 @pytest.mark.parametrize(("field", "value", "takes"), WRONG)
-def test_a_wrong_value_names_its_variable_and_what_it_takes(
+def test_a_wrong_value_names_its_variable_and_what_it_takes_in_english_and_korean(
     environment: pytest.MonkeyPatch, field: str, value: str, takes: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
@@ -237,7 +237,13 @@ def test_a_wrong_value_names_its_variable_and_what_it_takes(
     assert "\n" not in text
     for secret in ("hunter2", KEY, OTHER_KEY):
         assert secret not in text
+        assert secret not in refused.value.korean
     assert refused.value.__cause__ is None
+    _, *lines = refused.value.korean.splitlines()
+    assert lines
+    assert all(re.search("[가-힣]", line) for line in lines)
+    # What pydantic and our own English say.
+    assert not re.search(r"Input|should|takes|must be|올바르지 않은 값", refused.value.korean)
 
 
 @pytest.mark.parametrize(
@@ -262,21 +268,6 @@ def test_an_address_that_a_driver_takes_is_taken(environment: pytest.MonkeyPatch
 
 def test_a_wrong_value_is_listed_here_for_every_field() -> None:
     assert {field for field, _, _ in WRONG} == set(Settings.model_fields)
-
-
-@pytest.mark.parametrize(("name", "value", "takes"), WRONG)
-def test_every_refusal_is_korean_in_its_particulars_too(
-    environment: pytest.MonkeyPatch, name: str, value: str, takes: str
-) -> None:
-    with pytest.raises(SettingsError) as refused:
-        load(environment, **{name.upper(): value})
-
-    _, *lines = refused.value.korean.splitlines()
-    assert lines
-    assert all(re.search("[가-힣]", line) for line in lines)
-    # What pydantic and our own English say.
-    assert not re.search(r"Input|should|takes|must be|올바르지 않은 값", refused.value.korean)
-    assert "hunter2" not in refused.value.korean
 
 
 def test_all_wrong_values_are_named_at_once(environment: pytest.MonkeyPatch) -> None:
@@ -390,9 +381,7 @@ def test_the_first_of_several_token_keys_encrypts_and_all_decrypt() -> None:
     keys = TokenKey(f"new:{KEY}, old:{OTHER_KEY}")
     assert keys.current == "new"
     assert keys.keys == {"new": b"k" * 32, "old": b"o" * 32}
-
-
-def test_a_key_without_a_name_keeps_the_one_that_it_has_when_another_comes_before_it() -> None:
+    # One without a name keeps the one that it has when another comes before it.
     assert TokenKey(KEY).keys == {"k0": b"k" * 32}
     assert TokenKey(f"new:{OTHER_KEY},{KEY}").keys == {"new": b"o" * 32, "k0": b"k" * 32}
 
@@ -470,6 +459,7 @@ def test_every_secret_is_made_once_on_the_embedded_default(environment: pytest.M
         name: text for name, (text, _) in made.items()
     }
     assert {name: mode for name, (_, mode) in made.items()} == {"token_key": 0o600, "jwt_secret": 0o600}
+    assert [len(key) >= 32 for key in settings.signing_keys().keys.values()] == [True]
 
 
 def test_the_first_signing_key_signs_and_one_without_a_name_keeps_its_name_wherever_it_stands(
@@ -482,12 +472,6 @@ def test_the_first_signing_key_signs_and_one_without_a_name_keeps_its_name_where
     assert both.current == "next"
     assert both.keys == {"next": b"k" * 32, **alone.keys}
     assert "jjj" not in alone.current
-
-
-def test_the_signing_key_is_made_once_on_the_embedded_default(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    settings = load(environment, HOME=str(tmp_path / "home"))
-    assert settings.signing_keys().keys == settings.signing_keys().keys
-    assert len(settings.signing_keys().keys[settings.signing_keys().current]) >= 32
 
 
 def test_no_marketplace_is_called_unless_one_is_named(environment: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ def lock_credentials(connection: Connection, name: UserName) -> Credentials | No
     return None if row is None else Credentials(_user(row), row.password_hash)
 
 
-def everyone(connection: Connection) -> list[User]:
+def all_users(connection: Connection) -> list[User]:
     """All users by name."""
     return [_user(row) for row in connection.execute(_ALL)]
 

@@ -266,6 +266,21 @@ def in_window(connection: Connection, window: float) -> tuple[int, int]:
     return row.used, row.in_flight
 
 
+def used_by(connection: Connection, agent_ids: Sequence[UUID], limits: AgentLimits) -> dict[UUID, int]:
+    """The written requests of these agents in the window."""
+    rows = connection.execute(
+        text(f"""
+            SELECT agent_id, (SELECT count(*) FROM (
+                SELECT b.ends_at FROM agent_bookings b WHERE b.agent_id = a.agent_id
+                ORDER BY b.ends_at DESC NULLS LAST LIMIT :requests) n
+                WHERE n.ends_at > {_NOW} - {_SPAN.format("window")}) AS used
+            FROM unnest(CAST(:ids AS uuid[])) AS a(agent_id)
+        """),
+        {"now": None, "ids": list(agent_ids), "requests": limits.requests, "window": limits.window},
+    )
+    return {row.agent_id: row.used for row in rows}
+
+
 def next_free_at(connection: Connection, limits: AgentLimits) -> datetime | None:
     """When the first AVAILABLE agent is free according to the written bookings; None without any."""
     return connection.execute(

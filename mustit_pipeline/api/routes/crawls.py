@@ -8,8 +8,8 @@ from pydantic import Field
 from mustit_pipeline.api.context import Asking, Caller
 from mustit_pipeline.api.models import Answer, Body, Text
 from mustit_pipeline.api.paths import SellerInPath
-from mustit_pipeline.crawling import executions as crawling
-from mustit_pipeline.crawling.executions import Opened
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import Opened
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 
@@ -60,8 +60,8 @@ def trigger_crawl(body: TriggeredSeller, caller: Asking) -> CrawlTriggered:
 
 def _trigger(caller: Caller, seller_id: SellerId, *, full: bool = False) -> Opened:
     actor = caller.identity.actor()
-    return crawling.trigger(
-        caller.audited("crawl.trigger", f"seller {seller_id}", crawling.look_open(seller_id)),
+    return steering.trigger(
+        caller.audited("crawl.trigger", f"seller {seller_id}", steering.look_open(seller_id)),
         seller_id,
         triggered_by=f"{actor.kind} {actor.name}",
         now=utc_now(),

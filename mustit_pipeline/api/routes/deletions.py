@@ -1,12 +1,13 @@
 """Deletion holds: deletions held back because they were too many at once."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import Field
 
 from mustit_pipeline.api.context import Asking, Caller
-from mustit_pipeline.api.models import Answer, Pages, Text, Time
+from mustit_pipeline.api.filters import SellerInQuery, require_known
+from mustit_pipeline.api.models import Answer, Pages, Time
 from mustit_pipeline.api.paging import PageNumber, Size, pages
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.catalog import deletion
@@ -15,7 +16,6 @@ from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
-from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 
@@ -53,16 +53,16 @@ class DecisionAnswer(DeletionHoldAnswer):
 @router.get("")
 def list_deletion_holds(
     caller: Asking,
+    seller_id: SellerInQuery,
     status: HoldStatus | None = None,
-    seller_id: Annotated[Text | None, Query(alias="sellerId", max_length=200)] = None,
     page: PageNumber = 0,
     size: Size = 20,
 ) -> Pages[DeletionHoldAnswer]:
     """Deletion holds, open ones first, then the newest."""
-    seller = None if seller_id is None else SellerId(seller_id)
     with caller.database.reading() as connection:
-        found = deletions.newest_holds(connection, status=status, seller_id=seller, first=page * size, limit=size)
-        total = deletions.count_holds(connection, status=status, seller_id=seller)
+        require_known(connection, seller_id)
+        found = deletions.newest_holds(connection, status=status, seller_id=seller_id, first=page * size, limit=size)
+        total = deletions.count_holds(connection, status=status, seller_id=seller_id)
     return pages([DeletionHoldAnswer(**_fields(hold)) for hold in found.rows], total, page, size)
 
 

@@ -5,29 +5,28 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from sqlalchemy import Connection
 
 from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.api.context import Asking, Caller
+from mustit_pipeline.api.filters import SellerInQuery, require_known
 from mustit_pipeline.api.live import EndReason, OnHub, Source, Topic
-from mustit_pipeline.api.models import Answer, CursorPage, Text, Time
+from mustit_pipeline.api.models import Answer, CursorPage, Time
 from mustit_pipeline.api.paging import Cursor, Size, cursor_id, make_cursor
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
-from mustit_pipeline.crawling import executions as crawling
-from mustit_pipeline.crawling import outlook
+from mustit_pipeline.crawling import forecast, steering
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
-from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.sellers.sql import sellers
 
 router = APIRouter(prefix="/executions", tags=["executions"])
 
@@ -105,7 +104,7 @@ class StreamEnd(Answer):
 @router.get("")
 def list_executions(
     caller: Asking,
-    seller_id: Annotated[Text | None, Query(alias="sellerId", max_length=200)] = None,
+    seller_id: SellerInQuery,
     status: ExecutionStatus | None = None,
     cursor: Cursor = None,
     size: Size = 20,
@@ -113,10 +112,8 @@ def list_executions(
     """Executions, newest first."""
     before = None if cursor is None else cursor_id(cursor)
     with caller.database.reading() as connection:
-        wanted = None if seller_id is None else SellerId(seller_id)
-        if wanted is not None:
-            sellers.get(connection, wanted)
-        found = executions.newest(connection, wanted, size, status=status, before=before)
+        require_known(connection, seller_id)
+        found = executions.newest(connection, seller_id, size, status=status, before=before)
     following = make_cursor(str(found.rows[-1].id)) if found.more else None
     content = [execution_answer(row) for row in found.rows]
     return CursorPage(content=content, size=size, next_cursor=following, total_elements=None)
@@ -129,7 +126,7 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
         stored = executions.find(connection, wanted)
         changes = executions.changes_by_type(connection, stored.id.value)
         failures = executions.failures_by_reason(connection, stored)
-        ahead = outlook.look(connection, caller.settings, stored, utc_now())
+        ahead = forecast.look(connection, caller.settings, stored, utc_now())
     return ExecutionDetail(
         **_fields(stored),
         doing=ahead.doing,
@@ -158,21 +155,21 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
 def pause_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Lease no further task of a running execution; requests in flight end normally."""
     found = _find(caller.database, wanted)
-    return execution_answer(crawling.pause(_audited(caller, "execution.pause", found), found))
+    return execution_answer(steering.pause(_audited(caller, "execution.pause", found), found))
 
 
 @router.post("/{id}/resume")
 def resume_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Continue a paused or failed execution with its stored tasks."""
     found = _find(caller.database, wanted)
-    return execution_answer(crawling.resume(_audited(caller, "execution.resume", found), found))
+    return execution_answer(steering.resume(_audited(caller, "execution.resume", found), found))
 
 
 @router.post("/{id}/cancel")
 def cancel_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """End an execution and its open tasks for good."""
     found = _find(caller.database, wanted)
-    return execution_answer(crawling.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
+    return execution_answer(steering.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
 
 
 def _watched(wanted: IdInPath, caller: Asking, hub: OnHub) -> StoredExecution:
@@ -266,4 +263,4 @@ def _find(database: Database, wanted: IdPrefix) -> ExecutionId:
 
 
 def _audited(caller: Caller, action: str, execution_id: ExecutionId) -> Database:
-    return caller.audited(action, f"execution {execution_id}", crawling.look(execution_id))
+    return caller.audited(action, f"execution {execution_id}", steering.look(execution_id))

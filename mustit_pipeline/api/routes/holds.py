@@ -1,19 +1,17 @@
 """Change holds: changes held back because too many of a seller's products looked wrong at once."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import Field
 
 from mustit_pipeline.api.context import Asking
-from mustit_pipeline.api.models import Answer, Pages, Text, Time
+from mustit_pipeline.api.filters import SellerInQuery, require_known
+from mustit_pipeline.api.models import Answer, Pages, Time
 from mustit_pipeline.api.paging import PageNumber, Size, pages
 from mustit_pipeline.api.paths import SellerInPath
 from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.states import ChangeHoldStatus
-from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 
 router = APIRouter(prefix="/holds", tags=["change holds"])
@@ -46,16 +44,16 @@ class Released(Answer):
 @router.get("")
 def list_change_holds(
     caller: Asking,
+    seller_id: SellerInQuery,
     status: ChangeHoldStatus | None = None,
-    seller_id: Annotated[Text | None, Query(alias="sellerId", max_length=200)] = None,
     page: PageNumber = 0,
     size: Size = 20,
 ) -> Pages[ChangeHoldAnswer]:
     """Change holds, open ones first, then the newest."""
-    seller = None if seller_id is None else SellerId(seller_id)
     with caller.database.reading() as connection:
-        found = change_holds.newest(connection, status=status, seller_id=seller, first=page * size, limit=size)
-        total = change_holds.count(connection, status=status, seller_id=seller)
+        require_known(connection, seller_id)
+        found = change_holds.newest(connection, status=status, seller_id=seller_id, first=page * size, limit=size)
+        total = change_holds.count(connection, status=status, seller_id=seller_id)
     return pages([_answer(hold) for hold in found.rows], total, page, size)
 
 

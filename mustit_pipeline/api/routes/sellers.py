@@ -11,7 +11,7 @@ from mustit_pipeline.api.models import Answer, Body, Pages, Text, Time
 from mustit_pipeline.api.paging import PageNumber, Size, pages
 from mustit_pipeline.api.paths import SellerInPath
 from mustit_pipeline.api.problems import RequestRefused
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.states import ScheduleStatus, SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, SellerId
 from mustit_pipeline.foundation.clock import utc_now

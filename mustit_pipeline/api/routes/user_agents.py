@@ -1,6 +1,6 @@
 """The pool of user agents: their state, and which are blocked."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -8,8 +8,8 @@ from pydantic import Field
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.sql import agents
 from mustit_pipeline.agents.sql.agents import AgentRow
-from mustit_pipeline.api.context import Asking
-from mustit_pipeline.api.models import Answer, Pages, Time
+from mustit_pipeline.api.context import Asking, Caller
+from mustit_pipeline.api.models import Answer, Body, Pages, Text, Time
 from mustit_pipeline.api.paging import PageNumber, Size, pages
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.domain.filters import IdPrefix
@@ -32,6 +32,30 @@ class AgentAnswer(Answer):
     suspended_until: Time | None
     last_used_at: Time | None
     reason: str | None = Field(description="Why it is suspended or blocked")
+
+
+class NewAgents(Body):
+    """User agents to add; blank ones and those that start with # are left out."""
+
+    user_agents: Annotated[
+        list[Annotated[Text, Field(max_length=roster.LONGEST_USER_AGENT)]],
+        Field(max_length=1000, examples=[["Mozilla/5.0 (Linux; Android 14; SM-S921N) AppleWebKit/537.36"]]),
+    ]
+
+
+class Rejected(Answer):
+    """One that was not added, by its place in the request, from 1."""
+
+    number: int
+    reason: str
+
+
+class AddedAgents(Answer):
+    """How many were added, how many were known already, and which were refused."""
+
+    added: int
+    known: int
+    rejected: list[Rejected]
 
 
 class PoolAnswer(Answer):
@@ -65,9 +89,31 @@ def list_user_agents(
     return pages([_answer(agent) for agent in shown], len(found), page, size)
 
 
+@router.post("", status_code=201)
+def add_user_agents(body: NewAgents, caller: Asking) -> AddedAgents:
+    """Add user agents to the pool."""
+    with caller.audited("agents.load", "agents").transaction() as connection:
+        report = roster.load(connection, body.user_agents)
+    rejected = [Rejected(number=number, reason=reason) for number, reason in report.rejected]
+    return AddedAgents(added=report.added, known=report.known, rejected=rejected)
+
+
 @router.get("/status")
 def show_pool(caller: Asking) -> PoolAnswer:
     """How many agents are usable, and why others are not."""
+    return _pool(caller)
+
+
+@router.post("/resume")
+def resume_calls(caller: Asking) -> PoolAnswer:
+    """End a pause of all calls and close the breaker, although the marketplace may still throttle."""
+    with caller.audited("agents.resume", "agents", roster.look_at_pool).transaction() as connection:
+        roster.close_circuit(connection, caller.settings)
+        roster.end_pause(connection)
+    return _pool(caller)
+
+
+def _pool(caller: Caller) -> PoolAnswer:
     with caller.database.reading() as connection:
         pool = roster.pool_status(connection, caller.settings, utc_now())
     return PoolAnswer(

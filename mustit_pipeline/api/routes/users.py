@@ -65,7 +65,7 @@ class UserAnswer(Answer):
 def list_users(caller: Asking, page: PageNumber = 0, size: Size = 20) -> Pages[UserAnswer]:
     """Users by name."""
     with caller.database.reading() as connection:
-        found = stored.everyone(connection)
+        found = stored.all_users(connection)
     shown = found[page * size : (page + 1) * size]
     return pages([_answer(user) for user in shown], len(found), page, size)
 

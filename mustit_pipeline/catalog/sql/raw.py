@@ -1,8 +1,9 @@
 """Raw marketplace bodies: stored with their task, processed once, kept for replay."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -280,18 +281,8 @@ def pending(
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
     rows = connection.execute(_PENDING, values)
     return [
-        RawRow(
-            r.raw_id,
-            r.execution_id,
-            r.fetched_at,
-            TaskType(r.source),
-            r.item_no,
-            r.body,
-            r.content,
-            r.content_hash,
-            r.attempts,
-        )
-        for r in rows
+        RawRow(raw_id, execution_id, fetched_at, TaskType(source), *rest)
+        for raw_id, execution_id, fetched_at, source, *rest in rows
     ]
 
 
@@ -311,11 +302,10 @@ def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:
 
 def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SETTLED_TOGETHER) -> int:
     """Mark unchanged bodies as processed without parsing them; returns their number."""
-    rules = {"target": RAW.target("process").value, "sources": [status.value for status in RAW.sources("process")]}
-    values = {"seller_id": seller_id, "batch": batch} | rules
+    values = {"seller_id": seller_id, "batch": batch} | _states("process")
     settled = 0
     for source in (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION):
-        item_no, raw_id = 0, 0
+        item_no = raw_id = 0
         while True:
             after = {"source": source.value, "item_no": item_no, "raw_id": raw_id}
             row = connection.execute(_UNCHANGED, values | after).one_or_none()
@@ -330,22 +320,17 @@ def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SET
 
 def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
     """Mark bodies that could not be read, with the reason; they can be replayed."""
-    _move(
-        connection,
-        _FAILED,
-        "fail",
-        {
-            "ids": [failure.raw_id for failure in failures],
-            "codes": [failure.code for failure in failures],
-            "reasons": [failure.reason for failure in failures],
-        },
-    )
+    values = {
+        "ids": [failure.raw_id for failure in failures],
+        "codes": [failure.code for failure in failures],
+        "reasons": [failure.reason for failure in failures],
+    }
+    _move(connection, _FAILED, "fail", values)
 
 
 def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
     """Reopen a seller's failed bodies that have had fewer attempts than that."""
-    values = {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts}
-    return _reopen(connection, "retry", values)
+    return _reopen(connection, "retry", {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts})
 
 
 def replay_failed(connection: Connection, seller_id: str, since: datetime | None, until: datetime | None) -> int:
@@ -355,14 +340,16 @@ def replay_failed(connection: Connection, seller_id: str, since: datetime | None
 
 
 def _reopen(connection: Connection, move: str, values: Mapping[str, object]) -> int:
-    rules = {"target": RAW.target(move).value, "sources": [status.value for status in RAW.sources(move)]}
-    return connection.execute(_REOPEN, {**values, **rules}).rowcount
+    return connection.execute(_REOPEN, {**values, **_states(move)}).rowcount
 
 
-def _move(connection: Connection, statement: object, move: str, values: dict[str, object]) -> None:
+def _move(connection: Connection, statement: TextClause, move: str, values: Mapping[str, object]) -> None:
     if values["ids"]:
-        sources = [status.value for status in RAW.sources(move)]
-        connection.execute(statement, values | {"target": RAW.target(move).value, "sources": sources})  # pyright: ignore
+        connection.execute(statement, {**values, **_states(move)})
+
+
+def _states(move: str) -> dict[str, object]:
+    return {"target": RAW.target(move).value, "sources": [status.value for status in RAW.sources(move)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,11 +413,7 @@ def newest(
     limit: int,
 ) -> Page[RawEntry]:
     """Bodies, newest first."""
-    values: dict[str, object] = {
-        "seller_id": None if seller_id is None else seller_id.value,
-        "since": since,
-        "limit": limit + 1,
-    }
+    values = {"seller_id": None if seller_id is None else seller_id.value, "since": since, "limit": limit + 1}
     found = connection.execute(_NEWEST if status is None else _NEWEST_OF[status], values)
     return page((_entry(row) for row in found), limit)
 
@@ -444,21 +427,9 @@ def count_failed(
 
 
 def _entry(row: Row[tuple[object, ...]]) -> RawEntry:
-    return RawEntry(
-        raw_id=row.raw_id,
-        seller_id=row.seller_id,
-        execution_id=row.execution_id,
-        source=TaskType(row.source),
-        item_no=row.item_no,
-        page_no=row.page_no,
-        status=RawStatus(row.status),
-        attempts=row.attempts,
-        size=row.size,
-        error_code=row.error_code,
-        error_text=row.error_text,
-        fetched_at=row.fetched_at,
-        processed_at=row.processed_at,
-    )
+    columns: dict[str, Any] = {each.name: getattr(row, each.name) for each in fields(RawEntry)}
+    columns.update(source=TaskType(row.source), status=RawStatus(row.status))
+    return RawEntry(**columns)
 
 
 # The newest body of each call, whatever its status; for listings the pages of the newest sweep. An older body would
@@ -488,8 +459,7 @@ _REOPEN_NEWEST = text(f"""
 
 def reopen_newest(connection: Connection, seller_id: str) -> int:
     """Reopen the newest stored bodies of a seller; returns their number."""
-    rules = {"target": RAW.target("replay").value, "sources": [status.value for status in RAW.sources("replay")]}
-    return connection.execute(_REOPEN_NEWEST, {"seller_id": seller_id} | rules).rowcount
+    return connection.execute(_REOPEN_NEWEST, {"seller_id": seller_id} | _states("replay")).rowcount
 
 
 # Every body of one product has its index to itself: no statement but these states its condition.
@@ -510,17 +480,22 @@ class ShownBody:
 
 def of_item(connection: Connection, seller_id: str, item_no: int, limit: int) -> list[RawEntry]:
     """The newest bodies of a product's own calls that are still stored."""
-    values = {"seller_id": seller_id, "item_no": item_no, "limit": limit}
-    return [_entry(row) for row in connection.execute(_OF_ITEM, values)]
+    found = connection.execute(_OF_ITEM, {"seller_id": seller_id, "item_no": item_no, "limit": limit})
+    return [_entry(row) for row in found]
 
 
 def show_body(connection: Connection, raw_id: int, most: int) -> ShownBody:
     """One body, its first `most` characters."""
     row = connection.execute(_BODY, {"raw_id": raw_id, "most": most}).one_or_none()
     if row is None:
-        raise NotFound(
-            "NOT_FOUND_RAW",
-            korean=f"저장된 응답을 찾을 수 없습니다: {raw_id}",
-            english=f"There is no stored body {raw_id}: it may have gone by its age",
-        )
+        raise unknown(raw_id)
     return ShownBody(_entry(row), row.shown)
+
+
+def unknown(raw_id: int) -> NotFound:
+    """There is no such body."""
+    return NotFound(
+        "NOT_FOUND_RAW",
+        korean=f"저장된 응답을 찾을 수 없습니다: {raw_id}",
+        english=f"There is no stored body {raw_id}: it may have gone by its age",
+    )

@@ -19,7 +19,7 @@ from mustit_pipeline.console.pages.bulk import Question, act_on_all
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.reasons import agent_reason
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
-from mustit_pipeline.crawling.outlook import used_up
+from mustit_pipeline.crawling.forecast import used_up
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.clock import utc_now
@@ -50,6 +50,7 @@ def list_agents(visit: Visiting, status: str = "", q: Words = "", page: PageNumb
     with visit.database.reading() as connection:
         pool = roster.pool_status(connection, visit.settings, now)
         found = _matching(connection, wanted, words)
+        shown = found[page * SIZE : (page + 1) * SIZE]
         return framed(
             visit,
             connection,
@@ -57,13 +58,14 @@ def list_agents(visit: Visiting, status: str = "", q: Words = "", page: PageNumb
             events=live.address(Moving.CRAWLS),
             pool=pool,
             verdict=visit.say(VERDICTS[_verdict(visit.settings, pool)]),
-            found=found[page * SIZE : (page + 1) * SIZE],
+            found=shown,
+            left=roster.left_in_window(connection, visit.settings, [agent.agent_id for agent in shown]),
             total=len(found),
             q=words,
             status=wanted,
             statuses=list(AgentStatus),
             actions=[(action, visit.say(text)) for action, text in ACTIONS.items()],
-            reasons={agent.agent_id: agent_reason(visit, agent.reason) for agent in found},
+            reasons={agent.agent_id: agent_reason(visit, agent.reason) for agent in shown},
             pager=by_number(visit, "/agents", page, len(found), status=wanted, q=words),
         )
 
@@ -117,9 +119,9 @@ def load(visit: Visiting, sent: Sending) -> Response:
         report = roster.load(connection, lines)
     said = visit.say(
         "%(added)s agents are added, %(known)s were known, %(rejected)s lines were refused.",
-        added=report.added,
-        known=report.known,
-        rejected=len(report.rejected),
+        added=f"{report.added:,}",
+        known=f"{report.known:,}",
+        rejected=f"{len(report.rejected):,}",
     )
     return visit.done("/agents", visit.say_logged(said), good=not report.rejected)
 

@@ -23,6 +23,8 @@ class Question:
     title: str
     text: str
     danger: bool = False
+    # Whether more match than are changed at once.
+    has_more: bool = False
 
 
 def act_on_all(
@@ -35,7 +37,7 @@ def act_on_all(
         return visit.done(back, visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed:
         text = question.text
-        if len(targets) > MOST_AT_ONCE:
+        if question.has_more or len(targets) > MOST_AT_ONCE:
             text += " " + visit.say(
                 "So many at once: the first %(number)s; send it again for the others.", number=f"{MOST_AT_ONCE:,}"
             )

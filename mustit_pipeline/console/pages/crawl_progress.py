@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 from mustit_pipeline.console.formats import Formats
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.visits import Visit
-from mustit_pipeline.crawling import outlook
-from mustit_pipeline.crawling.outlook import Activity, Doing, Outlook
+from mustit_pipeline.crawling import forecast
+from mustit_pipeline.crawling.forecast import Activity, Doing, Forecast
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.foundation.clock import utc_now
 
@@ -44,10 +44,10 @@ TROUBLES = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An execution and its outlook, for a page."""
+    """An execution and its forecast, for a page."""
 
     stored: StoredExecution
-    ahead: Outlook
+    ahead: Forecast
     doing: str
     until: datetime | None
     is_trouble: bool
@@ -69,7 +69,7 @@ class Progress:
 
 def progress_of(connection: Connection, visit: Visit, stored: StoredExecution) -> Progress:
     """The progress of an execution now."""
-    ahead = outlook.look(connection, visit.settings, stored, utc_now())
+    ahead = forecast.look(connection, visit.settings, stored, utc_now())
     doing = ahead.activity
     return Progress(stored, ahead, _text(visit, doing), doing.until, doing.activity in TROUBLES)
 

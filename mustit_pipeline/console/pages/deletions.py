@@ -87,10 +87,11 @@ def act(visit: Visiting, sent: Sending) -> Response:
     with visit.database.reading() as connection:
         if sent.text("which") == "all":
             of = seller_or_none(sent.text("seller"))
-            holds = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE).rows
+            found = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE)
+            holds, has_more = found.rows, found.more
         else:
             ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
-            holds = [deletions.find_hold(connection, IdPrefix(one)) for one in ids]
+            holds, has_more = [deletions.find_hold(connection, IdPrefix(one)) for one in ids], False
         missing = sum(len(deletions.still_absent(connection, hold)) for hold in holds) if action == "approve" else 0
     concerned = visit.say_number("This concerns %(number)s hold.", "This concerns %(number)s holds.", len(holds))
     told = visit.say_number(
@@ -99,7 +100,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
         missing,
     )
     approves = action == "approve"
-    question = Question(visit.say(ACTIONS[action]), f"{concerned} {told}" if approves else concerned, danger=approves)
+    text = f"{concerned} {told}" if approves else concerned
+    question = Question(visit.say(ACTIONS[action]), text, danger=approves, has_more=has_more)
 
     def decide(hold: DeletionHold) -> None:
         change = deletion.approve if approves else deletion.reject

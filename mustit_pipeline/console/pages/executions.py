@@ -22,7 +22,7 @@ from mustit_pipeline.console.pages.frame import (
     unreadable_choice,
 )
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
-from mustit_pipeline.crawling import executions as crawling
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import EXECUTION, ExecutionStatus, TaskType
@@ -74,19 +74,23 @@ def act(visit: Visiting, sent: Sending) -> Response:
     action = sent.text("action")
     if action not in ACTIONS:
         raise unreadable_choice()
-    targets = _matching(visit, sent, action) if sent.text("which") == "all" else _chosen(visit, sent)
+    has_more = False
+    if sent.text("which") == "all":
+        targets, has_more = _matching(visit, sent, action)
+    else:
+        targets = _chosen(visit, sent)
     text = visit.say_number("This concerns %(number)s crawl.", "This concerns %(number)s crawls.", len(targets))
-    question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel")
+    question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel", has_more=has_more)
 
     def change(found: ExecutionId) -> None:
         database = _audited(visit, f"execution.{action}", found)
         match action:
             case "pause":
-                crawling.pause(database, found)
+                steering.pause(database, found)
             case "resume":
-                crawling.resume(database, found)
+                steering.resume(database, found)
             case _:
-                crawling.cancel(database, found, utc_now())
+                steering.cancel(database, found, utc_now())
 
     return act_on_all(visit, sent, "/executions", targets, question=question, change=change)
 
@@ -96,15 +100,14 @@ def _chosen(visit: Visit, sent: Sent) -> list[ExecutionId]:
     return [_find(visit, IdPrefix(one)) for one in ids]
 
 
-def _matching(visit: Visit, sent: Sent, action: str) -> list[ExecutionId]:
+def _matching(visit: Visit, sent: Sent, action: str) -> tuple[list[ExecutionId], bool]:
+    """As many as are changed at once, and whether there are more."""
     wanted, seller = chosen(ExecutionStatus, sent.text("status")), seller_or_none(sent.text("seller"))
     states = [state for state in EXECUTION.sources(action) if wanted in (None, state)]
     with visit.database.reading() as connection:
-        return [
-            stored.id
-            for state in sorted(states)
-            for stored in executions.newest(connection, seller, MOST_AT_ONCE, status=state).rows
-        ]
+        found = [executions.newest(connection, seller, MOST_AT_ONCE, status=state) for state in sorted(states)]
+    targets = [stored.id for one in found for stored in one.rows]
+    return targets[:MOST_AT_ONCE], len(targets) > MOST_AT_ONCE or any(one.more for one in found)
 
 
 @router.get("/{id}")
@@ -132,7 +135,7 @@ def execution_page(wanted: IdInPath, visit: Visiting) -> Response:
 def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Pause; resuming undoes it."""
     found = _find(visit, wanted)
-    crawling.pause(_audited(visit, "execution.pause", found), found)
+    steering.pause(_audited(visit, "execution.pause", found), found)
     said = visit.say("The crawl is paused; requests in flight end normally. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said, undo=Undo(f"/executions/{found}/resume"))
 
@@ -141,7 +144,7 @@ def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
 def resume(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Go on with what is stored."""
     found = _find(visit, wanted)
-    crawling.resume(_audited(visit, "execution.resume", found), found)
+    steering.resume(_audited(visit, "execution.resume", found), found)
     said = visit.say("The crawl goes on. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said, undo=Undo(f"/executions/{found}/pause"))
 
@@ -159,7 +162,7 @@ def cancel(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
             action=visit.say("Cancel the crawl"),
             danger=True,
         )
-    crawling.cancel(_audited(visit, "execution.cancel", found), found, utc_now())
+    steering.cancel(_audited(visit, "execution.cancel", found), found, utc_now())
     said = visit.say("The crawl is cancelled. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said)
 
@@ -170,4 +173,4 @@ def _find(visit: Visit, wanted: IdPrefix) -> ExecutionId:
 
 
 def _audited(visit: Visit, action: str, execution_id: ExecutionId) -> Database:
-    return visit.audited(action, f"execution {execution_id}", crawling.look(execution_id))
+    return visit.audited(action, f"execution {execution_id}", steering.look(execution_id))

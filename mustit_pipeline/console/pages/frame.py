@@ -41,9 +41,9 @@ def framed(
     return visit.page(template, http_status, attention=attention.look(connection), **values)
 
 
-def by_number(visit: Visit, path: str, page: int, total: int, size: int = SIZE, **filters: object) -> Pager:
+def by_number(visit: Visit, path: str, page: int, total: int, **filters: object) -> Pager:
     """Pages of a list that is counted."""
-    last = max(0, -(-total // size) - 1)
+    last = max(0, -(-total // SIZE) - 1)
     return Pager(
         previous=path + query(**filters, page=page - 1 or None) if page > 0 else None,
         next=path + query(**filters, page=page + 1) if page < last else None,

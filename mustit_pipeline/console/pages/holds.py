@@ -58,10 +58,11 @@ def act(visit: Visiting, sent: Sending) -> Response:
     with visit.database.reading() as connection:
         if sent.text("which") == "all":
             of = seller_or_none(sent.text("seller"))
-            found = change_holds.newest(connection, status=ChangeHoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE).rows
+            listed = change_holds.newest(connection, status=ChangeHoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE)
+            found, has_more = listed.rows, listed.more
         else:
             ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
-            found = [change_holds.find_open(connection, SellerId(one)) for one in ids]
+            found, has_more = [change_holds.find_open(connection, SellerId(one)) for one in ids], False
     judged = [hold.suspicion for hold in found]
     wrong = sum(one.suspicious for one in judged)
     text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(found))
@@ -70,7 +71,7 @@ def act(visit: Visiting, sent: Sending) -> Response:
         "%(number)s products that look wrong are published as they are.",
         wrong,
     )
-    question = Question(visit.say(RELEASE), text, danger=True)
+    question = Question(visit.say(RELEASE), text, danger=True, has_more=has_more)
     targets = [hold.seller_id for hold in found]
     return act_on_all(visit, sent, "/holds", targets, question=question, change=partial(_release, visit))
 

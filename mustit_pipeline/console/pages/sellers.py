@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Response
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, Sent, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed
+from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.rendering import seller_path
 from mustit_pipeline.console.visits import Visit, Visiting
-from mustit_pipeline.crawling import executions as crawling
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.errors import DomainError, ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, SellerId
@@ -112,7 +112,9 @@ def load(visit: Visiting, sent: Sending) -> Response:
 @router.post("/actions")
 def act(visit: Visiting, sent: Sending) -> Response:
     """Do the same with the chosen sellers, or with all that match the filter."""
-    action = Action(sent.text("action"))
+    action = chosen(Action, sent.text("action"))
+    if action is None:
+        raise unreadable_choice()
     targets, total = _targets(visit, sent)
     if not targets:
         return visit.done(sent.back or "/sellers", visit.say("No seller was chosen."), good=False)
@@ -172,8 +174,8 @@ def _outcome(visit: Visit, done: int, reasons: list[str]) -> str:
 def crawl(visit: Visit, seller_id: SellerId, *, full: bool = False) -> bool:
     """Crawl a seller now; says whether a crawl was open already."""
     actor = visit.who.actor()
-    opened = crawling.trigger(
-        visit.audited("crawl.trigger", f"seller {seller_id}", crawling.look_open(seller_id)),
+    opened = steering.trigger(
+        visit.audited("crawl.trigger", f"seller {seller_id}", steering.look_open(seller_id)),
         seller_id,
         triggered_by=f"{actor.kind} {actor.name}",
         now=utc_now(),

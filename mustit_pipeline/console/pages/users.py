@@ -134,7 +134,7 @@ def _page(visit: Visit, shown: Shown | None = None, status: int = HTTPStatus.OK)
             status,
             shown=shown,
             origin=visit.origin,
-            users=stored_users.everyone(connection),
+            users=stored_users.all_users(connection),
             keys=stored_keys.everything(connection),
             roles=list(Role),
             scopes=list(Scope),

@@ -110,11 +110,18 @@
     event.preventDefault();
     const fields = new FormData(form, button);
     const action = (button && button.getAttribute("formaction")) || form.getAttribute("action");
-    const answer = await fetch(action, { method: "POST", body: new URLSearchParams(fields), credentials: "same-origin" });
+    const answer = await fetch(action, {
+      method: "POST", body: new URLSearchParams(fields), credentials: "same-origin", redirect: "manual",
+    });
+    // Done without a question: the page it leads to has the notice, which is shown once.
+    if (answer.type === "opaqueredirect") {
+      location.assign(fields.get("back") || location.href);
+      return;
+    }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const question = page.querySelector("[data-confirmation]");
     if (!question) {
-      location.assign(answer.redirected ? answer.url : location.href);
+      location.reload();
       return;
     }
     const dialog = document.createElement("dialog");

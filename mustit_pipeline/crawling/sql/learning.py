@@ -24,7 +24,6 @@ from mustit_pipeline.domain.recrawl.learning import (
 from mustit_pipeline.domain.recrawl.worth import Listing, Source
 from mustit_pipeline.domain.states import TaskType
 
-KIND_OF = dict(zip((TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION), LEARNT_KINDS, strict=True))
 EVIDENCE = tuple(each.name for each in fields(SellerEvidence))
 
 
@@ -110,7 +109,7 @@ _LEARN = text(f"""
             seller_id, item_no, changed_at, sold_out,
             {_of_kinds("KIND_fetched_at, KIND_failed_at, KIND_changes, KIND_hours, KIND_signals, KIND_reading")})
         SELECT seller_id, item_no,
-           greatest(changed_at, {_of_kinds("CASE WHEN KIND_changed THEN KIND_at END", ", ")}),
+           greatest(changed_at, {_of_kinds("CASE WHEN KIND_age IS NOT NULL AND KIND_changed THEN KIND_at END", ", ")}),
            coalesce(sold_out, was_sold_out, false),
            {
     _of_kinds(f'''coalesce(KIND_at, KIND_fetched_at),

@@ -9,10 +9,10 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.crawling.sql.tables import DUE_OPEN
+from mustit_pipeline.crawling.sql.tables import WORKED_ON
 from mustit_pipeline.crawling.sql.tasks import CLAIMABLE, HAS_LEASE, IN_MONTHS, TaskHome
 from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
-from mustit_pipeline.domain.states import TASK, ExecutionKind, TaskStatus, TaskType
+from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
 
@@ -100,7 +100,7 @@ _CLAIM = text(f"""
 _CLAIM_ANY = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
-        WHERE e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN}) AND (
+        WHERE {WORKED_ON} AND (
             SELECT t.task_id FROM crawler_tasks t
             WHERE t.task_month = e.task_month AND t.execution_id = e.execution_id AND t.status IN ({CLAIMABLE})
               AND t.available_at <= now() AND (:pages > 0 OR t.task_type <> 'MINISHOP')
@@ -133,7 +133,7 @@ _CLAIM_THESE = text(f"""
     WITH picked AS (
         SELECT t.task_month, t.task_id FROM crawler_tasks t
         WHERE t.task_id = ANY(CAST(:ids AS uuid[])) AND (t.status IN ({CLAIMABLE})) IS TRUE AND t.available_at <= now()
-          AND (SELECT e.status FROM crawling_schedule_executions e WHERE e.execution_id = t.execution_id) = 'RUNNING'
+          AND (SELECT {WORKED_ON} FROM crawling_schedule_executions e WHERE e.execution_id = t.execution_id)
         FOR UPDATE OF t SKIP LOCKED
     )
     UPDATE crawler_tasks t

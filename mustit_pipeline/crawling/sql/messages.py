@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from mustit_pipeline.crawling.sql.tables import WORKED_ON
 from mustit_pipeline.crawling.sql.tasks import PUBLISHED
 from mustit_pipeline.domain.states import TASK, ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CANCELLED, used_up_attempts
@@ -44,7 +45,8 @@ class TaskState:
     # Until the lease of an IN_PROGRESS task ends.
     lease_left: float
     is_due: bool
-    is_running: bool
+    # Its crawl runs, and gives way to no other.
+    is_wanted: bool
     # Failed after all of its attempts.
     is_exhausted: bool
     error_code: str | None
@@ -93,7 +95,7 @@ _COLUMNS = (
 _WAITING = text(f"""
     WITH running AS (
         SELECT e.execution_id, e.task_month FROM crawling_schedule_executions e
-        WHERE e.status = '{_RUNNING}' AND (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id) AND (
+        WHERE {WORKED_ON} AND (CAST(:execution_id AS uuid) IS NULL OR e.execution_id = :execution_id) AND (
             ({_first(f"'{WAITING}'", "t.task_id", "1")}) IS NOT NULL
             OR ({_first(_DUE_RETRY, "t.task_id", "1")}) IS NOT NULL)
         ORDER BY random() LIMIT :limit
@@ -179,8 +181,7 @@ _STATES = text(f"""
     SELECT t.task_id, t.execution_id, t.status, t.lease_no, t.available_at <= now() AS is_due,
            coalesce(extract(epoch FROM t.lease_expires_at - now()), 0) AS lease_left, t.retry_count, t.error_code,
            t.error_text, t.seller_id, t.task_type, t.item_no, t.probe,
-           (SELECT e.status FROM crawling_schedule_executions e
-            WHERE e.execution_id = t.execution_id) = '{_RUNNING}' AS is_running
+           (SELECT {WORKED_ON} FROM crawling_schedule_executions e WHERE e.execution_id = t.execution_id) AS is_wanted
     FROM crawler_tasks t
     WHERE t.task_id = ANY(CAST(:ids AS uuid[]))
 """)
@@ -266,7 +267,7 @@ def _state(row: Row[Any], max_retries: int) -> TaskState:
         row.lease_no,
         float(row.lease_left),
         row.is_due,
-        row.is_running,
+        row.is_wanted,
         used_up_attempts(status, row.error_code, row.retry_count, max_retries),
         row.error_code,
         row.error_text,

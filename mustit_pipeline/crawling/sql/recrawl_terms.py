@@ -20,6 +20,8 @@ from mustit_pipeline.domain.states import ScheduleStatus, SellerStatus
 
 # Sources are counted by their change rate, in steps of a factor of two.
 RATE_STEPS = math.ceil(math.log2(HIGHEST_RATE / LOWEST_RATE))
+# How long light crawls leave alone what a look has not helped: a product whose task has failed, a seller for its sake.
+FAILED_FOR = timedelta(hours=24)
 # How far the last look moves the usual hours between two looks.
 LOOK_GAIN = 0.2
 ACTIVE = f"s.status = '{SellerStatus.ACTIVE.value}'"
@@ -61,7 +63,10 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class LightCandidate:
-    """A seller that a light crawl could look at: what that is worth per page, and the hours since the last look."""
+    """A seller that a light crawl could look at: what that is worth per page, and the hours since the last look.
+
+    Its oldest source counts as new where a look has not helped after it was late.
+    """
 
     seller_id: str
     worth: float
@@ -195,11 +200,14 @@ _WORTH = light_crawl_value(
 # One narrow row for each seller, those with the oldest sources first. Those that are due soon are looked at then.
 _LIGHT = text(f"""
     SELECT r.seller_id, r.boost * {_WORTH} AS worth, l.hours, CAST({_PAGES} AS int) AS pages,
-           {INTERVAL_HOURS} AS interval_hours, coalesce({hours_between("r.oldest_at", ":now")}, 0) AS oldest_hours
+           {INTERVAL_HOURS} AS interval_hours, coalesce({hours_between("o.oldest_at", ":now")}, 0) AS oldest_hours
     FROM recrawl_sellers r
     JOIN sellers s ON s.seller_id = r.seller_id
     JOIN crawling_schedules c ON c.seller_id = r.seller_id
     CROSS JOIN LATERAL (SELECT {hours_between("r.swept_at", ":now")} AS hours OFFSET 0) AS l
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN r.swept_at < greatest(r.oldest_at + CAST(:late AS interval), :failed_before)
+                    THEN r.oldest_at END AS oldest_at OFFSET 0) AS o
     CROSS JOIN LATERAL (SELECT sum({_VALUE_OF_SWEEP}) AS swept FROM {evidence_of_kinds()} OFFSET 0) AS v
     WHERE {ACTIVE} AND c.status = '{ScheduleStatus.ACTIVE.value}' AND r.products > 0
       AND l.hours >= {LEAST_LOOK_HOURS}
@@ -207,7 +215,9 @@ _LIGHT = text(f"""
       AND r.seller_id <> ALL(CAST(:busy AS text[]))
       AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                       WHERE e.seller_id = r.seller_id AND e.{OPEN_EXECUTION})
-    ORDER BY coalesce(r.oldest_at <= :aged_before, false) DESC, worth DESC, r.seller_id LIMIT :limit
+    ORDER BY coalesce(o.oldest_at <= CAST(:now AS timestamptz) - CAST(:late AS interval), false) DESC, worth DESC,
+             r.seller_id
+    LIMIT :limit
 """)
 
 _BOOST_SELLER = text("""
@@ -288,7 +298,8 @@ def light_candidates(
         "price": pool.price,
         "busy": sorted(busy),
         "now": now,
-        "aged_before": now - timedelta(hours=fetched_before(pool.kept_age)),
+        "late": timedelta(hours=fetched_before(pool.kept_age)),
+        "failed_before": now - FAILED_FOR,
         "limit": limit,
     }
     return [LightCandidate(*row) for row in connection.execute(_LIGHT, values)]

@@ -6,7 +6,7 @@ from datetime import UTC
 import dagster as dg
 
 from mustit_pipeline.defs.crawl.crashes import record_ended_slices
-from mustit_pipeline.defs.crawl.slices import slice_requests, without_backfills, without_waiting_backfills
+from mustit_pipeline.defs.crawl.slices import request_slices, without_backfills, without_waiting_backfills
 from mustit_pipeline.defs.liveness import busy_sellers, fail_dead_runs, unfinished_runs
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.foundation.clock import utc_now
@@ -85,7 +85,7 @@ def due_crawls(
     light = [] if slices else open_light_slices(database.open(), settings.read(), busy=passed_over, free=free, now=now)
     if light:
         context.log.info(f"{len(light)} light crawls: {', '.join(sorted(entry.seller_id for entry in light)[:10])}")
-        return dg.SensorResult(run_requests=slice_requests(context.instance, light))
+        return dg.SensorResult(run_requests=request_slices(context.instance, light))
     if not slices:
         due = "no seller is due" if by_interval else "EventBridge says who is due"
         return dg.SkipReason(f"{due} and no crawl waits to be continued; {len(busy)} running{rests(resting)}")
@@ -96,7 +96,7 @@ def due_crawls(
         f"{len(started)} slices requested: {', '.join(started[:10])}; {waiting} sellers wait for a free slot"
         f"{rests(resting)}"
     )
-    return dg.SensorResult(run_requests=slice_requests(context.instance, slices))
+    return dg.SensorResult(run_requests=request_slices(context.instance, slices))
 
 
 @dg.schedule(
@@ -121,7 +121,7 @@ def weekly_full_refresh(
     )
     if found.slices:
         context.log.info(f"{len(found.slices)} full refreshes started; {found.waiting} sellers wait for a free slot")
-        return slice_requests(context.instance, found.slices)
+        return request_slices(context.instance, found.slices)
     if found.waiting:
         return dg.SkipReason(f"all {slots} crawl slots are busy; {found.waiting} sellers wait for a full refresh")
     age = settings.read().full_refresh_days

@@ -9,10 +9,10 @@ import dagster as dg
 from pydantic import Field
 
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import find, open_or_join
 from mustit_pipeline.crawling.sql import executions, slices
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.slices import EndedSlice
+from mustit_pipeline.crawling.steering import find, open_or_join
 from mustit_pipeline.defs.partitions import SELLERS
 from mustit_pipeline.defs.run_tags import (
     BACKFILL_TAG,
@@ -168,7 +168,7 @@ def without_waiting_backfills(runs: Iterable[dg.DagsterRun]) -> list[dg.DagsterR
     return [run for run in runs if BACKFILL_TAG not in run.tags or run.status not in NOT_BEGUN]
 
 
-def slice_requests(instance: dg.DagsterInstance, due: Sequence[DueSlice]) -> list[dg.RunRequest]:
+def request_slices(instance: dg.DagsterInstance, due: Sequence[DueSlice]) -> list[dg.RunRequest]:
     """A run for each slice, after its seller has become a partition."""
     known = set(instance.get_dynamic_partitions(SELLERS))
     missing = [entry.seller_id for entry in due if entry.seller_id not in known]

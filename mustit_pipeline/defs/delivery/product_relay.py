@@ -67,12 +67,12 @@ def relay_waiting_events(
         raise
     except BaseException:
         # It was asked to stop: what it has sent by then is recorded all the same.
-        yield recorded_totals(context, database, report, began, watch)
+        yield record_totals(context, database, report, began, watch)
         raise
-    yield recorded_totals(context, database, report, began, watch)
+    yield record_totals(context, database, report, began, watch)
 
 
-def recorded_totals(
+def record_totals(
     context: dg.OpExecutionContext, database: BusinessDatabase, report: RelayReport, began: datetime, watch: Stopwatch
 ) -> dg.Output[dict[str, int]]:
     """What a relay did, once it is recorded."""

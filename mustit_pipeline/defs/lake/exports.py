@@ -92,7 +92,7 @@ def product_catalog(
 ) -> dg.MaterializeResult:
     """Every product that was published and not deleted at the end of the day in Seoul, one folder for each seller. A
     past day can be written again: it is made of versions, which are kept for ever."""
-    return _written(context, settings, database, CATALOG)
+    return _write(context, settings, database, CATALOG)
 
 
 @by_day(
@@ -103,10 +103,10 @@ def product_changes(
 ) -> dg.MaterializeResult:
     """Every change that was detected on the day in Seoul, field by field; a version without a changed field (created,
     deleted, sent again) is one row. A past day can be written again."""
-    return _written(context, settings, database, CHANGES)
+    return _write(context, settings, database, CHANGES)
 
 
-def _written(
+def _write(
     context: dg.AssetExecutionContext, settings: SettingsResource, database: BusinessDatabase, export: Export
 ) -> dg.MaterializeResult:
     watch = Stopwatch()

@@ -146,8 +146,8 @@ def run_failures(
     gone = let_go(database.open(), now)
     # The alerts are stored by now: whatever becomes of the messages, this look is done.
     context.update_cursor(runs.until.isoformat())
-    told = notify(database.open(), settings.read(), now)
+    notified = notify(database.open(), settings.read(), now)
     return dg.SkipReason(
-        f"{ran.opened + seen.opened} alerts opened, {ran.ended + seen.ended + gone.ended} ended; {told.told} told, "
-        f"{told.untold} still to be told"
+        f"{ran.opened + seen.opened} alerts opened, {ran.ended + seen.ended + gone.ended} ended; "
+        f"{notified.sent} notifications sent, {notified.unsent} still to be sent"
     )

@@ -51,7 +51,7 @@ def keep_house(
     return done, replace(pruned, tick_logs=prune_tick_logs(instance, settings, now, dry_run=dry_run))
 
 
-def told(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
+def metadata_of(done: Maintained, pruned: PrunedRuns) -> Mapping[str, int | str]:
     """What was done, as numbers that plot and names that explain."""
     return {
         "months_added": ", ".join(done.months_added) or "none",
@@ -97,7 +97,7 @@ def keep_what_is_needed(
         done, pruned = keep_house(
             context.instance, database.open(), settings.read(), utc_now(), dry_run=config.dry_run, tell=say
         )
-    context.add_output_metadata(told(done, pruned))
+    context.add_output_metadata(metadata_of(done, pruned))
 
 
 @dg.job(

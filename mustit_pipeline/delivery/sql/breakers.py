@@ -44,7 +44,7 @@ def find(connection: Connection, name: str) -> Breaker:
     return Breaker(trial_in, row.refused_credential, row.answered_at, frozenset(row.failed_rows))
 
 
-def failed(
+def record_failures(
     connection: Connection,
     name: str,
     *,
@@ -74,7 +74,7 @@ def failed(
     return connection.execute(query, values | {"rows": list(rows), "most": MOST_FAILED_ROWS}).scalar_one()
 
 
-def charged(connection: Connection, name: str, rows: Collection[UUID]) -> None:
+def record_charged(connection: Connection, name: str, rows: Collection[UUID]) -> None:
     """Rows that failed by their own fault: another row that fails now is not alone any more."""
     query = text("""
         INSERT INTO circuit_breakers AS b (name, failed_rows) VALUES (:name, CAST(:rows AS uuid[]))
@@ -85,7 +85,7 @@ def charged(connection: Connection, name: str, rows: Collection[UUID]) -> None:
     connection.execute(query, {"name": name, "rows": list(rows), "most": MOST_FAILED_ROWS})
 
 
-def refused(connection: Connection, name: str, *, credential: str, pause: float, rows: Collection[UUID]) -> None:
+def record_refusal(connection: Connection, name: str, *, credential: str, pause: float, rows: Collection[UUID]) -> None:
     """The credential is not accepted: everything stops until it is tried again, or is another one."""
     query = text("""
         INSERT INTO circuit_breakers AS b (name, failed_rows, open_until, refused_credential)
@@ -109,7 +109,7 @@ def begin_trial(connection: Connection, name: str, *, cooldown: float, credentia
     connection.execute(query, {"name": name, "cooldown": cooldown, "credential": credential})
 
 
-def answered(connection: Connection, name: str, *, after_failure: bool = False) -> None:
+def record_answer(connection: Connection, name: str, *, after_failure: bool = False) -> None:
     """The other side answers well: closed, and the count starts again.
 
     A failure that is written in this transaction began with it: `after_failure` says that this answer came later.

@@ -9,7 +9,14 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.sql.tables import OF_ALL_SELLERS
 from mustit_pipeline.crawling.sql.tables import OPEN_EXECUTION
-from mustit_pipeline.domain.states import ChangeHoldStatus, HoldStatus, LifeCycle, OutboxStatus, SellerStatus
+from mustit_pipeline.domain.states import (
+    ChangeHoldStatus,
+    ExecutionStatus,
+    HoldStatus,
+    LifeCycle,
+    OutboxStatus,
+    SellerStatus,
+)
 from mustit_pipeline.foundation.tables import BY_TIME
 
 # Change sets that the sum of a day reads at most: the page says where that was not all.
@@ -18,12 +25,12 @@ MOST_COUNTED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Sellers that are crawled: how many, how many are due, and since when the first of them has waited."""
+    """Sellers that are crawled: how many, how many now, how many are due, and when the next one is."""
 
     sellers: int
     active: int
+    running: int
     due: int
-    first_due_at: datetime | None
     next_due_at: datetime | None
 
 
@@ -56,9 +63,11 @@ class Moving(StrEnum):
 
 _SCHEDULES = text(f"""
     SELECT (SELECT count(*) FROM sellers) AS sellers,
-           (SELECT count(*) FROM sellers WHERE status = '{SellerStatus.ACTIVE.value}') AS active, due.*,
+           (SELECT count(*) FROM sellers WHERE status = '{SellerStatus.ACTIVE.value}') AS active,
+           (SELECT count(*) FROM crawling_schedule_executions
+            WHERE {OPEN_EXECUTION} AND status = '{ExecutionStatus.RUNNING.value}') AS running, due.*,
            (SELECT min(next_due_at) FROM crawling_schedules WHERE status = 'ACTIVE' AND next_due_at > now()) AS next
-    FROM (SELECT count(*) AS due, min(c.next_due_at) AS first FROM crawling_schedules c
+    FROM (SELECT count(*) AS due FROM crawling_schedules c
           WHERE c.status = 'ACTIVE' AND c.next_due_at <= now()
             AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                             WHERE e.seller_id = c.seller_id AND e.{OPEN_EXECUTION})) AS due

@@ -55,10 +55,11 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class Ailing:
-    """Sellers with a problem: the names of the first, and the number of all."""
+    """Sellers with a problem: the names of the first, the number of all, and the id of the very first."""
 
     names: tuple[str, ...]
     number: int
+    first: str | None
 
 
 ACTIVE = f"s.status = '{SellerStatus.ACTIVE.value}'"
@@ -115,7 +116,8 @@ _POOL = text("SELECT breaker_open_until, paused_until FROM pool_state")
 ONE_PRODUCT = 2
 
 _NAMED = """
-    SELECT (array_agg(name ORDER BY since, seller_id))[1:{most}] AS names, count(*) AS number
+    SELECT (array_agg(name ORDER BY since, seller_id))[1:{most}] AS names, count(*) AS number,
+           (array_agg(seller_id ORDER BY since, seller_id))[1] AS first
     FROM ({ailing}) AS ailing
 """
 _DAY = "to_char(since AT TIME ZONE 'Asia/Seoul', 'YYYY-MM-DD HH24:MI')"
@@ -232,4 +234,4 @@ def overdue(connection: Connection, now: datetime, intervals: float, most: int) 
 
 def _ailing(connection: Connection, query: str, most: int, values: dict[str, object]) -> Ailing:
     row = connection.execute(text(_NAMED.format(most=int(most), ailing=query)), values).one()
-    return Ailing(tuple(row.names or ()), row.number)
+    return Ailing(tuple(row.names or ()), row.number, row.first)

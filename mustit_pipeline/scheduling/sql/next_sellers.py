@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from mustit_pipeline.crawling.sql.tables import DUE_OPEN
 from mustit_pipeline.domain.execution import OPEN_STATES
-from mustit_pipeline.domain.states import ExecutionKind
+from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ _OPEN = f"""
     WHERE e.status IN ('PENDING', 'RUNNING') AND e.seller_id <> ALL(CAST(:busy AS text[]))
       AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN})
 """
+# A light crawl that still waits becomes the one that is due; an operator has paused the others.
 _DUE = f"""
     FROM crawling_schedules c JOIN sellers s USING (seller_id)
     WHERE (:by_interval OR c.last_triggered_at IS NULL OR c.failed_plans > 0)
@@ -35,7 +36,8 @@ _DUE = f"""
       AND c.seller_id <> ALL(CAST(:busy AS text[]))
       AND NOT EXISTS (SELECT FROM crawling_schedule_executions e
                       WHERE e.seller_id = c.seller_id
-                        AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))}))
+                        AND e.status IN ({", ".join(f"'{state.value}'" for state in sorted(OPEN_STATES))})
+                        AND (e.kind = '{ExecutionKind.DUE.value}' OR e.status = '{ExecutionStatus.PAUSED.value}'))
 """
 
 # Each slice that a crawl has had is subtracted from its waiting time.
@@ -48,7 +50,7 @@ _NEXT = text(f"""
     ORDER BY light, since, seller_id LIMIT :limit
 """)
 
-_COUNT = text(f"SELECT (SELECT count(*) {_OPEN}) + (SELECT count(*) {_DUE})")
+_COUNT = text(f"SELECT count(*) FROM (SELECT e.seller_id {_OPEN} UNION SELECT c.seller_id {_DUE}) AS waiting")
 
 
 def next_sellers(

@@ -59,7 +59,7 @@ def remember(connection: Connection, queue: str, message_id: str, now: datetime)
     return came.one_or_none() is not None
 
 
-def took(connection: Connection, queue: str, message_id: str, execution_id: ExecutionId) -> None:
+def record_opened(connection: Connection, queue: str, message_id: str, execution_id: ExecutionId) -> None:
     """Record the execution that the message opened or joined."""
     _settle(connection, queue, message_id, {"execution_id": execution_id.value})
 

@@ -234,7 +234,7 @@ def test_too_many_hashes_at_once_are_refused_and_cost_their_owners_nothing(
     database: Database, settings: Settings, kim: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passwords, "PATIENCE_SECONDS", 0.01)
-    with passwords.in_room(), passwords.in_room(), pytest.raises(Unavailable):
+    with passwords.take_room(), passwords.take_room(), pytest.raises(Unavailable):
         login(database, settings, "kim", PASSWORD, HOME)
     assert rows(database, "SELECT failures FROM login_failures") == [0]
     assert attempt(database, settings, "kim", PASSWORD) == "in"

@@ -31,7 +31,7 @@ def test_admins_who_are_all_changed_at_once_leave_one_of_them(database: Database
 
     assert refused == ["CONFLICT_LAST_ADMIN"]
     with database.reading() as connection:
-        left = [user for user in stored.everyone(connection) if user.role is Role.ADMIN and not user.is_disabled]
+        left = [user for user in stored.all_users(connection) if user.role is Role.ADMIN and not user.is_disabled]
     assert len(left) == 1
 
 

@@ -34,7 +34,7 @@ class Crew:
     url: str
     workers: list[SharedLimiter] = field(default_factory=list[SharedLimiter])
     dead: list[SharedLimiter] = field(default_factory=list[SharedLimiter])
-    flying: list[tuple[SharedLimiter, Slot, float]] = field(default_factory=list[tuple[SharedLimiter, Slot, float]])
+    in_flight: list[tuple[SharedLimiter, Slot, float]] = field(default_factory=list[tuple[SharedLimiter, Slot, float]])
     arrivals: dict[UUID, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     async def join(self) -> None:
@@ -45,7 +45,7 @@ class Crew:
     async def book(self, worker: SharedLimiter) -> None:
         answer = await worker.acquire()
         if isinstance(answer, Slot) and (since := await self._sent(worker, answer)):
-            self.flying.append((worker, answer, since))
+            self.in_flight.append((worker, answer, since))
 
     async def work(self, worker: SharedLimiter, times: int) -> float:
         """Requests one after another, each answered at once, while an agent is free; says when the next one is."""
@@ -61,9 +61,9 @@ class Crew:
 
     async def answer(self, which: int, share: float) -> None:
         """The request was counted at some moment since its booking, within its worker's deadline."""
-        if not self.flying:
+        if not self.in_flight:
             return
-        worker, slot, since = self.flying.pop(which % len(self.flying))
+        worker, slot, since = self.in_flight.pop(which % len(self.in_flight))
         self._arrived(slot, since, min(time.monotonic(), slot.expires), share)
         await worker.settle(slot)
 
@@ -72,10 +72,10 @@ class Crew:
         await self.work(worker, times)
         self.workers.remove(worker)
         self.dead.append(worker)
-        for owner, slot, since in self.flying:
+        for owner, slot, since in self.in_flight:
             if owner is worker:
                 self._arrived(slot, since, slot.expires, share)
-        self.flying = [entry for entry in self.flying if entry[0] is not worker]
+        self.in_flight = [entry for entry in self.in_flight if entry[0] is not worker]
         await self.join()
 
     async def exhaust(self) -> None:
@@ -85,7 +85,7 @@ class Crew:
             left = await self.work(self.workers[0], self.limits.requests) < 1
 
     async def leave(self) -> None:
-        for _, slot, since in self.flying:
+        for _, slot, since in self.in_flight:
             self._arrived(slot, since, slot.expires, 1.0)
         for worker in self.workers:
             await worker.close()

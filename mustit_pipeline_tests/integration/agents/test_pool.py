@@ -74,7 +74,7 @@ def test_a_throttled_agent_rests_for_what_is_asked_with_a_floor_and_a_cap(
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
             booking = await booking_of(pool)
-            await pool.throttled(booking, retry_after, url=product(1))
+            await pool.record_429(booking, retry_after, url=product(1))
             row = rows(database)[booking.user_agent]
             assert (row.status, row.health, row.token_expires_at) == (AgentStatus.SUSPENDED, 80, None)
             assert row.suspended_until is not None
@@ -94,16 +94,16 @@ def test_a_storm_pauses_the_host_and_is_charged_to_no_agent(
 ) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, database, redis_server.url) as (pool, _):
-            flying = await bookings(pool, 6)
-            await refuse(pool, flying[:5])
+            in_flight = await bookings(pool, 6)
+            await refuse(pool, in_flight[:5])
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
             paused = await wait_of(pool, WaitReason.HOST_PAUSED)
             assert 1.0 < paused.seconds <= 2.0
             # The sixth was on its way before the pause: the same event, which only its Retry-After can lengthen.
-            await pool.throttled(flying[5], 4.0, url=product(9))
+            await pool.record_429(in_flight[5], 4.0, url=product(9))
             assert shared(database).pause_level == 0
             assert 3.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 4.0
-            assert rows(database)[flying[5].user_agent].status is AgentStatus.AVAILABLE
+            assert rows(database)[in_flight[5].user_agent].status is AgentStatus.AVAILABLE
 
     run(scenario)
 
@@ -113,11 +113,11 @@ def test_concurrent_429s_are_one_event(database: Database, tmp_path: Path) -> No
 
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
-            flying = await bookings(pool, 12)
+            in_flight = await bookings(pool, 12)
             await asyncio.gather(
                 *(
-                    pool.throttled(booking, None, url=f"/listing?pageNo={n}", control=True)
-                    for n, booking in enumerate(flying)
+                    pool.record_429(booking, None, url=f"/listing?pageNo={n}", control=True)
+                    for n, booking in enumerate(in_flight)
                 )
             )
             assert shared(database).pause_level == 0
@@ -137,7 +137,7 @@ def test_429s_of_products_alone_are_no_storm_and_suspend_no_more_than_a_tenth_of
     async def scenario() -> None:
         async with opened(tmp_path, database, redis_server.url) as (pool, _):
             for number, booking in enumerate(await bookings(pool, 25)):
-                await pool.throttled(booking, None, url=urls.format(number))
+                await pool.record_429(booking, None, url=urls.format(number))
                 assert resting(database) <= 3
             assert (resting(database), shared(database).paused_until) == (3, None)
 
@@ -153,8 +153,8 @@ def test_a_control_that_is_refused_makes_no_storm_of_one_product(database: Datab
             *products, control = await bookings(pool, 25)
             for number, booking in enumerate(products):
                 url = f"/auction_products/{number % 3}/options" if number % 2 else product(number % 3)
-                await pool.throttled(booking, None, url=url)
-            await pool.throttled(control, None, url="/listing", control=True)
+                await pool.record_429(booking, None, url=url)
+            await pool.record_429(control, None, url="/listing", control=True)
             assert shared(database).paused_until is None
 
     run(scenario)
@@ -171,9 +171,9 @@ def test_a_url_at_fault_gives_its_agents_back_whichever_worker_suspended_them(
             opened(tmp_path, database, redis_server.url) as (other, _),
         ):
             mine, theirs = await bookings(one, 2), await bookings(other, 1)
-            await one.throttled(mine[0], None, url=product(1))
-            await one.throttled(mine[1], None, url=product(2))
-            await other.throttled(theirs[0], None, url=product(1))
+            await one.record_429(mine[0], None, url=product(1))
+            await one.record_429(mine[1], None, url=product(2))
+            await other.record_429(theirs[0], None, url=product(1))
             assert resting(database) == 3
             await other.give_back(product(1))
             known = rows(database)
@@ -191,8 +191,8 @@ def test_agents_that_were_refused_a_url_pay_once_it_is_answered_to_another(datab
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
             first, second = await bookings(pool, 2)
-            await pool.throttled(first, None, url=product(1))
-            await pool.throttled(second, None, url=product(1))
+            await pool.record_429(first, None, url=product(1))
+            await pool.record_429(second, None, url=product(1))
             # A tenth of twelve is one: the second stays in use until more is known, with nothing but its token lost.
             row = rows(database)[second.user_agent]
             assert (row.status, row.health, row.token_expires_at) == (AgentStatus.AVAILABLE, 100, None)
@@ -205,7 +205,7 @@ def test_agents_that_were_refused_a_url_pay_once_it_is_answered_to_another(datab
             assert until_then - datetime.now(UTC) > timedelta(minutes=119)
             # What is decided leaves room for the next suspicion.
             third = await booking_of(pool)
-            await pool.throttled(third, None, url=product(2))
+            await pool.record_429(third, None, url=product(2))
             assert rows(database)[third.user_agent].status is AgentStatus.SUSPENDED
 
     run(scenario)
@@ -221,7 +221,7 @@ def test_agents_that_pay_for_half_of_the_answers_at_five_urls_were_throttled_by_
         async with opened(tmp_path, database) as (pool, _):
             for number in range(5):
                 assert shared(database).paused_until is None
-                await pool.throttled(await booking_of(pool), None, url=product(number))
+                await pool.record_429(await booking_of(pool), None, url=product(number))
                 await pool.settle(await booking_of(pool), Outcome.SUCCESS)
                 await pool.charge_429s(product(number), None)
             assert resting(database) == 0
@@ -239,7 +239,7 @@ def test_no_agent_pays_for_a_burst_of_429s_that_was_over_before_a_control_was_re
     async def scenario() -> None:
         async with opened(tmp_path, database) as (pool, _):
             for number, booking in enumerate(await bookings(pool, 20)):
-                await pool.throttled(booking, None, url=product(number))
+                await pool.record_429(booking, None, url=product(number))
             for number in range(20):
                 await pool.settle(await booking_of(pool), Outcome.SUCCESS)
                 await pool.charge_429s(product(number), None)
@@ -267,10 +267,10 @@ def test_a_storm_is_seen_however_many_good_answers_came_just_before(database: Da
         async with opened(tmp_path, database) as (pool, _):
             for _ in range(12):
                 await pool.settle(await booking_of(pool), Outcome.SUCCESS)
-            flying = await bookings(pool, 10)
-            await refuse(pool, flying[:9])
+            in_flight = await bookings(pool, 10)
+            await refuse(pool, in_flight[:9])
             assert shared(database).paused_until is None
-            await pool.throttled(flying[9], None, url="/listing?sellerId=s", control=True)
+            await pool.record_429(in_flight[9], None, url="/listing?sellerId=s", control=True)
             assert {row.status for row in rows(database).values()} == {AgentStatus.AVAILABLE}
             assert (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 2.0
 
@@ -285,12 +285,12 @@ def test_a_storm_is_seen_however_slowly_its_answers_come_and_no_agent_stays_susp
 
     async def scenario() -> None:
         async with opened(tmp_path, database, storm_window_seconds=0.05) as (pool, _):
-            flying = await bookings(pool, 10)
-            for number, booking in enumerate(flying[:9]):
-                await pool.throttled(booking, None, url=product(number))
+            in_flight = await bookings(pool, 10)
+            for number, booking in enumerate(in_flight[:9]):
+                await pool.record_429(booking, None, url=product(number))
                 await asyncio.sleep(0.1)
             assert shared(database).paused_until is None
-            await pool.throttled(flying[9], None, url="/listing?sellerId=s", control=True)
+            await pool.record_429(in_flight[9], None, url="/listing?sellerId=s", control=True)
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
             await wait_of(pool, WaitReason.HOST_PAUSED)
 
@@ -302,11 +302,11 @@ def test_slow_429s_with_good_answers_in_between_are_no_storm(database: Database,
 
     async def scenario() -> None:
         async with opened(tmp_path, database, storm_window_seconds=0.05) as (pool, _):
-            flying = await bookings(pool, 12)
-            for number, booking in enumerate(flying):
+            in_flight = await bookings(pool, 12)
+            for number, booking in enumerate(in_flight):
                 if number == 6:
                     await pool.settle(await booking_of(pool), Outcome.SUCCESS)
-                await pool.throttled(booking, None, url=product(number), control=True)
+                await pool.record_429(booking, None, url=product(number), control=True)
                 await asyncio.sleep(0.1)
             assert shared(database).paused_until is None
 
@@ -323,7 +323,7 @@ def test_a_good_answer_long_before_a_429_still_ends_the_pause(database: Database
             await pool.settle(await booking_of(pool), Outcome.SUCCESS)
             await asyncio.sleep(1.1)
             late = await booking_of(pool)
-            await pool.throttled(late, None, url="/listing", control=True)
+            await pool.record_429(late, None, url="/listing", control=True)
             assert shared(database).pause_level == 0
             assert rows(database)[late.user_agent].status is AgentStatus.SUSPENDED
 
@@ -338,15 +338,15 @@ def test_a_429_right_after_a_pause_is_the_same_storm_until_a_good_answer_ends_it
             await refuse(pool, await bookings(pool, 5))
             await asyncio.sleep((await wait_of(pool, WaitReason.HOST_PAUSED)).seconds + 0.05)
             # A product may be throttled whatever the host does: what is asked as a control decides.
-            await pool.throttled(await booking_of(pool), None, url=product(1))
+            await pool.record_429(await booking_of(pool), None, url=product(1))
             assert shared(database).pause_level == 0
-            await pool.throttled(await booking_of(pool), None, url="/listing", control=True)
+            await pool.record_429(await booking_of(pool), None, url="/listing", control=True)
             assert shared(database).pause_level == 1
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
             await asyncio.sleep((await wait_of(pool, WaitReason.HOST_PAUSED)).seconds + 0.05)
             first, second = await bookings(pool, 2)
             await pool.settle(first, Outcome.SUCCESS)
-            await pool.throttled(second, None, url="/listing", control=True)
+            await pool.record_429(second, None, url="/listing", control=True)
             assert shared(database).pause_level == 1
             assert rows(database)[second.user_agent].status is AgentStatus.SUSPENDED
 
@@ -364,9 +364,9 @@ def test_what_a_storm_is_is_for_the_settings_to_say(database: Database, tmp_path
     async def scenario() -> None:
         async with opened(tmp_path, database, breaker_min_available=0, **rules) as (pool, _):
             first, second = await bookings(pool, 2)
-            await pool.throttled(first, None, url=product(1))
+            await pool.record_429(first, None, url=product(1))
             assert rows(database)[first.user_agent].health == 80
-            await pool.throttled(second, None, url="/listing", control=True)
+            await pool.record_429(second, None, url="/listing", control=True)
             assert {(row.status, row.health) for row in rows(database).values()} == {(AgentStatus.AVAILABLE, 100)}
             assert 28.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 30.0
 

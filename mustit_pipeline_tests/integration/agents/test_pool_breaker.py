@@ -61,7 +61,7 @@ def test_a_bad_trial_opens_the_breaker_again(database: Database, tmp_path: Path,
             forward(database, "breaker_open_until")
             trial = await booking_of(pool)
             if throttled:
-                await pool.throttled(trial, None, url="/listing", control=True)
+                await pool.record_429(trial, None, url="/listing", control=True)
             else:
                 await pool.settle(trial, Outcome.SERVER_ERROR)
             assert COOLDOWN / 2 < (await wait_of(pool, WaitReason.BREAKER)).seconds <= COOLDOWN
@@ -80,7 +80,7 @@ def test_a_trial_that_decides_nothing_leaves_room_for_another(
             block(database, *(f"agent-{number:03}" for number in range(1, 6)))
             await asyncio.sleep((await refused(pool)).seconds + 0.05)
             if throttled:
-                await pool.throttled(await booking_of(pool), None, url=product(1))
+                await pool.record_429(await booking_of(pool), None, url=product(1))
                 await pool.give_back(product(1))
             else:
                 await pool.settle(await booking_of(pool), Outcome.UNAUTHORIZED)

@@ -66,7 +66,7 @@ def test_neither_the_table_nor_a_booking_shows_a_token(
                 stored = agents.read_session(connection, booking.agent_id)
             assert stored is not None
             assert b"secret" not in stored.sealed
-            await pool.throttled(booking, 10.0, url=product(1))
+            await pool.record_429(booking, 10.0, url=product(1))
 
     run(scenario)
     shown = capsys.readouterr()
@@ -224,7 +224,7 @@ def test_suspended_agents_come_back_with_health_70_and_a_new_token(database: Dat
     async def scenario() -> None:
         async with opened(tmp_path, database, suspend_seconds=0.3) as (pool, server):
             booking = await booking_of(pool)
-            await pool.throttled(booking, None, url=product(1))
+            await pool.record_429(booking, None, url=product(1))
             await until(lambda: rows(database)[booking.user_agent].status is AgentStatus.AVAILABLE)
             row = rows(database)[booking.user_agent]
             assert (row.health, row.token_expires_at, row.suspended_until) == (70, None, None)

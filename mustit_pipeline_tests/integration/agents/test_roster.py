@@ -55,7 +55,7 @@ def test_an_admin_ends_a_pause_that_the_host_asked_for_and_the_next_one_starts_s
             with database.transaction() as connection:
                 assert roster.end_pause(connection) is not None
                 assert roster.end_pause(connection) is None
-            await pool.throttled(await booking_of(pool), None, url="/listing", control=True)
+            await pool.record_429(await booking_of(pool), None, url="/listing", control=True)
             assert 1.0 < (await wait_of(pool, WaitReason.HOST_PAUSED)).seconds <= 4.0
 
     run(scenario)

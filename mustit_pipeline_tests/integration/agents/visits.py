@@ -100,12 +100,12 @@ def product(number: int) -> str:
     return f"/item/{number}/detail/top"
 
 
-async def refuse(pool: AgentPool, flying: Sequence[Booking], retry_after: float | None = None) -> None:
+async def refuse(pool: AgentPool, in_flight: Sequence[Booking], retry_after: float | None = None) -> None:
     """A 429 each: the last one to a listing that was asked for as a control, the others to different products."""
-    *products, control = flying
+    *products, control = in_flight
     for number, booking in enumerate(products):
-        await pool.throttled(booking, retry_after, url=product(number))
-    await pool.throttled(control, retry_after, url="/listing?sellerId=s", control=True)
+        await pool.record_429(booking, retry_after, url=product(number))
+    await pool.record_429(control, retry_after, url="/listing?sellerId=s", control=True)
 
 
 def block(database: Database, *names: str) -> None:

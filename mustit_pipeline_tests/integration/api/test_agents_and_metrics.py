@@ -49,6 +49,24 @@ def test_an_agent_is_blocked_and_unblocked_and_the_pool_counts_it(admin: TestCli
     assert (unknown.status_code, unknown.json()["errorCode"]) == (404, "NOT_FOUND_USER_AGENT")
 
 
+def test_agents_are_added_and_calls_go_on_when_an_admin_says_so(
+    admin: TestClient, viewer: TestClient, database: Database
+) -> None:
+    wanted = {"userAgents": ["Mozilla/5.0 (new)", "", "Mozilla/5.0 (new)", "not\tone"]}
+    added = admin.post(AGENTS, json=wanted)
+    assert (added.status_code, added.json()["added"], added.json()["known"]) == (201, 1, 1)
+    assert [one["number"] for one in added.json()["rejected"]] == [4]
+    with database.transaction() as connection:
+        connection.execute(
+            text("UPDATE pool_state SET breaker_open_until = now() + interval '1 h', paused_until = now() + '1 h'")
+        )
+    assert admin.get(f"{AGENTS}/status").json()["circuit"] == "open"
+    assert viewer.post(f"{AGENTS}/resume").status_code == 403
+    pool = admin.post(f"{AGENTS}/resume").json()
+    assert (pool["totalCount"], pool["circuit"], pool["hostPausedUntil"]) == (51, "closed", None)
+    assert [row["action"] for row in entries(database)] == ["agents.load", "agents.resume"]
+
+
 def test_a_sellers_day_has_its_rates_in_percent_and_its_tasks(viewer: TestClient, database: Database) -> None:
     rows = ground(database)
     with database.transaction() as connection:

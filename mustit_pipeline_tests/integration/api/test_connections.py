@@ -1,5 +1,6 @@
 """Raw connections, as no polite client opens them: slow ones, endless heads, and paths that are not normalized."""
 
+import json
 import resource
 import socket
 import time
@@ -156,13 +157,17 @@ def test_a_slash_too_many_sends_no_client_to_the_host_that_it_named(address: str
 
 
 def test_a_request_that_can_be_read_in_two_ways_is_read_in_none(address: str) -> None:
-    for ambiguous in AMBIGUOUS:
+    for ambiguous in (*AMBIGUOUS, "GET /api/v1/sellers/럭셔리 HTTP/1.1\r\nHost: x\r\n\r\n".encode()):
         with connected(address) as opened:
             # The second one would be the smuggled one.
             opened.sendall(ambiguous + GET + b"\r\n")
             said = until_closed(opened)
         assert said.startswith(b"HTTP/1.1 400 "), ambiguous
         assert said.count(b"HTTP/1.1 ") == 1, ambiguous
+        head, _, body = said.partition(b"\r\n\r\n")
+        answered = json.loads(body)
+        assert (answered["errorCode"], answered["status"]) == ("VALIDATION_HTTP", 400), ambiguous
+        assert f"x-request-id: {answered['requestId']}".encode() in head
 
 
 def test_beyond_so_many_requests_at_once_a_client_is_told_to_come_back(

@@ -1,8 +1,12 @@
 """The API for people to read, and the OpenAPI document in the repository."""
 
+import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from mustit_pipeline.api.__main__ import openapi_text
@@ -67,7 +71,19 @@ def test_every_body_and_answer_about_things_has_an_example_in_full() -> None:
             assert '"…"' not in example, one.path
 
 
-def test_a_method_that_an_address_does_not_take_is_answered_with_all_that_it_takes(admin: TestClient) -> None:
+def test_the_document_is_made_in_a_thread_whichever_answer_needs_it_first(
+    app: FastAPI, admin: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes most of a second, in which the event loop would answer no other request."""
+    made = app.openapi
+
+    def off_the_loop() -> dict[str, Any]:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return made()
+
+    monkeypatch.setattr(app, "openapi", off_the_loop)
     for path, methods in (("/api/v1/users", "GET, POST"), ("/api/v1/outbox/retry", "POST"), ("/docs", "GET")):
         refused = admin.put(path)
         assert (refused.status_code, refused.headers["allow"]) == (405, methods)
+    assert [admin.get(path).status_code for path in ("/openapi.json", "/docs")] == [200, 200]

@@ -1,9 +1,13 @@
-"""No route and no page waits for the database on the event loop, which all requests of a process share."""
+"""Nothing stops the event loop, which all requests of a process share: no wait for the database, and no long search."""
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from mustit_pipeline.api.context import Ground
 from mustit_pipeline.console.pages import PAGES
 from mustit_pipeline.domain.access import Role, Scope, UserName
 from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside
 from mustit_pipeline_tests.integration.api.conftest import MakeClient
 from mustit_pipeline_tests.integration.api.owasp.operations import PLACES, operations
 from mustit_pipeline_tests.integration.crawls import register
@@ -102,3 +107,25 @@ def test_the_watch_sees_a_statement_on_the_loop(ground: Ground, watch: Watch) ->
 
     asyncio.run(careless())
     assert any("SELECT 1" in one for one in watch.on_the_loop)
+
+
+STARTED = """
+import gc
+from mustit_pipeline import web
+web.create()
+print(gc.get_freeze_count(), len(gc.get_objects()))
+"""
+
+
+def test_what_a_server_process_starts_with_is_not_searched_for_cycles_again(database_url: str, tmp_path: Path) -> None:
+    """Under load all of it was searched every few seconds, and no request went on for a fifth of one."""
+    environment = os.environ | {
+        "MUSTIT_HOME": str(tmp_path),
+        "MUSTIT_DATABASE_URL": database_url,
+        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(database_url),
+        "MUSTIT_TOKEN_KEY": TOKEN_KEY,
+        "MUSTIT_JWT_SECRET": JWT_SECRET,
+    }
+    done = subprocess.run([sys.executable, "-c", STARTED], env=environment, check=True, capture_output=True, text=True)
+    kept, searched = map(int, done.stdout.split())
+    assert searched < kept / 100

@@ -44,6 +44,15 @@ def test_all_products_are_listed_by_seller_and_number_and_counted(viewer: TestCl
     assert (first["name"], first["version"], first["deliveredVersion"], first["complete"]) == ("상품 1", 1, 0, True)
 
 
+def test_the_bodies_of_a_product_are_listed_and_read_under_its_own_number(viewer: TestClient, shelf: Shelf) -> None:
+    shelf.crawl(1, 2)
+    listed = viewer.get(f"{PRODUCTS}/1/bodies", params={"size": 5}).json()["bodies"]
+    assert {one["source"] for one in listed} == {"PRODUCT_DETAIL", "PRODUCT_OPTION"}
+    shown = viewer.get(f"{PRODUCTS}/1/bodies/{listed[0]['rawId']}").json()
+    assert len(shown["text"].encode()) == listed[0]["size"] > 0
+    assert viewer.get(f"{PRODUCTS}/2/bodies/{listed[0]['rawId']}").json()["errorCode"] == "NOT_FOUND_RAW"
+
+
 def test_a_product_is_found_by_its_number_whichever_seller_has_it_and_within_a_seller_by_the_first_digits(
     viewer: TestClient, shelf: Shelf
 ) -> None:

@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from mustit_pipeline.aws.setup import make_queues
 from mustit_pipeline.cli.findings import Health, watched
-from mustit_pipeline.crawling import dead_letters, executions
+from mustit_pipeline.crawling import dead_letters, steering
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
-from mustit_pipeline.crawling.sql import executions as executions_sql
+from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -146,7 +146,7 @@ def test_a_permanent_failure_and_a_cancelled_task_leave_no_letter(patient: Queue
     other = made.opened("other", new=1)
     queue = made.queue(other, lease_seconds=0.4)
     queue.claim(1)
-    executions.cancel(made.database, other.id, utc_now())
+    steering.cancel(made.database, other.id, utc_now())
     wait_until(lambda: queue.claim(1) or strict.left(TASKS) == 0)
 
     assert made.states() == {"FAILED": 2}
@@ -166,7 +166,7 @@ def test_a_failed_call_is_planned_anew_in_another_crawl_of_its_seller(
     assert sorted(ask("dlq", "redrive", "--all")["redriven"]) == sorted(ids)
     assert patient.states() == {"FAILED": 2, "WAITING": 2}
     with patient.database.reading() as connection:
-        opened = executions_sql.find_open(connection, SellerId("s"))
+        opened = executions.find_open(connection, SellerId("s"))
     assert opened is not None
     assert (opened.triggered_by, opened.status, opened.is_swept) == ("dead letters", ExecutionStatus.RUNNING, True)
 
@@ -181,13 +181,13 @@ def test_a_failed_page_is_asked_for_by_a_new_sweep_and_nothing_of_an_inactive_se
     stored = patient.opened("s", pages=1)
     fail_for_good(patient, stored)
     [letter] = ask("dlq", "list")
-    executions.deactivate_seller(patient.database, SellerId("s"), utc_now())
+    steering.deactivate_seller(patient.database, SellerId("s"), utc_now())
     assert ask("dlq", "redrive", "--all") == {"redriven": [], "left": {letter["messageId"]: "INACTIVE"}}
 
     registry.activate(patient.database, SellerId("s"), utc_now())
     assert ask("dlq", "redrive", letter["messageId"])["redriven"] == [letter["messageId"]]
     with patient.database.reading() as connection:
-        opened = executions_sql.find_open(connection, SellerId("s"))
+        opened = executions.find_open(connection, SellerId("s"))
     assert opened is not None
     assert (opened.status, opened.is_swept) == (ExecutionStatus.PENDING, False)
 

@@ -13,8 +13,8 @@ from mustit_pipeline.aws.rule_comparison import Difference, different_rules, men
 from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.aws.setup import make_destination, make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
-from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.schedule import rule_name
 from mustit_pipeline.domain.states import ExecutionStatus

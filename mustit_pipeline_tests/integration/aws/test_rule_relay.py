@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.aws.rule_relay import RelayedRules, relay_rules
-from mustit_pipeline.crawling.executions import deactivate_seller
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.schedule import rule_name
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -16,8 +16,8 @@ from mustit_pipeline.aws.rule_relay import relay_rules
 from mustit_pipeline.aws.setup import make_destination, make_queues
 from mustit_pipeline.aws.trigger_queue import TriggerQueue
 from mustit_pipeline.crawling.dead_letters import DeadLetters, QueueDepths, depths
-from mustit_pipeline.crawling.executions import deactivate_seller
 from mustit_pipeline.crawling.results import TaskResult
+from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -135,6 +135,11 @@ def test_the_policies_allow_just_the_calls_that_are_made(
     for _ in range(2):
         make_destination(settings)
     assert made_by(strict) == allowed(setup_policy(settings))
+    # AWS asks for more where a connection is made, and moto does not.
+    assert [one["Sid"] for one in setup_policy(settings)["Statement"]][-2:] == [
+        "SecretOfConnection",
+        "RoleOfConnection",
+    ]
 
     strict.made.clear()
     _work(database, make, strict)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from uuid import UUID, uuid4
@@ -11,12 +12,12 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 
+from mustit_pipeline.aws import clients
 from mustit_pipeline.aws.clients import AwsRefused
 from mustit_pipeline.aws.fifo_queue import FifoQueue
 from mustit_pipeline.aws.setup import make_queues
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.queue import TaskQueue, shared_queue
 from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.crawling.result_buffer import WorkReport
@@ -24,8 +25,9 @@ from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql.messages import WaitingTask
 from mustit_pipeline.crawling.sqs_queue import SqsExecutionQueue
 from mustit_pipeline.crawling.standalone_worker import serve
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.crawling.task_messages import message_of
-from mustit_pipeline.domain.states import ExecutionStatus, TaskType
+from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -95,9 +97,7 @@ def miss_published(queues: Queues) -> None:
         (SEND, [Fault.LOST] * FOR_GOOD),
         (SEND, [Fault.HALF, Fault.HALF, Fault.ERROR, Fault.ERROR]),
         (RECEIVE, [Fault.ERROR] * FOR_GOOD),
-        (RECEIVE, [Fault.LOST] * FOR_GOOD),
         (DELETE, [Fault.ERROR] * FOR_GOOD),
-        (DELETE, [Fault.LOST] * FOR_GOOD),
         (DELETE, [Fault.HALF]),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(fault.name for fault in value),
@@ -116,6 +116,28 @@ def test_every_task_is_worked_on_once_whatever_call_fails(
     # Messages that were not deleted come again, and are then.
     last = shared_queue(queues.database, queues.make_settings())
     wait_until(lambda: last.claim(20) == [] and strict.left(TASKS) == 0)
+
+
+def test_calls_that_are_done_after_their_caller_has_given_up_cost_no_task_anything(
+    queues: Queues, strict: StrictAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "READ_SECONDS", 0.2)
+    late = Counter[str]()
+
+    def hang(operation: str) -> None:
+        late[operation] += 1
+        if late[operation] <= FOR_GOOD:
+            time.sleep(0.3)
+
+    stored = queues.opened("s", new=12)
+    queue = queues.queue(stored, lease_seconds=0.4)
+    strict.on_call = hang
+
+    done = work_off(queues, queue)
+
+    assert min(late[operation] for operation in (SEND, RECEIVE, DELETE)) >= FOR_GOOD
+    assert len(done) == len(set(done)) == 12
+    assert number(queues.database, UNHARMED) == 12
 
 
 def test_a_task_is_published_only_when_sqs_has_accepted_its_message(queues: Queues, strict: StrictAws) -> None:
@@ -247,17 +269,26 @@ def test_messages_that_are_not_ours_are_parked_and_hold_up_nothing(queues: Queue
     assert strict.left(TASKS) == 0
 
 
-def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resumed(
+def test_the_messages_of_a_crawl_that_is_paused_or_gives_way_are_taken_out_and_sent_again_when_it_goes_on(
     queues: Queues, strict: StrictAws
 ) -> None:
-    stored = queues.opened("s", new=3)
+    stored = queues.opened("s", new=3, kind=ExecutionKind.LIGHT)
     queue = queues.queue(stored)
-    for _ in range(2):
-        publish_unread(queues, queue, strict, 3)
-        crawls.pause(queues.database, stored.id)
+
+    def expect_taken_out() -> None:
         wait_until(lambda: queue.claim(3) == [] and queues.states() == {"WAITING": 3})
         assert strict.left(TASKS) == 0
-        crawls.resume(queues.database, stored.id)
+
+    publish_unread(queues, queue, strict, 3)
+    steering.pause(queues.database, stored.id)
+    expect_taken_out()
+    steering.resume(queues.database, stored.id)
+    publish_unread(queues, queue, strict, 3)
+    due = queues.opened("due")
+    expect_taken_out()
+    sent = strict.calls[SEND]
+    assert (queue.claim(3), strict.calls[SEND]) == ([], sent)
+    steering.cancel(queues.database, due.id, utc_now())
 
     assert len(work_off(queues, queue)) == 3
     assert number(queues.database, UNHARMED) == 3
@@ -266,9 +297,9 @@ def test_a_paused_crawls_messages_are_taken_out_and_sent_again_when_it_is_resume
 
 def test_the_heartbeat_keeps_a_message_from_others_for_as_long_as_its_lease(queues: Queues, strict: StrictAws) -> None:
     stored = queues.opened("s", new=2)
-    holder = queues.queue(stored, lease_seconds=1.4)
+    holder = queues.queue(stored, lease_seconds=0.4)
     held = holder.claim(2)
-    end = time.monotonic() + 3.0
+    end = time.monotonic() + 2.0
     other = queues.queue(stored)
     while time.monotonic() < end:
         holder.renew(held)
@@ -277,6 +308,46 @@ def test_the_heartbeat_keeps_a_message_from_others_for_as_long_as_its_lease(queu
 
     assert queues.store().store([fetched(lease) for lease in held]).completed == 2
     assert strict.left(TASKS) == 0
+
+
+def test_a_second_message_of_a_task_in_good_hands_is_never_a_dead_letter(
+    database: Database, make: MakeSettings, strict: StrictAws
+) -> None:
+    """It is received again and again while the task is worked on, and SQS parks what is received too often."""
+    queues = Queues("sqs", database, partial(make, task_max_retries=1))
+    make_queues(queues.make_settings())
+    stored = queues.opened("s", new=1)
+    holder = queues.queue(stored)
+    [held] = holder.claim(1)
+    again = {"taskId": str(held.task_id), "sellerId": "s", "taskType": "PRODUCT_OPTION", "requestUrl": "https://x"}
+    client = strict.client("sqs")
+    url = client.get_queue_url(QueueName=TASKS)["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody=json.dumps(again), MessageGroupId="g", MessageDeduplicationId="d")
+    with database.transaction() as connection:
+        # So that the other one is soon due again.
+        connection.execute(text("UPDATE crawler_tasks SET lease_expires_at = now() + interval '0.5 s'"))
+
+    other = queues.queue(stored)
+    other.claim(1)
+    holder.renew([held])
+    wait_until(lambda: other.claim(1) or strict.left(TASKS) + strict.left(DEAD) == 1)
+
+    assert (strict.left(TASKS), strict.left(DEAD)) == (1, 0)
+    assert queues.store().store([fetched(held)]).completed == 1
+
+
+def test_what_is_received_is_leased_in_time_however_long_sending_takes(queues: Queues, strict: StrictAws) -> None:
+    """Otherwise others receive it as well, until SQS parks it."""
+    stored = queues.opened("s", new=100)
+    publish_unread(queues, queues.queue(stored), strict, 10)
+    strict.on_call = lambda operation: time.sleep(0.5 if operation == SEND else 0)
+    queue = queues.queue(stored, lease_seconds=1.4)
+
+    started = time.monotonic()
+    claimed = queue.claim(100)
+
+    assert time.monotonic() - started < 2, "for so long what was received first is ours"
+    assert 10 <= len(claimed) < 100
 
 
 def test_messages_are_left_alone_while_postgresql_does_not_answer(queues: Queues, strict: StrictAws) -> None:

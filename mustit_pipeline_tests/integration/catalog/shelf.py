@@ -12,8 +12,8 @@ from mustit_pipeline.catalog.deletion import delete_confirmed
 from mustit_pipeline.catalog.processing import USUAL_BATCH, BatchSize, ProcessingReport, process
 from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.catalog.sql.raw import NewRaw
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.database import Database

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join, resume
+from mustit_pipeline.crawling.steering import open_or_join, resume
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.domain.filters import IdPrefix

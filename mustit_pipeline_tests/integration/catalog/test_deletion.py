@@ -7,8 +7,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus

@@ -16,9 +16,9 @@ from mustit_pipeline.catalog.reading import USUAL_READING, read
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.catalog.sql import products, raw
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.crawling.sql import leases, tasks
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import LifeCycle, TaskType
 from mustit_pipeline.domain.values import ItemNo, SellerId
 from mustit_pipeline.foundation.database import Database

@@ -271,7 +271,7 @@ def test_the_pages_of_the_next_sweep_are_right_whatever_the_clock_of_the_last_on
 
 def test_a_detail_of_another_seller_is_never_absorbed(shelf: Shelf) -> None:
     shelf.listing(1)
-    shelf.detail(1, sellerId="somebody else")
+    shelf.detail(1, sellerId="another")
     shelf.options(1)
     shelf.swept()
 

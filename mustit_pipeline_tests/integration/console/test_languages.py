@@ -5,8 +5,9 @@ import re
 import pytest
 from babel.messages.pofile import read_po
 
+from mustit_pipeline.catalog.product_data import CATEGORY_LEVELS, EMPTY_SHIPPING
 from mustit_pipeline.console.languages import CATALOGUE
-from mustit_pipeline.console.words import FIELDS, WORDS
+from mustit_pipeline.console.words import FIELDS, PARTS, WORDS
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.states import AgentStatus, ChangeType, ExecutionStatus, OutboxStatus, RawStatus, TaskType
 from mustit_pipeline_tests.integration.console.conftest import KOREAN, Browser, MakeBrowser
@@ -43,6 +44,7 @@ def test_every_state_that_a_page_shows_has_a_word() -> None:
     states = [*AgentStatus, *ChangeType, *ExecutionStatus, *OutboxStatus, *RawStatus, *TaskType, *Role]
     assert {str(state) for state in states} <= set(WORDS)
     assert {"discountPrice", "stock", "name"} <= set(FIELDS)
+    assert {*EMPTY_SHIPPING, *CATEGORY_LEVELS} <= set(PARTS)
 
 
 def test_the_page_is_korean_unless_the_browser_or_the_switch_prefers_english(

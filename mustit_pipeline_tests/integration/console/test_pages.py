@@ -9,7 +9,8 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.console import pages
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, OutboxStatus, RawStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -57,6 +58,20 @@ def test_the_overview_of_a_fresh_installation_is_a_checklist(admin: Browser, dat
     with database.transaction() as connection:
         rows.add_execution(connection, ExecutionStatus.COMPLETED, "dmont")
     assert "First steps" in admin.get("/").text, "the product server's address is missing"
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE sellers SET created_at = now() - interval '90 days'"))
+    assert 'href="/sellers/dmont">See the most overdue' in admin.get("/").text
+
+
+def test_the_overview_counts_every_running_crawl_and_shows_the_newest(admin: Browser, database: Database) -> None:
+    with database.transaction() as connection:
+        for number in range(10):
+            registry.register(database, SellerId(f"shop-{number}"), "가게", CrawlingInterval.DEFAULT, utc_now())
+            status = ExecutionStatus.RUNNING if number else ExecutionStatus.PAUSED
+            rows.add_execution(connection, status, f"shop-{number}")
+    page = admin.get("/").text
+    assert '<span class="name">Running crawls</span><span class="figure">9</span>' in page
+    assert page.count('aria-label="Progress of shop-') == 8
 
 
 def test_the_overview_says_where_it_does_not_count_every_change(
@@ -137,6 +152,7 @@ def test_one_form_acts_on_some_or_on_all_that_match_with_the_number_said_before(
     assert "Done for 0 sellers." in again
     assert "Refused for 2" in again
     assert len(actions(database)) == 6
+    assert "Choose one of the values" in admin.act("/sellers/actions", **{**chosen, "action": "explode"})
 
 
 def test_undo_brings_back_what_was(admin: Browser, database: Database) -> None:
@@ -164,6 +180,12 @@ def test_undo_brings_back_what_was(admin: Browser, database: Database) -> None:
 
 def test_a_decision_without_a_way_back_is_asked_before(admin: Browser, database: Database) -> None:
     hold = deletion_hold(database)
+    with database.transaction() as connection:
+        connection.execute(
+            text("""INSERT INTO alerts (subject, kind, title, detail, opened_at, last_seen_at)
+                    VALUES ('held deletions of dmont', 'HELD_DELETIONS', 'held', '', now(), now())""")
+        )
+    assert '<a href="/deletions">Decide on deletions</a>' in admin.get("/alerts").text
     asked = admin.post(f"/deletions/{hold}/reject")
     assert (asked.status_code, "No product of dmont is deleted until" in asked.text) == (200, True)
     assert scalar(database, "SELECT status FROM deletion_holds") == "OPEN"
@@ -221,10 +243,19 @@ def test_failed_events_are_sent_again_one_some_and_all(admin: Browser, database:
     assert scalar(database, "SELECT count(*) FROM product_outbox WHERE status = 'WAITING'") == 6
     assert [what for _, what, _ in actions(database)] == ["outbox.retry"] * 4
     assert admin.get(f"/outbox/{ids[0]}").status_code == 200
+    assert "Choose one of the values" in admin.act("/outbox/retry", event="explode", back="/outbox")
 
 
 def test_an_agent_is_blocked_and_unblocked(admin: Browser, database: Database) -> None:
     agent = scalar(database, "SELECT agent_id FROM user_agents ORDER BY created_at LIMIT 1")
+    with database.transaction() as connection:
+        connection.execute(
+            text("""INSERT INTO agent_bookings (booking_id, agent_id, booked_at, expires_at, answered_at)
+                    SELECT gen_random_uuid(), :agent, now() - age, now() - age, now() - age
+                    FROM unnest(ARRAY[interval '1 min', '2 min', '2 hours']) AS age"""),
+            {"agent": agent},
+        )
+    assert "99,998 / 100,000" in admin.get(f"/agents?q={agent}").text
     assert "is blocked" in admin.act(f"/agents/{agent}/block")
     assert "Unblock all 1" in admin.get("/agents").text
     assert "in use again" in admin.act(f"/agents/{agent}/unblock")
@@ -381,8 +412,18 @@ def test_agents_are_blocked_some_or_all_that_match_with_the_number_said_before_a
     assert scalar(database, blocked) == number
 
 
-def test_crawls_are_paused_and_resumed_all_that_match(admin: Browser, database: Database) -> None:
+def test_crawls_are_paused_and_resumed_all_that_match(
+    admin: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ground = rows.ground(database)
+    with monkeypatch.context() as few:
+        few.setattr(pages.executions, "MOST_AT_ONCE", 1)
+        with database.transaction() as connection:
+            for number in range(2):
+                registry.register(database, SellerId(f"shop-{number}"), "가게", CrawlingInterval.DEFAULT, utc_now())
+                rows.add_execution(connection, ExecutionStatus.FAILED, f"shop-{number}")
+        asked = admin.post("/executions/actions", action="resume", which="all").text
+        assert "This concerns 1 crawl. So many at once: the first" in asked
     path = f"/executions/{ground.home.execution_id}"
     assert "This concerns 1 crawl." in admin.post("/executions/actions", action="pause", which="all").text
     assert "Done: 1." in admin.act("/executions/actions", action="pause", which="all")
@@ -391,7 +432,9 @@ def test_crawls_are_paused_and_resumed_all_that_match(admin: Browser, database: 
     assert "Done: 1." in admin.act(
         "/executions/actions", action="resume", which="chosen", execution=str(ground.home.execution_id)
     )
-    assert "Choose one of the values" in admin.act("/executions/actions", action="explode", back="/executions")
+    admin.post("/executions/actions", action="explode", back="/executions")
+    assert "Choose one of the values" not in admin.get("/executions", headers={"X-Live": "1"}).text
+    assert "Choose one of the values" in admin.notice("/executions")
 
 
 def test_fields_that_match_are_accepted_together(admin: Browser, database: Database) -> None:

@@ -11,11 +11,11 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_probes, plan_products
 from mustit_pipeline.crawling.sql import task_months, tasks
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -43,8 +43,8 @@ def opened(database: Database, settings: Settings) -> Crawl:
 def resumed_without_a_plan(database: Database, settings: Settings) -> Crawl:
     """A crawl that was given up before its count call was answered."""
     work = opened(database, settings)
-    crawls.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
-    crawls.resume(database, work.stored.execution.id)
+    steering.give_up(database, work.stored.execution.id, "EXTERNAL_SESSION_REFUSED", "no token", utc_now())
+    steering.resume(database, work.stored.execution.id)
     return work
 
 
@@ -133,7 +133,7 @@ def test_a_cancelled_crawl_is_given_back_with_the_tasks_that_ended_with_it(datab
     stored = open_or_join(database, SELLER, triggered_by="test", now=utc_now()).stored
     with database.transaction() as connection:
         tasks.add(connection, stored.home, plan_products(ENDPOINTS, {1: 0, 2: 3}))
-    cancelled = crawls.cancel(database, stored.execution.id, utc_now()).execution
+    cancelled = steering.cancel(database, stored.execution.id, utc_now()).execution
     assert (cancelled.status, cancelled.failed_tasks, cancelled.progress_rate) == (ExecutionStatus.CANCELLED, 4, 100)
 
 
@@ -227,7 +227,7 @@ def test_a_marketplace_that_gives_no_session_fails_the_execution_which_can_be_re
     failed = work.reload().execution
     assert (failed.status, failed.error_code) == (ExecutionStatus.FAILED, "EXTERNAL_SESSION_REFUSED")
     market.clear_faults()
-    crawls.resume(database, failed.id)
+    steering.resume(database, failed.id)
     ended = crawl(database, make_settings(base_url=marketplace.url), "s").stored.execution
     assert (ended.id, ended.status, ended.total_tasks) == (failed.id, ExecutionStatus.COMPLETED, 1 + 2 * 2)
 
@@ -278,8 +278,8 @@ def test_a_slice_without_a_free_agent_waits_for_one_until_an_operator_stops_the_
     pause_host(database, 3600)
     happens: dict[str, Callable[[], object]] = {
         "agents": lambda: pause_host(database, 0),
-        "cancel": lambda: crawls.cancel(database, execution_id, utc_now()),
-        "pause": lambda: crawls.pause(database, execution_id),
+        "cancel": lambda: steering.cancel(database, execution_id, utc_now()),
+        "pause": lambda: steering.pause(database, execution_id),
     }
 
     with ThreadPoolExecutor(1) as threads, pool_looks(database) as looks:

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -260,7 +260,7 @@ def test_a_crawl_whose_count_call_fails_has_its_reason_and_is_resumed_from_there
     assert failed.requests == 3
 
     market.clear_faults()
-    crawls.resume(database, failed.execution.id)
+    steering.resume(database, failed.execution.id)
     done = crawl(database, settings, "s").stored
     assert done.execution.id == failed.execution.id
     assert done.execution.status is ExecutionStatus.COMPLETED

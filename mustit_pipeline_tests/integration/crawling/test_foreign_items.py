@@ -6,7 +6,7 @@ import pytest
 
 from mustit_pipeline.cli.crawl import CrawlSummary, tell
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import LifeCycle, SweepStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.result_buffer import WorkReport
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.crawling.worker import HELD_SECONDS
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
@@ -135,8 +135,8 @@ def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
     execution_id = opened.stored.execution.id
     stops = [
         {
-            "pause": lambda: crawls.pause(database, execution_id),
-            "cancel": lambda: crawls.cancel(database, execution_id, utc_now()),
+            "pause": lambda: steering.pause(database, execution_id),
+            "cancel": lambda: steering.cancel(database, execution_id, utc_now()),
             "deactivate": lambda: deactivate_seller(database, SELLER, utc_now()),
         }[how]
     ]
@@ -156,7 +156,7 @@ def test_a_running_crawl_takes_no_further_task_once_it_is_stopped(
         assert {row.status for row in rows.values()} == {"COMPLETED", "PUBLISHED"}
         work.fetch_products(PRODUCT_TYPES, 60)
         assert market.audit()["requests"] == asked
-        crawls.resume(database, execution_id)
+        steering.resume(database, execution_id)
         done = crawl(database, settings, "s").stored
         assert (done.execution.id, done.execution.status) == (execution_id, ExecutionStatus.COMPLETED)
         assert repeats(market) == 0
@@ -182,7 +182,7 @@ def test_a_paused_crawl_with_few_agents_sends_little_of_what_it_holds(
 
     def pause_late(report: WorkReport) -> None:
         if report.completed >= 100 and not asked:
-            crawls.pause(database, work.stored.execution.id)
+            steering.pause(database, work.stored.execution.id)
             asked.append(market.audit()["requests"])
 
     work.fetch_products(PRODUCT_TYPES, 60, pause_late)

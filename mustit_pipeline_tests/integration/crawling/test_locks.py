@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import event, text
 
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_pages, plan_products
 from mustit_pipeline.crawling.recovery import release_expired
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.tasks import TaskHome
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.states import ExecutionStatus, TaskStatus, TaskType
 from mustit_pipeline.domain.values import SellerId

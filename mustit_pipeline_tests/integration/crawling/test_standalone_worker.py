@@ -16,10 +16,10 @@ from mustit_pipeline import embedded
 from mustit_pipeline.agents import roster
 from mustit_pipeline.catalog.processing import process
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.crawling.standalone_worker import serve
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation import event_loop, schema

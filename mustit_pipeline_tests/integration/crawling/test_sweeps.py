@@ -5,13 +5,13 @@ from collections.abc import Callable
 from sqlalchemy import text
 
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import (
     CHANGED_PRODUCT_PRIORITY,
     KNOWN_PRODUCT_PRIORITY,
     NEW_PRODUCT_PRIORITY,
 )
 from mustit_pipeline.crawling.result_buffer import WorkReport
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.crawling.worker import MOST_PAGES
 from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus
 from mustit_pipeline.domain.values import SellerId

@@ -77,11 +77,12 @@ def test_an_outage_that_answers_uses_up_the_patience_of_a_relay(
     shelf: Shelf, settings: Settings, server: ProductServerControl, status: int
 ) -> None:
     """Each trial's answer renewed it: `mustit relay` would have gone on for as long as the outage."""
-    short = settings.model_copy(update={"relay_run_seconds": 6.0, "product_server_credential_seconds": 0.1})
+    pauses = {"product_server_credential_seconds": 0.1, "product_server_breaker_seconds": 0.1}
+    short = settings.model_copy(update={"relay_run_seconds": 6.0, **pauses})
     server.fault("status", "events", status=status, retryAfter=None)
     shelf.crawl(*range(1, ROWS + 1))
 
-    relay(shelf.database, short, patience_seconds=0.5, cooldown_seconds=0.1)
+    relay(shelf.database, short, patience_seconds=0.5)
 
     assert sends(server) <= MOST_CALLS + 6
 
@@ -160,7 +161,7 @@ def test_a_row_whose_failure_is_written_with_the_good_answers_after_it_is_charge
     """Both were written at one moment, so that its next failures were taken for the server's and stopped all calls."""
     failing = Answer(Verdict.OVERLOADED, 429, None)
     shelf.crawl(1, 2)
-    endings = Endings(shelf.database, settings, cooldown=60, report=RelayReport(), progress=None)
+    endings = Endings(shelf.database, settings, report=RelayReport(), progress=None)
     one, other = _claimed(shelf)
 
     endings.write([Ended(one, failing), Ended(other, Answer(Verdict.DONE, 200, None))], None)

@@ -97,7 +97,8 @@ def test_a_patient_relay_waits_for_the_trial_and_sends_everything_after_it(
     shelf.crawl(*range(1, 9))
     server.fault("down", "events", seconds=0.6)
 
-    report = relay(shelf.database, settings, patience_seconds=5, cooldown_seconds=0.3)
+    trying = settings.model_copy(update={"product_server_breaker_seconds": 0.3})
+    report = relay(shelf.database, trying, patience_seconds=5)
 
     assert (report.sent, report.failed, report.waiting) == (8, 0, 0)
     assert len(effects()) == 8

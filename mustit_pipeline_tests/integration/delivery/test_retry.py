@@ -167,7 +167,7 @@ def test_exactly_the_states_that_the_domain_allows_are_retried(shelf: Shelf, sta
     shelf.change(
         "UPDATE product_outbox SET status = :status, lease_owner = :owner, retry_count = 5",
         status=status.value,
-        owner="somebody" if status is OutboxStatus.SENDING else None,
+        owner="another worker" if status is OutboxStatus.SENDING else None,
     )
     (row,) = shelf.outbox(1)
     if status in PRODUCT_OUTBOX.sources("retry"):

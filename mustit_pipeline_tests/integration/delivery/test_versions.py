@@ -303,11 +303,11 @@ def test_a_newer_version_waits_while_an_older_one_is_in_flight_and_no_loop_spins
 def test_a_row_whose_lease_may_end_in_flight_is_given_back_unsent(
     shelf: Shelf, settings: Settings, server: ProductServerControl, effects: Effects
 ) -> None:
-    one_by_one = settings.model_copy(update={"relay_concurrent_sends": 1})
+    one_by_one = settings.model_copy(update={"relay_concurrent_sends": 1, "relay_lease_seconds": 4.0})
     server.fault("slow", "events", seconds=0.6)
     shelf.crawl(*range(1, 6))
 
-    report = relay(shelf.database, one_by_one, lease_seconds=4.0, patience_seconds=10)
+    report = relay(shelf.database, one_by_one, patience_seconds=10)
 
     assert (report.sent, report.waiting) == (5, 0)
     assert len(effects()) == 5

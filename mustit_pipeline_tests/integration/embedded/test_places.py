@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mustit_pipeline import embedded
+from mustit_pipeline.cli import doctor
 from mustit_pipeline.embedded import EmbeddedError
 from mustit_pipeline.embedded.binaries import redis_programs
 from mustit_pipeline.embedded.layout import Layout
@@ -31,7 +32,7 @@ from mustit_pipeline_tests.integration.embedded.test_embedded import (
 )
 
 __all__ = ["empty_home", "home", "initialised"]
-NOBODY = 65534
+NO_USER = 65534
 UNLISTED = 54321
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -100,7 +101,7 @@ def test_root_in_a_private_folder_opens_it_for_passing_only_and_says_so_once(pri
     users = [User(place)]
     remember(users[0].servers())
     assert stat.S_IMODE(private_folder.stat().st_mode) == 0o701
-    assert (place / "pgdata").stat().st_uid == NOBODY
+    assert (place / "pgdata").stat().st_uid == NO_USER
     users.append(User(place))
     assert_remembered(users[1].servers())
     said: list[bytes] = []
@@ -124,7 +125,7 @@ def test_data_that_root_restored_from_a_copy_is_taken_over(home: Path) -> None:
 
 
 @as_root
-@pytest.mark.parametrize("uid", [NOBODY, UNLISTED], ids=["listed", "unlisted"])
+@pytest.mark.parametrize("uid", [NO_USER, UNLISTED], ids=["listed", "unlisted"])
 def test_an_unprivileged_account_runs_its_own_servers_and_root_can_go_on_with_them(
     private_folder: Path, uid: int
 ) -> None:
@@ -151,11 +152,11 @@ def test_an_unprivileged_account_runs_its_own_servers_and_root_can_go_on_with_th
 
 @as_root
 def test_a_home_of_another_account_is_refused_with_a_reason(private_folder: Path) -> None:
-    python = _interpreter_for(NOBODY)
+    python = _interpreter_for(NO_USER)
     private_folder.chmod(0o711)
     place = private_folder / "home"
     embedded.attach(place)
-    user = User(place, uid=NOBODY, python=python)
+    user = User(place, uid=NO_USER, python=python)
     assert b"Does this MUSTIT_HOME belong to another user?" in user.process.communicate()[1]
     embedded.release(place)
 
@@ -188,10 +189,12 @@ def test_where_no_redis_can_be_had_postgresql_counts_alone(
     try:
         found = addresses(settings)
         status = embedded.status(settings.home)
+        told = doctor._redis(settings)
     finally:
         embedded.stop(settings.home)
 
     assert found.redis_url is None
+    assert "no redis-server is here" in told.detail
     assert (status.postgres_pid is not None, status.redis_pid) == (True, None)
 
 

@@ -138,7 +138,7 @@ def test_a_mistake_of_ours_is_no_outage(database: Database, mistake: str) -> Non
     assert not is_outage(ZeroDivisionError())
 
 
-@pytest.mark.parametrize(("user", "name"), [("nobody", None), (None, "nowhere")])
+@pytest.mark.parametrize(("user", "name"), [("stranger", None), (None, "nowhere")])
 def test_a_user_or_a_database_that_the_server_does_not_know_is_refused(
     make_settings: MakeSettings, database_url: str, user: str | None, name: str | None
 ) -> None:

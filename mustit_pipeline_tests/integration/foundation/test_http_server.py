@@ -21,7 +21,7 @@ from mustit_pipeline_tests.integration.marketplace.server import (
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
-EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Encoding: br\r\n\r\n"
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n"
 
 
@@ -46,6 +46,15 @@ def then_closed(data: bytes) -> Send:
     return send
 
 
+def byte_by_byte(data: bytes) -> Send:
+    async def send(exchange: Exchange) -> None:
+        for byte in data:
+            await exchange.send(bytes([byte]))
+            await asyncio.sleep(0)
+
+    return send
+
+
 @pytest.mark.parametrize(
     ("answer", "body"),
     [
@@ -54,8 +63,25 @@ def then_closed(data: bytes) -> Send:
         (always(CHUNKS + b"Content-Encoding: br\r\nX-Checksum: 1\r\n\r\n"), b"abc"),
         (always(EARLY_HINTS + response(b"abc")), b"abc"),
         (always(b"HTTP/1.1 204 No Content\r\n\r\n"), b""),
+        # These have no body, whatever length they name.
+        (always(response(b"", status="204 No Content", length=3)), b""),
+        (always(response(b"", status="304 Not Modified", length=3)), b""),
+        (always(response(b"abc", status="200")), b"abc"),
+        (byte_by_byte(EARLY_HINTS + response(b"abc")), b"abc"),
+        (byte_by_byte(CHUNKS + b"X-Checksum: 1\r\n\r\n"), b"abc"),
     ],
-    ids=["length", "chunks", "chunks and trailers", "informational first", "no content"],
+    ids=[
+        "length",
+        "chunks",
+        "chunks and trailers",
+        "informational first",
+        "no content",
+        "no content with a length",
+        "not modified with a length",
+        "no reason",
+        "byte by byte",
+        "chunks byte by byte",
+    ],
 )
 def test_a_framed_answer_is_whole_and_its_connection_is_kept(answer: Send, body: bytes) -> None:
     async def work(server: Marketplace, client: HttpServer) -> None:
@@ -68,20 +94,23 @@ def test_a_framed_answer_is_whole_and_its_connection_is_kept(answer: Send, body:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "body"),
     [
-        then_closed(UNTIL_CLOSED + b"abc"),
-        always(response(b"abc", "Connection: close")),
-        always(response(b"abc").replace(b"1.1", b"1.0")),
+        (then_closed(UNTIL_CLOSED + b"abc"), b"abc"),
+        (always(response(b"abc", "Connection: close")), b"abc"),
+        (always(response(b"abc").replace(b"1.1", b"1.0")), b"abc"),
         # A second answer that was not asked for: a later request must not be answered with it.
-        always(response(b"abc") + response(b"other")),
+        (always(response(b"abc") + response(b"other")), b"abc"),
+        (always(response(b"abc" + response(b"other"), length=3)), b"abc"),
+        (always(response(b"abc", status="204 No Content")), b""),
+        (always(response(b"abc", status="304 Not Modified")), b""),
     ],
-    ids=["until closed", "told to close", "an old protocol", "two answers"],
+    ids=["until closed", "told to close", "an old protocol", "two answers", "too short a length", "204", "304"],
 )
-def test_a_connection_that_may_bring_more_than_its_answer_is_not_used_again(answer: Send) -> None:
+def test_a_connection_that_may_bring_more_than_its_answer_is_not_used_again(answer: Send, body: bytes) -> None:
     async def work(server: Marketplace, client: HttpServer) -> None:
         for number in range(1, 4):
-            assert (await client.call(GET, 10)).body == b"abc"
+            assert (await client.call(GET, 10)).body == body
             assert server.connections == number
 
     calling(answer, work)
@@ -108,6 +137,21 @@ def test_what_arrives_between_two_calls_ends_the_connection() -> None:
     calling(says_more, work)
 
 
+def test_a_connection_that_its_server_is_closing_takes_no_further_request() -> None:
+    """It would be lost, and counted as one that may have arrived."""
+
+    async def work(server: Marketplace, client: HttpServer) -> None:
+        assert (await client.call(GET, 10)).body == b"abc"
+        (kept,) = client._idle
+        while not kept._closed_by_server:  # noqa: ASYNC110 - no other moment shows it
+            await asyncio.sleep(0)
+        assert not kept.has_ended
+        assert (await client.call(GET, 10)).body == b"abc"
+        assert (server.connections, len(server.received)) == (2, 2)
+
+    calling(then_closed(response(b"abc")), work)
+
+
 def test_a_connection_that_was_idle_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "LONGEST_IDLE_SECONDS", 0.0)
 
@@ -126,10 +170,19 @@ def test_a_connection_that_was_idle_for_long_is_replaced(monkeypatch: pytest.Mon
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabc",
+        b"HTTP/1.1 099 Odd\r\nContent-Length: 3\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
         b"HTTP/1.1 200 OK\r\nX-Endless: " + b"y" * 200_000,
     ],
-    ids=["another protocol", "an upgrade", "two framings", "a negative length", "many headers", "an endless header"],
+    ids=[
+        "another protocol",
+        "an upgrade",
+        "two framings",
+        "a negative length",
+        "no such status",
+        "many headers",
+        "an endless header",
+    ],
 )
 def test_what_is_no_http_is_a_garbled_answer(answer: bytes) -> None:
     async def work(_: Marketplace, client: HttpServer) -> None:
@@ -158,12 +211,17 @@ def test_those_who_wait_for_the_only_connection_get_it_one_after_the_other_also_
     async def work(server: Marketplace, client: HttpServer) -> None:
         calls = [asyncio.create_task(client.call(GET, 10)) for _ in range(5)]
         await asyncio.sleep(0)
-        calls[2].cancel()
+        turn = client._queue[0]
+        calls[3].cancel()
+        # One whose turn has come, before it knows.
+        while not turn.done():  # noqa: ASYNC110 - no other moment shows it
+            await asyncio.sleep(0)
+        calls[1].cancel()
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert [getattr(answer, "body", None) for answer in answers] == [b"abc", b"abc", None, b"abc", b"abc"]
+        assert [getattr(answer, "body", None) for answer in answers] == [b"abc", None, b"abc", None, b"abc"]
         assert server.connections == 1
 
-    calling(always(response(b"abc")), work)
+    calling(always(response(b"abc")), work, call_seconds=5)
 
 
 def test_a_wait_for_a_connection_ends_with_the_calls_time() -> None:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 from pyarrow import concat_tables, parquet
 
+from mustit_pipeline.aws.policy import work_policy
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.lake import export
 from mustit_pipeline.lake.columns import PRODUCT_CATALOG, PRODUCT_CHANGES
@@ -15,6 +16,7 @@ from mustit_pipeline.lake.place import seller_folder
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.lake.conftest import KOREAN, Lake
 from mustit_pipeline_tests.integration.lake.history import DAY, EXECUTION, change, in_seoul, publish
+from mustit_pipeline_tests.s3_permissions import just_what_is_allowed
 
 BEFORE, AFTER = DAY - timedelta(days=1), DAY + timedelta(days=1)
 FOLDER = f"product_catalog/day={DAY}"
@@ -154,6 +156,27 @@ def test_a_day_that_is_written_again_leaves_nothing_of_sellers_that_are_gone(sel
     assert [name for name in lake.names() if str(DAY) in name] == [file_of(KOREAN)]
     assert len([name for name in lake.names() if str(BEFORE) in name]) == 2
     assert first.written.fingerprint == other.written.fingerprint != again.written.fingerprint
+
+
+def test_the_lake_does_on_s3_just_what_its_policy_allows(
+    sellers: Database, s3_lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(sellers, KOREAN, 1, 1, in_seoul(DAY, "12:00"), "CREATED")
+
+    def write_and_break_off() -> None:
+        with s3_lake.place.replace(FOLDER) as fresh:
+            with fresh.file("seller=a/products.parquet") as path:
+                path.write_bytes(b"new")
+            raise ValueError("in the middle")
+
+    with just_what_is_allowed(work_policy(s3_lake.settings), caplog):
+        export_catalog(sellers, s3_lake.place, DAY)
+        assert examine(s3_lake.place, FOLDER, CATALOG_KEY) == Found(1, 0)
+        publish(sellers, KOREAN, 1, 2, in_seoul(DAY, "13:00"), "DELETED")
+        assert export_catalog(sellers, s3_lake.place, DAY).files == 0
+        assert examine(s3_lake.place, FOLDER, CATALOG_KEY) == Found(0, 0)
+        with pytest.raises(ValueError, match="in the middle"):
+            write_and_break_off()
 
 
 def test_row_groups_are_small_however_many_products_a_seller_has(

@@ -57,8 +57,9 @@ def network_reason(answer: Send, *, scheme: str = "http", **changes: Any) -> Net
 def test_a_call_sends_agent_token_and_cookies_and_brings_the_body() -> None:
     async def scenario() -> None:
         async with calling(always(response(b'{"a": 1}'))) as (server, client):
-            answer = await client.call(client.endpoints.detail(ItemNo(7)).value, SESSION.headers(AGENT))
+            answer = await client.call(client.endpoints.detail(ItemNo(7)).value + "#top", SESSION.headers(AGENT))
             assert answer.body == b'{"a": 1}'
+            assert server.received[0].target == "/mustit-api/facade-api/v1/item/7/detail/top"
             assert 0 < answer.seconds < 10
             sent = server.received[0].headers
             assert sent["user-agent"] == AGENT
@@ -105,6 +106,11 @@ def test_the_server_reads_the_seller_id_that_was_meant(seller: str) -> None:
 )
 def test_each_status_is_its_failure_after_one_request(status: str, kind: type[failures.FetchError]) -> None:
     assert type(failing(always(response(b"{}", "Location: /elsewhere", status=status)))) is kind
+
+
+def test_an_error_is_known_by_its_head_however_long_its_body_takes() -> None:
+    error = failing(always(response(b"", status="503 Service Unavailable", length=100)), read_timeout_seconds=0.2)
+    assert type(error) is failures.ServerFailure
 
 
 def test_a_throttled_answer_brings_its_retry_after() -> None:

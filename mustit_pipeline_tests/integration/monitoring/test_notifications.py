@@ -85,13 +85,13 @@ def test_a_failing_receiver_loses_nothing_and_the_next_tick_tries_again(
 ) -> None:
     inbox.refusing = True
     observe(database, settings, T0, others=[BROKEN])
-    assert notify(database, settings, T0) == Notifications(told=0, untold=1)
+    assert notify(database, settings, T0) == Notifications(sent=0, unsent=1)
     [row] = stored(database)
     assert (row["notices"], row["lease_owner"]) == (0, None)
     assert row["last_error"] == "address 1 (json): the service did not take the message"
 
     inbox.refusing = False
-    assert notify(database, settings, T0 + MINUTE) == Notifications(told=1, untold=0)
+    assert notify(database, settings, T0 + MINUTE) == Notifications(sent=1, unsent=0)
     assert (inbox.titles, stored(database)[0]["last_error"]) == (["[mustit] The sensor x fails"], None)
 
 
@@ -99,10 +99,10 @@ def test_an_address_that_a_tick_has_no_time_left_for_is_told_by_the_next(
     database: Database, settings: Settings, inbox: Inbox
 ) -> None:
     observe(database, settings, T0, others=[BROKEN])
-    assert notify(database, settings, T0, longest_seconds=-1) == Notifications(told=0, untold=1)
+    assert notify(database, settings, T0, longest_seconds=-1) == Notifications(sent=0, unsent=1)
     assert inbox.messages == []
 
-    assert notify(database, settings, T0 + MINUTE) == Notifications(told=1, untold=0)
+    assert notify(database, settings, T0 + MINUTE) == Notifications(sent=1, unsent=0)
     assert inbox.titles == ["[mustit] The sensor x fails"]
 
 
@@ -130,7 +130,7 @@ def test_one_receiver_that_fails_makes_the_others_hear_nothing_twice(
     notify(database, settings, T0)
     notify(database, settings, T0 + MINUTE)
     other_inbox.refusing = False
-    assert notify(database, settings, T0 + 2 * MINUTE).told == 1
+    assert notify(database, settings, T0 + 2 * MINUTE).sent == 1
 
     assert (len(inbox.messages), len(other_inbox.messages)) == (1, 1)
 
@@ -203,13 +203,13 @@ def test_a_sender_that_dies_holds_a_notice_only_until_its_lease_ends(
 
     with database.transaction() as connection:
         connection.execute(text("UPDATE alerts SET lease_expires_at = now() - interval '1 second'"))
-    assert notify(database, settings, T0).told == 1
+    assert notify(database, settings, T0).sent == 1
 
 
 def test_an_alert_that_ends_while_it_is_being_told_is_told_to_be_over(
     database: Database, settings: Settings, inbox: Inbox
 ) -> None:
-    """The late sender's result must not hide that the end has not been told."""
+    """The late sender's result must not hide that the end has not been sent."""
     observe(database, settings, T0, others=[BROKEN])
     inbox.go_on.clear()
     late = threading.Thread(target=notify, args=(database, settings, T0))
@@ -228,7 +228,7 @@ def test_many_alerts_at_once_are_one_message_that_says_how_many(
 ) -> None:
     many = [Condition(f"tick {n:03}", "TICK_FAILED", f"The sensor {n:03} fails", "Look.") for n in range(50)]
     observe(database, settings, T0, others=many)
-    assert notify(database, settings, T0).told == 50
+    assert notify(database, settings, T0).sent == 50
 
     [message] = inbox.messages
     assert message["title"] == "[mustit] 50 alerts"

@@ -44,7 +44,7 @@ def storm(standing: Standing) -> None:
 
 def lose_the_product_server(standing: Standing) -> None:
     with standing.database.transaction() as connection:
-        breakers.failed(connection, PRODUCT_SERVER, failures=5, threshold=5, cooldown=30)
+        breakers.record_failures(connection, PRODUCT_SERVER, failures=5, threshold=5, cooldown=30)
 
 
 def fail_the_schedule(standing: Standing) -> None:

@@ -718,7 +718,9 @@ STATEMENTS: dict[str, Statement] = {
     "parked messages": Statement(lambda c, s: triggers.parked(c), BATCH),
     "newest parked messages": Statement(lambda c, s: triggers.newest_parked(c, everything=False, limit=20), BATCH),
     "message parked": Statement(lambda c, s: triggers.park(c, "queue", "7", ParkReason.NOT_JSON, "x"), 5),
-    "message taken": Statement(lambda c, s: triggers.took(c, "queue", "7", ExecutionId(s.home.execution_id)), 5),
+    "message taken": Statement(
+        lambda c, s: triggers.record_opened(c, "queue", "7", ExecutionId(s.home.execution_id)), 5
+    ),
     "messages dismissed": Statement(lambda c, s: triggers.dismiss(c, "parked 7", s.now), BATCH),
     # Logins and changes by people.
     "audit log": _audited(),
@@ -746,6 +748,7 @@ STATEMENTS: dict[str, Statement] = {
     ),
     "bookings removed": Statement(lambda c, s: agent_bookings.remove(c, [s.booking_id]), 5),
     "bookings in the window": Statement(lambda c, s: agent_bookings.in_window(c, 3600), AGENTS * IN_WINDOW),
+    "use of some agents": Statement(lambda c, s: agent_bookings.used_by(c, s.agents[:25], LIMITS), 25 * IN_WINDOW),
     "next free agent": Statement(lambda c, s: agent_bookings.next_free_at(c, LIMITS), AGENTS * 80),
     "agents freed": Statement(lambda c, s: agent_bookings.refree_all(c, LIMITS), AGENTS * 80 * 5),
     "bookings handed over": Statement(lambda c, s: agent_bookings.read_seed(c, LIMITS), AGENTS * IN_WINDOW),

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 import mustit_pipeline
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.cli.doctor import examine
-from mustit_pipeline.crawling import executions
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
@@ -108,8 +108,8 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
         open_light_slices(database, adaptive, busy=[], free=4, now=utc_now() + timedelta(hours=2))
         estimate(database, adaptive, seller_id)
         reconcile(database, settings, seller_id=None, resend=True, now=utc_now)
-        cancelled = executions.open_or_join(database, seller_id, triggered_by="test", now=utc_now()).stored
-        executions.cancel(database, cancelled.execution.id, utc_now())
+        cancelled = steering.open_or_join(database, seller_id, triggered_by="test", now=utc_now()).stored
+        steering.cancel(database, cancelled.execution.id, utc_now())
         recovery.find_stuck(database, utc_now(), busy=[])
         recovery.recover(database, settings, utc_now, busy=[], idle_seconds=0)
         replay_failed(database, seller_id=None, since=None, now=utc_now)

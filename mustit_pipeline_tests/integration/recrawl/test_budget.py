@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.crawling.budget import Budget, SellerOrder, WhatIf, view
-from mustit_pipeline.crawling.executions import open_or_join
-from mustit_pipeline.crawling.outlook import look
+from mustit_pipeline.crawling.forecast import look
 from mustit_pipeline.crawling.recrawl import JUDGED_FOR, judge_pool
 from mustit_pipeline.crawling.sql import executions, recrawl_terms
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.defs.monitoring.checks import outcome
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation.clock import utc_now

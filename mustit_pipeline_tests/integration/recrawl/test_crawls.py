@@ -5,11 +5,11 @@ import pytest
 from mustit_pipeline.catalog import canonical
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_or_join
 from mustit_pipeline.crawling.planning import CHANGED_PRODUCT_PRIORITY, NEW_PRODUCT_PRIORITY, PRODUCT_TYPES
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql import leases
 from mustit_pipeline.crawling.sql.leases import LeasedTask
+from mustit_pipeline.crawling.steering import open_or_join
 from mustit_pipeline.domain.states import ExecutionStatus, LifeCycle, SweepStatus, TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -198,7 +198,9 @@ def test_bodies_that_are_read_anew_teach_nothing(open_shop: OpenShop) -> None:
     assert shop.scalar(query) == before
 
 
-def test_a_detail_that_lacks_a_module_is_remembered_as_fetched_and_teaches_nothing(open_shop: OpenShop) -> None:
+def test_a_detail_that_lacks_a_module_is_remembered_as_fetched_with_its_result_and_teaches_nothing(
+    open_shop: OpenShop,
+) -> None:
     shop = open_shop()
     item = shop.items[0]
     shop.age(30)
@@ -210,7 +212,11 @@ def test_a_detail_that_lacks_a_module_is_remembered_as_fetched_and_teaches_nothi
     content = canonical.content_of(parse_detail(body, item_no=item), leased.known_hash)
     leased.task.complete(utc_now())
     store = ResultStore(shop.database, shop.settings, Endpoints.from_settings(shop.settings), utc_now)
-    assert store.store([TaskResult(leased, body=body.decode(), content=content)]).completed == 1
+    result = TaskResult(leased, body=body.decode(), content=content)
+    with pytest.raises(PowerFailure), once_before(shop.database, "INSERT INTO recrawl_products", fail_power):
+        store.store([result])
+    assert work.reload().execution.completed_tasks == 0
+    assert store.store([result]).completed == 1
     query = """SELECT detail_changes, detail_hours, detail_fetched_at > now() - interval '1 hour' FROM recrawl_products
                WHERE item_no = :item"""
     assert shop.row(query, item=item) == (0, 0, True)
@@ -239,11 +245,7 @@ def test_a_sweep_is_closed_and_its_rest_is_planned_together_or_not_at_all(open_s
     shop = open_shop()
     shop.age(30)
     work = open_crawl(shop)
-
-    def power_fails() -> None:
-        raise PowerFailure
-
-    with pytest.raises(PowerFailure), once_before(shop.database, "INSERT INTO recrawl_sellers", power_fails):
+    with pytest.raises(PowerFailure), once_before(shop.database, "INSERT INTO recrawl_sellers", fail_power):
         work.sweep(60)
     stored = work.reload()
     assert (stored.sweep_status, stored.planned_tasks) == (SweepStatus.PENDING, PAGES)
@@ -276,3 +278,7 @@ def test_a_crawl_that_is_killed_goes_on_with_its_plan_and_learns_from_each_fetch
 
 class PowerFailure(Exception):
     """The process ends in the middle of a transaction."""
+
+
+def fail_power() -> None:
+    raise PowerFailure

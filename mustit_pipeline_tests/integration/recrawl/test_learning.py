@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.sql.learning import KIND_OF, Fetched, learn
+from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.domain.recrawl.learning import (
     Evidence,
     SellerEvidence,
@@ -32,6 +32,7 @@ from mustit_pipeline_tests.integration.recrawl.rows import (
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 SELLERS = ("Z", "a", "한글 & a/b 50%")
+SOURCES = dict(zip((TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION), KINDS, strict=True))
 
 
 def stored(database: Database, table: str, *key: str) -> dict[Any, dict[str, Any]]:
@@ -56,7 +57,7 @@ def test_products_and_sellers_learn_what_the_policy_says(database: Database, see
             product.seller.seller_id, product.item_no, source, NOW, chance.random() < 0.4, chance.random() < 0.3
         )
         for product in products
-        for source, kind in KIND_OF.items()
+        for source, kind in SOURCES.items()
         if chance.random() < 0.7
     }
     signalled = [(product.seller.seller_id, product.item_no) for product in products if chance.random() < 0.3]
@@ -70,16 +71,19 @@ def test_products_and_sellers_learn_what_the_policy_says(database: Database, see
     for product in products:
         key = product.seller.seller_id, product.item_no
         row = rows[key]
+        changed_at = product.changed_at
         for kind in KINDS:
             lesson = lessons.get((*key, kind))
             if lesson is None:
                 expected = product.evidence[kind], product.fetched_at[kind], product.signals[kind] + (key in signalled)
             else:
                 expected = believed(product, kind, lesson, taught), NOW, 0
+                changed_at = NOW if lesson.changed and product.fetched_at[kind] is not None else changed_at
             evidence, fetched_at, signals = expected
             assert row[f"{kind}_changes"] == pytest.approx(evidence.changes, rel=1e-9)
             assert row[f"{kind}_hours"] == pytest.approx(evidence.hours, rel=1e-9)
             assert (row[f"{kind}_fetched_at"], row[f"{kind}_signals"]) == (fetched_at, signals)
+        assert row["changed_at"] == changed_at
     of_sellers = stored(database, "recrawl_sellers", "seller_id")
     for seller in sellers:
         check_seller(seller, of_sellers[(seller.seller_id,)], taught)
@@ -126,7 +130,8 @@ def test_an_unlike_hash_of_another_reading_is_no_change(database: Database) -> N
         learn(connection, [Fetched("dmont", 1, detail, NOW, changed=None)], [])
         connection.execute(text("UPDATE recrawl_products SET detail_reading = detail_reading - 1"))
         learn(connection, [Fetched("dmont", 1, detail, NOW + timedelta(hours=1), changed=True)], [])
-        assert connection.execute(text("SELECT detail_changes + detail_hours FROM recrawl_products")).scalar_one() == 0
+        known = "SELECT detail_changes + detail_hours, changed_at FROM recrawl_products"
+        assert tuple(connection.execute(text(known)).one()) == (0, None)
         learn(connection, [Fetched("dmont", 1, detail, NOW + timedelta(hours=2), changed=False)], [])
         hours = connection.execute(text("SELECT detail_hours FROM recrawl_products")).scalar_one()
     assert hours == pytest.approx(1)

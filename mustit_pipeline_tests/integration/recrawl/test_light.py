@@ -4,19 +4,20 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.processing import process
-from mustit_pipeline.crawling import executions as crawls
+from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.crawl import Crawl
-from mustit_pipeline.crawling.executions import open_light, open_or_join
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue, SharedQueue
 from mustit_pipeline.crawling.recrawl import judge_pool
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import open_light, open_or_join
 from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
-from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.scheduling.due import begin_slices
 from mustit_pipeline.scheduling.light import open_light_slices
+from mustit_pipeline.scheduling.sql.next_sellers import count_next_sellers
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
@@ -74,11 +75,15 @@ def test_the_seller_with_a_source_that_grows_too_old_is_looked_at_whatever_the_p
     database: Database, make_settings: MakeSettings
 ) -> None:
     swept(database, 2, "lively", "aged", changes=0)
+    # Beside it, what the others' listings take is not few.
+    swept(database, 0.5, "vast", products=10_000, changes=0)
     settings = make_settings(recrawl="adaptive", requests_per_hour=10, page_size=10)
     judge_pool(database, settings, utc_now())
     with database.transaction() as connection:
         connection.execute(text("UPDATE recrawl_pool SET price = 1e4"))
-        connection.execute(text("UPDATE sellers SET total_product_count = 0"))
+        connection.execute(
+            text("UPDATE sellers SET total_product_count = 0, interval_unit = 'DAYS', interval_amount = 30")
+        )
         # Most of the window is used: what is left is not to be thrown away.
         connection.execute(
             text("""
@@ -87,10 +92,25 @@ def test_the_seller_with_a_source_that_grows_too_old_is_looked_at_whatever_the_p
             """)
         )
     assert light(database, settings) == []
-    with database.transaction() as connection:
-        connection.execute(
-            text("UPDATE recrawl_sellers SET oldest_at = now() - interval '23 hours' WHERE seller_id = 'aged'")
-        )
+
+    def age(hours: int, *, looked_at: int) -> None:
+        since = {"hours": hours, "look": looked_at}
+        with database.transaction() as connection:
+            connection.execute(
+                text("""
+                    UPDATE recrawl_sellers SET oldest_at = now() - make_interval(hours => :hours),
+                           swept_at = now() - make_interval(hours => :look) WHERE seller_id = 'aged'
+                """),
+                since,
+            )
+
+    # It was looked at since its oldest source is late: that source may have failed, and is tried again a day later.
+    age(48, looked_at=2)
+    assert light(database, settings) == []
+    age(48, looked_at=25)
+    [again] = open_light_slices(database, settings, busy=(), free=4, now=utc_now())
+    steering.cancel(database, ExecutionId(again.execution_id), utc_now())
+    age(23, looked_at=2)
     assert light(database, settings) == ["aged"]
 
 
@@ -172,6 +192,9 @@ def test_a_light_crawl_is_bounded_by_the_requests_that_are_to_spare(open_shop: O
     shop.age(30)
     register(shop.database, "other")
     window = 50 * shop.settings.requests_per_hour
+    # The first ones at once, while the sweep goes on.
+    for item in shop.items:
+        shop.change_listed(item)
     # All but a few requests are needed by a seller that is due.
     shop.change("UPDATE sellers SET total_product_count = :n WHERE seller_id = 'other'", n=(window - 200) // 2)
     stored = open_light(shop.database, SellerId(SELLER), utc_now())
@@ -180,7 +203,7 @@ def test_a_light_crawl_is_bounded_by_the_requests_that_are_to_spare(open_shop: O
     work.sweep(60)
     few = work.reload().planned_tasks
     assert few < 2 * PRODUCTS
-    crawls.cancel(shop.database, stored.id, utc_now())
+    steering.cancel(shop.database, stored.id, utc_now())
     assert len(shop.fetched(shop.crawl().stored.id)) == 2 * PRODUCTS
 
 
@@ -201,7 +224,7 @@ def test_a_full_crawl_takes_the_place_of_a_light_one_which_has_passed_over_produ
     Crawl(shop.database, shop.settings, light_one).sweep(60)
     opened = open_or_join(shop.database, SellerId(SELLER), triggered_by="cli", now=utc_now(), full_refetch=True)
     assert (opened.joined, opened.stored.kind) == (False, ExecutionKind.DUE)
-    assert crawls.find(shop.database, light_one.id).status is ExecutionStatus.CANCELLED
+    assert steering.find(shop.database, light_one.id).status is ExecutionStatus.CANCELLED
     finish(shop, opened.stored)
     assert len(shop.fetched(opened.stored.id)) == 2 * PRODUCTS
 
@@ -211,7 +234,7 @@ def test_a_light_crawl_that_an_operator_has_paused_stays_where_a_full_one_is_ask
     stored = open_light(shop.database, SellerId(SELLER), utc_now())
     assert stored is not None
     Crawl(shop.database, shop.settings, stored).sweep(60)
-    crawls.pause(shop.database, stored.id)
+    steering.pause(shop.database, stored.id)
     opened = open_or_join(shop.database, SellerId(SELLER), triggered_by="cli", now=utc_now(), full_refetch=True)
     assert (opened.joined, opened.stored.id, opened.stored.status) == (True, stored.id, ExecutionStatus.PAUSED)
 
@@ -235,7 +258,7 @@ def test_a_light_crawl_gives_way_to_one_that_is_due_and_goes_on_afterwards(open_
     assert (report.requests, report.remaining) == (0, 2 * PRODUCTS)
     assert slices(shop.database) == ["other"]
 
-    crawls.cancel(shop.database, other.id, utc_now())
+    steering.cancel(shop.database, other.id, utc_now())
     assert slices(shop.database) == [SELLER]
     assert [len(queue.claim(2)) for queue in queues] == [2, 2]
 
@@ -248,13 +271,13 @@ def test_a_light_crawl_is_paused_resumed_and_worked_on_slice_by_slice_like_any_o
     assert stored is not None
     work = Crawl(shop.database, shop.settings, stored)
     work.sweep(60)
-    crawls.pause(shop.database, stored.id)
+    steering.pause(shop.database, stored.id)
     assert work.fetch_products(PRODUCT_TYPES, 60).requests == 0
 
-    crawls.resume(shop.database, stored.id)
+    steering.resume(shop.database, stored.id)
     # A slice whose time is over, and one of another process.
     assert work.fetch_products(PRODUCT_TYPES, 0).remaining == 2 * PRODUCTS
-    ended = finish(shop, crawls.find(shop.database, stored.id))
+    ended = finish(shop, steering.find(shop.database, stored.id))
     assert (ended.kind, ended.status) == (ExecutionKind.LIGHT, ExecutionStatus.COMPLETED)
     assert len(shop.fetched(stored.id)) == 2 * PRODUCTS
     assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at
@@ -268,7 +291,7 @@ def test_a_light_crawl_that_is_cancelled_leaves_no_work_and_the_interval_as_it_w
     assert stored is not None
     work = Crawl(shop.database, shop.settings, stored)
     work.sweep(60)
-    crawls.cancel(shop.database, stored.id, utc_now())
+    steering.cancel(shop.database, stored.id, utc_now())
     report = work.fetch_products(PRODUCT_TYPES, 60)
     assert (report.requests, report.remaining) == (0, 0)
     assert shop.scalar("SELECT next_due_at FROM crawling_schedules") == due_at
@@ -293,6 +316,13 @@ def test_light_crawls_wait_while_a_seller_is_due_and_leave_a_slot_free(database:
     found = begin_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600)
     assert [entry.seller_id for entry in found] == ["c"]
     assert slices(database) == ["c"]
+    # A seller that becomes due meanwhile does not wait for that one: what was a light crawl is due from then on.
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() WHERE seller_id = 'a'"))
+        assert count_next_sellers(connection, busy=["c"]) == 1
+    found = begin_slices(database, busy=["c"], free=4, now=utc_now(), slice_seconds=600)
+    assert [entry.seller_id for entry in found] == ["a"]
+    assert steering.find(database, ExecutionId(found[0].execution_id)).kind is ExecutionKind.DUE
 
 
 def test_a_crawl_records_the_look_and_its_oldest_source(open_shop: OpenShop) -> None:

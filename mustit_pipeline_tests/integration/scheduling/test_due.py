@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -33,7 +33,7 @@ def chosen(database: Database, free: int = 10, busy: tuple[str, ...] = ()) -> li
 
 def end(database: Database, seller: str) -> None:
     opened = open_or_join(database, SellerId(seller), triggered_by="test", now=utc_now())
-    crawls.cancel(database, opened.stored.execution.id, utc_now())
+    steering.cancel(database, opened.stored.execution.id, utc_now())
 
 
 def test_the_longest_overdue_come_first_and_only_as_many_as_there_are_slots(database: Database) -> None:
@@ -103,7 +103,7 @@ def test_a_paused_crawl_is_neither_continued_nor_replaced(database: Database) ->
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING'"))
         connection.execute(text("UPDATE crawling_schedules SET next_due_at = now() - interval '1 hour'"))
-    crawls.pause(database, stored.execution.id)
+    steering.pause(database, stored.execution.id)
     assert chosen(database) == []
 
 
@@ -111,7 +111,7 @@ def come_to_no_plan(database: Database, *sellers: str, base: float = 3600) -> No
     for seller in sellers:
         opened = open_or_join(database, SellerId(seller), triggered_by="test", now=utc_now())
         failed = NetworkFailure("/", NetworkReason.CONNECT)
-        crawls.fail_plan(database, opened.stored.execution.id, failed, utc_now(), base=base, longest=3600)
+        steering.fail_plan(database, opened.stored.execution.id, failed, utc_now(), base=base, longest=3600)
 
 
 def test_sellers_that_come_to_no_plan_keep_no_other_from_a_slot(database: Database) -> None:
@@ -128,7 +128,7 @@ def test_a_crawl_that_came_to_no_plan_is_tried_again_once_by_any_clock(database:
     come_to_no_plan(database, "a", base=0.001)
     again = begin_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval)
     assert [entry.seller_id for entry in again] == ["a"]
-    crawls.cancel(database, ExecutionId(again[0].execution_id), utc_now())
+    steering.cancel(database, ExecutionId(again[0].execution_id), utc_now())
     assert begin_slices(database, busy=(), free=4, now=utc_now(), slice_seconds=600, by_interval=by_interval) == []
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import deactivate_seller, give_up, open_or_join
 from mustit_pipeline.crawling.sql import executions
+from mustit_pipeline.crawling.steering import deactivate_seller, give_up, open_or_join
 from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database

@@ -12,8 +12,8 @@ from sqlalchemy import text
 
 from mustit_pipeline.aws.clients import AwsRefused, AwsUnreachable
 from mustit_pipeline.aws.trigger_queue import Delivery, TriggerQueue
-from mustit_pipeline.crawling import executions as crawls
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling import steering
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.domain.trigger import LARGEST_BODY_BYTES, ParkReason
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -49,7 +49,7 @@ def executions(database: Database) -> list[tuple[str, str, str]]:
 
 def end_crawl(database: Database, seller_id: str) -> None:
     opened = open_or_join(database, SellerId(seller_id), triggered_by="test", now=utc_now())
-    crawls.cancel(database, opened.stored.execution.id, utc_now())
+    steering.cancel(database, opened.stored.execution.id, utc_now())
 
 
 def test_a_message_opens_a_crawl_of_a_seller_that_is_not_due_and_is_deleted(
@@ -78,7 +78,7 @@ def test_a_second_trigger_joins_the_open_crawl_and_says_so(database: Database, m
     stored = open_or_join(database, SellerId("paused"), triggered_by="test", now=utc_now()).stored
     with database.transaction() as connection:
         connection.execute(text("UPDATE crawling_schedule_executions SET status = 'RUNNING', started_at = now()"))
-    crawls.pause(database, stored.execution.id)
+    steering.pause(database, stored.execution.id)
     queue, look = make_queue()
     queue.send({"sellerId": "dmont"}, {"sellerId": "dmont"}, {"sellerId": "paused"})
 

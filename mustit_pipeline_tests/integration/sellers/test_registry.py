@@ -5,7 +5,7 @@ import json
 import pytest
 from sqlalchemy import text
 
-from mustit_pipeline.crawling.executions import deactivate_seller, open_or_join
+from mustit_pipeline.crawling.steering import deactivate_seller, open_or_join
 from mustit_pipeline.domain.errors import Conflict, NotFound, ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId

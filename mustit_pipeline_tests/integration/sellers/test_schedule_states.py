@@ -27,7 +27,7 @@ def add_changes(database: Database) -> dict[UUID, OutboxStatus]:
             outbox_id = connection.execute(
                 text("""
                     UPDATE scheduler_outbox SET status = :status, lease_no = 1,
-                        lease_owner = CASE WHEN :status = 'SENDING' THEN 'somebody' END,
+                        lease_owner = CASE WHEN :status = 'SENDING' THEN 'another worker' END,
                         lease_expires_at = CASE WHEN :status = 'SENDING' THEN now() - interval '1 minute' END
                     WHERE seq = (SELECT max(seq) FROM scheduler_outbox) RETURNING outbox_id
                 """),

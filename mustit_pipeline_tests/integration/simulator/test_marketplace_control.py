@@ -36,11 +36,6 @@ def test_a_change_is_of_its_type_alone_and_is_visible_outside(
     assert visitor.product_data(seller, number) == after[number]
 
 
-def test_changes_without_kinds_are_of_all_kinds(control: MarketplaceControl) -> None:
-    control.add_seller("mixed", 30)
-    assert {change.kind for change in control.random_changes("mixed", 12)} == set(KINDS)
-
-
 def test_fields_can_be_set_to_given_values(control: MarketplaceControl, visitor: Visitor) -> None:
     control.add_seller("set", 1)
     number = control.products("set")[0]["itemNo"]
@@ -94,21 +89,13 @@ def test_a_shift_moves_entries_between_pages_in_the_middle_of_a_sweep(
     ("method", "path", "body", "status", "reason"),
     [
         ("POST", "sellers", b"{", 400, "not JSON"),
-        ("POST", "sellers", b"[]", 400, "must be a JSON object"),
-        ("POST", "sellers", b'{"sellerId":" ","products":1}', 400, "sellerId must be"),
         ("POST", "sellers", b'{"sellerId":"a","products":-1}', 400, "products must be"),
-        ("POST", "sellers", b'{"sellerId":"a","products":true}', 400, "products must be"),
         ("POST", "sellers", b'{"sellerId":"taken","products":1}', 409, "exists already"),
-        ("POST", "products/add", b'{"sellerId":"nobody","count":1}', 404, "no seller 'nobody'"),
+        ("POST", "products/add", b'{"sellerId":"stranger","count":1}', 404, "no seller 'stranger'"),
         ("POST", "products/change", b'{"sellerId":"taken","itemNo":1,"kind":"PRICE"}', 404, "no product 1"),
         ("POST", "products/remove", b'{"sellerId":"taken","count":99}', 404, "has 2 products"),
-        ("POST", "products/remove", b'{"sellerId":"taken","itemNos":[]}', 400, "itemNos must be"),
-        ("POST", "products/restore", b'{"sellerId":"taken","itemNos":[5]}', 404, "not removed"),
-        ("POST", "products/explode", b"{}", 404, "no control call"),
         ("PATCH", "settings", b'{"latencyMs":"fast"}', 400, "latencyMs must be"),
-        ("PATCH", "settings", b'{"latency":1}', 400, "unknown latency"),
-        ("GET", "products/nobody", b"", 404, "no seller"),
-        ("GET", "products/%FF", b"", 400, "not percent-encoded UTF-8"),
+        ("GET", "products/stranger", b"", 404, "no seller"),
         ("DELETE", "faults/77", b"", 404, "no control call"),
     ],
 )
@@ -132,13 +119,9 @@ def test_wrong_control_calls_are_answered_with_the_reason(
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"itemNo": 5}, "itemNo cannot be set"),
         ({"colour": "red"}, "unknown colour"),
         ({"discountPrice": "12,300"}, "discountPrice is not of the contract's shape"),
-        ({"discountPrice": -1}, "discountPrice must be 0 or more"),
-        ({"name": ""}, "name must not be blank"),
         ({"options": [{"optionNo": 1}]}, "options is not of the contract's shape"),
-        ({"tags": ["a", "a"]}, "tags must not repeat"),
     ],
 )
 def test_fields_that_no_product_has_are_refused_and_change_nothing(

@@ -12,16 +12,16 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog.sql import retention
-from mustit_pipeline.crawling.executions import open_or_join, resume
 from mustit_pipeline.crawling.sql import slices, task_months
 from mustit_pipeline.crawling.sql.slices import EndedSlice
+from mustit_pipeline.crawling.steering import open_or_join, resume
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.states import ExecutionStatus, RawStatus, SliceOutcome, TaskStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.upkeep import maintenance
-from mustit_pipeline.upkeep.maintenance import Progress, alone, oldest_kept
+from mustit_pipeline.upkeep.maintenance import Progress, oldest_kept, run_alone
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import once_before, register
 from mustit_pipeline_tests.integration.rows import SELLER, add_execution, add_task, ground
@@ -354,7 +354,7 @@ def test_alerts_that_are_over_and_old_samples_go_in_batches(database: Database, 
 
 
 def test_only_one_maintenance_works_at_a_time(database: Database, settings: Settings) -> None:
-    with alone(database), pytest.raises(Conflict) as refused:
+    with run_alone(database), pytest.raises(Conflict) as refused:
         maintain(database, settings, NOW)
     assert refused.value.code == "CONFLICT_MAINTENANCE_RUNNING"
 

@@ -5,7 +5,7 @@ import pytest
 
 from mustit_pipeline.catalog.processing import ProcessingReport, catalog_work
 from mustit_pipeline.catalog.sql import raw
-from mustit_pipeline.crawling.executions import complete_if_done
+from mustit_pipeline.crawling.steering import complete_if_done
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database

@@ -40,7 +40,7 @@ class Clock:
 def known_host(charged_agents: int, clock: Clock | None = None) -> FaultAttribution:
     """A call has just been answered."""
     made = FaultAttribution(TRIES, charged_agents, clock or Clock())
-    made.answered(WELL, None)
+    made.record_answer(WELL, None)
     return made
 
 
@@ -98,12 +98,12 @@ def test_whatever_happens_what_is_remembered_fits_together(events: list[tuple[UU
     recorded = dict.fromkeys("xyz", 0)
     for second, (agent, url, what) in enumerate(events):
         if what == 0:
-            known.answered(agent, None)
+            known.record_answer(agent, None)
             ended = known.end_429s(url)
             assert (ended is not None) is (recorded[url] > 0)
             recorded[url] = 0
         elif what == 1:
-            known.answered(WELL, None)
+            known.record_answer(WELL, None)
         elif what == 2 and second % 7 == 0:
             assert known.record_429(url, agent, at(second, storm=True)) is Charge.HOST
             recorded = dict.fromkeys("xyz", 0)
@@ -126,7 +126,7 @@ def test_a_url_is_not_charged_while_the_host_answers_nothing_else() -> None:
 
     assert {known.record_429("x", agent, at(n)) for n, agent in enumerate(AGENTS)} == {Charge.UNDECIDED}
     assert known.unexplained_429s("x") == len(AGENTS) - TRIES + 1
-    known.answered(WELL, None)
+    known.record_answer(WELL, None)
     assert known.unexplained_429s("x") == 0
 
 
@@ -136,9 +136,9 @@ def test_storms_do_not_speak_against_a_url_however_many_there_were() -> None:
     for second in (60, 120, 180):
         assert known.record_429("x", AGENTS[1], at(second, storm=True)) is Charge.HOST
 
-    known.answered(WELL, None)
+    known.record_answer(WELL, None)
     assert known.record_429("x", AGENTS[2], at(190)) is Charge.UNDECIDED
-    known.answered(WELL, None)
+    known.record_answer(WELL, None)
     assert known.record_429("x", AGENTS[3], at(200)) is Charge.UNDECIDED
 
 
@@ -148,13 +148,13 @@ def test_agents_that_are_throttled_everywhere_do_not_speak_against_a_url() -> No
         known.record_429(f"other {n}", AGENTS[n], at(n))
     charges: list[Charge] = []
     for n in range(3):
-        known.answered(WELL, None)
+        known.record_answer(WELL, None)
         charges.append(known.record_429("x", AGENTS[n], at(10 + n)))
     assert charges == [Charge.UNDECIDED] * 3
 
     # Answered elsewhere since, they are as good as any.
     for n in range(3):
-        known.answered(AGENTS[n], None)
+        known.record_answer(AGENTS[n], None)
     assert known.record_429("x", AGENTS[3], at(20)) is Charge.URL
 
 
@@ -195,7 +195,7 @@ def test_a_good_answer_ends_the_row_of_its_own_subject_only() -> None:
     for subject in (DETAILS, OPTIONS, OTHERS):
         known.charge(AGENTS[0], subject)
 
-    known.answered(WELL, DETAILS)
+    known.record_answer(WELL, DETAILS)
 
     assert [known.charge(AGENTS[1], subject) for subject in (DETAILS, OPTIONS, OTHERS)] == [True, False, False]
 
@@ -210,7 +210,7 @@ def test_a_host_that_does_not_answer_is_charged_to_the_agents_until_it_answers_s
     clock.now += fault_attribution.ANSWERS_SECONDS
     assert known.charge(AGENTS[1], DETAILS)
 
-    known.answered(WELL, OTHERS)
+    known.record_answer(WELL, OTHERS)
     assert not known.charge(AGENTS[1], DETAILS)
 
 
@@ -223,7 +223,7 @@ def test_it_is_asked_now_and_then_whether_the_host_answers_anything_else() -> No
     assert [known.begin_host_check(DETAILS) for _ in range(3)] == [True, False, False]
     clock.now += fault_attribution.ANSWERS_SECONDS / 2
     assert known.begin_host_check(DETAILS)
-    known.answered(WELL, None)
+    known.record_answer(WELL, None)
     clock.now += fault_attribution.ANSWERS_SECONDS / 4
     assert not known.begin_host_check(DETAILS)
 

@@ -104,11 +104,11 @@ def test_a_row_being_sent_may_go_out_as_created_or_updated_but_a_deletion_stays_
     row = product_outbox(status=status, event_type=before)
     deletions = [before, after].count(ProductEventType.PRODUCT_DELETED)
     if status is OutboxStatus.SENDING and deletions != 1:
-        row.goes_out_as(after)
+        row.send_as(after)
         assert row.event_type is after
     else:
         with pytest.raises(InvariantViolated) as refused:
-            row.goes_out_as(after)
+            row.send_as(after)
         assert refused.value.code == "INVARIANT_OUTBOX_EVENT_TYPE"
         assert row.event_type is before
 

@@ -24,7 +24,7 @@ def refused_code(action, *args, **kwargs) -> str:
 def test_a_product_is_complete_once_all_three_sources_were_seen(seen: set[TaskType]) -> None:
     partly = product()
     for source in seen:
-        assert partly.saw(source, "hash")
+        assert partly.record_content(source, "hash")
     assert partly.is_complete is (seen == set(TaskType))
     if partly.is_complete:
         assert partly.publish() == 1
@@ -38,9 +38,9 @@ def test_a_source_has_changed_when_its_own_hash_differs(source: TaskType) -> Non
     known = product(**HASHES)
     own = {TaskType.MINISHOP: "a", TaskType.PRODUCT_DETAIL: "b", TaskType.PRODUCT_OPTION: "c"}[source]
     assert not known.changed(source, own)
-    assert not known.saw(source, own)
+    assert not known.record_content(source, own)
     assert known.changed(source, "other")
-    assert known.saw(source, "other")
+    assert known.record_content(source, "other")
     assert not known.changed(source, "other")
     others = {TaskType.MINISHOP: "a", TaskType.PRODUCT_DETAIL: "b", TaskType.PRODUCT_OPTION: "c"}
     assert not any(known.changed(other, text) for other, text in others.items() if other is not source)
@@ -105,7 +105,7 @@ def test_only_a_deleted_product_can_be_restored() -> None:
 
 
 STEPS = {
-    "saw": lambda p: [p.saw(source, "h") for source in TaskType],
+    "record_content": lambda p: [p.record_content(source, "h") for source in TaskType],
     "publish": Product.publish,
     "delete": lambda p: p.delete(T0, approved=True),
     "restore": Product.restore,

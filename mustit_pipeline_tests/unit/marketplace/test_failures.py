@@ -50,7 +50,7 @@ def test_a_success_is_no_failure() -> None:
 def test_the_status_of_the_answer_does_not_become_the_status_of_our_api() -> None:
     failure = failure_of_status(404, PATH, None, NOW)
     assert isinstance(failure, failures.StatusFailure)
-    assert failure.answer_status == 404
+    assert "404" in failure.english
     assert failure.status == 502
 
 

@@ -1,6 +1,7 @@
 """API4 Unrestricted resource consumption: bodies, pages, paths, times and logins have their limits."""
 
 import threading
+import time
 
 import pytest
 from fastapi import FastAPI
@@ -8,6 +9,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import make_url, text
 
 from mustit_pipeline import web
+from mustit_pipeline.access import passwords
+from mustit_pipeline.api.app import THREADS
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.foundation.database import Database, make_engine
 from mustit_pipeline.web import create_web
@@ -25,6 +28,13 @@ def test_a_body_of_more_than_a_megabyte_is_refused_announced_or_not(admin: TestC
 def test_a_body_that_is_made_to_hurt_is_just_wrong(admin: TestClient, body: bytes) -> None:
     answer = admin.post("/api/v1/sellers", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400, answer.text
+    assert {one["field"] for one in answer.json()["errors"]} <= {"body"}
+
+
+def test_a_body_that_does_not_say_that_it_is_json_is_refused_with_the_reason(admin: TestClient) -> None:
+    answer = admin.post("/api/v1/sellers", content=b'{"sellerId": "x", "name": "x"}')
+    assert answer.status_code == 400
+    assert "application/json" in answer.json()["errors"][0]["message"]
 
 
 def test_no_list_gives_more_than_a_hundred_entries_at_once(app: FastAPI, admin: TestClient) -> None:
@@ -82,3 +92,28 @@ def test_a_crowd_that_waits_for_connections_is_told_to_come_back(ground: Ground,
             thread.join()
     narrow.close()
     assert statuses == [503] * 8
+
+
+def test_a_crowd_of_logins_leaves_threads_for_all_other_requests(app: FastAPI, anyone: TestClient) -> None:
+    """From many addresses, so that none of them is slowed: each that waits for its hash keeps a thread."""
+    statuses: list[int] = []
+
+    def log_in(number: int) -> None:
+        client = TestClient(app, client=(f"203.0.113.{number}", 1))
+        client.portal = anyone.portal
+        login = {"username": f"user{number}", "password": "a wrong one"}
+        statuses.append(client.post("/api/v1/auth/login", json=login).status_code)
+
+    crowd = [threading.Thread(target=log_in, args=(number,)) for number in range(THREADS + 8)]
+    sent_away = len(crowd) - passwords.MOST_WAITING
+    with passwords.take_room(), passwords.take_room():
+        for thread in crowd:
+            thread.start()
+        deadline = time.monotonic() + passwords.PATIENCE_SECONDS / 2
+        while len(statuses) < sent_away and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert statuses == [503] * sent_away
+        assert anyone.get("/health/ready").status_code == 200
+    for thread in crowd:
+        thread.join()
+    assert statuses.count(401) == passwords.MOST_WAITING

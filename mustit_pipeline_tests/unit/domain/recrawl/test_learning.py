@@ -56,6 +56,12 @@ def test_estimates_stay_within_their_limits(changes: float, hours: float, prior:
     assert LOWEST_FALSE_RATE <= seen.false_rate <= HIGHEST_FALSE_RATE
 
 
+def test_in_a_sellers_first_days_a_source_changes_once_in_ten_days_and_the_listing_shows_half_of_it() -> None:
+    first = SellerEvidence()
+    assert source_rate(Evidence(), seller_rate(first)) == pytest.approx(1 / 240)
+    assert listing(first).shown == 0.5
+
+
 def test_half_of_the_evidence_is_forgotten_after_its_half_life() -> None:
     assert kept_share(HALF_LIFE_HOURS) == pytest.approx(0.5)
     assert kept_share(0) == 1

@@ -59,7 +59,7 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Forecast:
     """The state of an execution's tasks, its activity, and when it should end at this pace.
 
     `waits_for` is the reason why no worker can send requests.
@@ -83,7 +83,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The data behind an outlook."""
+    """The data behind a forecast."""
 
     settings: Settings
     stored: StoredExecution
@@ -127,8 +127,8 @@ class _View:
         return f"{NO_SESSION}, the marketplace issues none" if self.lacks_session else None
 
 
-def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Outlook:
-    """The outlook from tasks and pool; an ended execution has no expected end."""
+def look(connection: Connection, settings: Settings, stored: StoredExecution, now: datetime) -> Forecast:
+    """The forecast from tasks and pool; an ended execution has no expected end."""
     standings = tasks.standings(
         connection, stored.home, recent_seconds=RECENT_SECONDS, window_seconds=settings.window_seconds
     )
@@ -140,7 +140,7 @@ def look(connection: Connection, settings: Settings, stored: StoredExecution, no
     doing = _doing(connection, view)
     done_at = _done_at(connection, view) if execution.status is ExecutionStatus.RUNNING else None
     estimated = execution.is_open and stored.listed_count is not None and not stored.is_swept
-    return Outlook(standings, expected, estimated, view.in_progress, view.per_second, doing, view.waits_for, done_at)
+    return Forecast(standings, expected, estimated, view.in_progress, view.per_second, doing, view.waits_for, done_at)
 
 
 def used_up(settings: Settings, pool: PoolStatus) -> bool:

@@ -1,4 +1,4 @@
-"""Actions on a whole execution: open, fail its plan, pause, resume, cancel, end."""
+"""Executions as a whole, steered: open, fail its plan, pause, resume, cancel, end."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

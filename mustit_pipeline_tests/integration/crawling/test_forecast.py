@@ -9,12 +9,12 @@ from sqlalchemy import Connection, text
 from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
-from mustit_pipeline.crawling import outlook
-from mustit_pipeline.crawling.executions import find, open_or_join, pause
-from mustit_pipeline.crawling.outlook import Outlook
+from mustit_pipeline.crawling import forecast
+from mustit_pipeline.crawling.forecast import Forecast
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.crawling.sql import leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
+from mustit_pipeline.crawling.steering import find, open_or_join, pause
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
@@ -49,9 +49,9 @@ def running(database: Database, make_settings: MakeSettings) -> StoredExecution:
     return find(database, stored.execution.id)
 
 
-def seen(database: Database, settings: Settings, stored: StoredExecution, now: datetime | None = None) -> Outlook:
+def seen(database: Database, settings: Settings, stored: StoredExecution, now: datetime | None = None) -> Forecast:
     with database.reading() as connection:
-        return outlook.look(connection, settings, find(database, stored.execution.id), now or utc_now())
+        return forecast.look(connection, settings, find(database, stored.execution.id), now or utc_now())
 
 
 def test_the_end_is_expected_at_the_pace_of_the_last_minutes(
