@@ -120,13 +120,20 @@ def cancel_open(connection: Connection, home: TaskHome) -> None:
     connection.execute(_CANCEL, values)
 
 
+_OF_TYPES = "task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))"
+
+# Each in the order of its index: near its end a crawl has few open tasks among all.
 _OPEN_WORK = text(f"""
-    SELECT count(*) AS open,
-           extract(epoch FROM min(CASE WHEN status IN ({LEASED}) THEN lease_expires_at ELSE available_at END) - now())
-               AS next_in
-    FROM crawler_tasks
-    WHERE task_month = :task_month AND execution_id = :execution_id AND task_type = ANY(CAST(:types AS text[]))
-      AND status IN ({OPEN})
+    SELECT count(*) AS open, extract(epoch FROM min(next_at) - now()) AS next_in
+    FROM ((SELECT available_at AS next_at FROM crawler_tasks WHERE {_OF_TYPES} AND status IN ({CLAIMABLE})
+           ORDER BY priority, seq OFFSET 0)
+          UNION ALL
+          (SELECT available_at FROM crawler_tasks WHERE {_OF_TYPES} AND status IN ({listed(TASK.sources("publish"))})
+           ORDER BY priority, seq OFFSET 0)
+          UNION ALL
+          (SELECT lease_expires_at FROM crawler_tasks
+           WHERE {_OF_TYPES} AND lease_expires_at IS NOT NULL AND {HAS_LEASE}
+           ORDER BY lease_expires_at OFFSET 0)) AS open
 """)
 
 _PAGES = text(f"""
