@@ -220,9 +220,11 @@ class Worker:
         self._held.extend(claimed)
         now = self._loop.time()
         if claimed:
+            # Twice as many once half of them have been sent: what is held when a crawl is paused is sent nevertheless.
+            if self._sent >= self._ahead // 2:
+                self._ahead = min(2 * self._ahead, MOST_HELD)
             self._held_since = now
             self._sent = 0
-            self._ahead = min(2 * self._ahead, MOST_HELD)
         if len(claimed) < limit:
             self._dry_until = now + DRY_SECONDS
 
