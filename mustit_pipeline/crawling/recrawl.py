@@ -186,7 +186,7 @@ def plan_signalled(
     connection: Connection, settings: Settings, stored: StoredExecution, item_nos: Sequence[int], now: datetime
 ) -> None:
     """Plan those of these products, whose listing entry has changed, that are fetched while the sweep goes on."""
-    chooser = _chooser(connection, settings, stored, now, planned=stored.execution.remaining)
+    chooser = _chooser(connection, settings, stored, now, planned=stored.remaining_tasks)
     planned = plan_chosen(Endpoints.from_settings(settings), chooser.choose_at_once(item_nos))
     tasks.add(connection, stored.home, planned, planned_status(settings))
 

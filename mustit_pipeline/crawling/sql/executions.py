@@ -99,9 +99,13 @@ class StoredExecution:
         return self.execution.completed_tasks + self.execution.failed_tasks
 
     @property
+    def remaining_tasks(self) -> int:
+        return self.execution.remaining
+
+    @property
     def has_ended_work(self) -> bool:
         """Whether it is RUNNING although its sweep and all of its tasks have ended."""
-        return self.status is ExecutionStatus.RUNNING and self.is_swept and not self.execution.remaining
+        return self.status is ExecutionStatus.RUNNING and self.is_swept and not self.remaining_tasks
 
     @property
     def is_planned(self) -> bool:

@@ -12,6 +12,7 @@ PLACES = {
     "sellerId": "no-such-seller",
     "id": "00000000-0000-4000-8000-000000000000",
     "itemNo": "1",
+    "rawId": "1",
     "outboxId": "00000000-0000-4000-8000-000000000000",
     "keyId": "000000000000",
     "name": "no-such-user",
