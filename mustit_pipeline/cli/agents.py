@@ -160,7 +160,7 @@ def block(agent_id: Id, as_json: Json = False) -> None:
 
 @app.command("unblock", epilog="Example: `mustit agents unblock --all`")
 def unblock(
-    agent_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The agent's id, or its first digits.")] = None,
+    agent_id: Annotated[str | None, typer.Argument(metavar="ID", help="The agent's id, or its first digits.")] = None,
     all_agents: Annotated[
         bool, typer.Option("--all", help="Every blocked agent, and all calls if they are paused.")
     ] = False,

@@ -56,7 +56,7 @@ class Outcome:
 
 
 def backfill(
-    seller_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Registered sellers.")] = None,
+    seller_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Registered sellers.")] = None,
     every_seller: Annotated[
         bool, typer.Option("--all", help="Every seller: the ACTIVE ones to refetch, all that were crawled to replay.")
     ] = False,
