@@ -2,7 +2,7 @@
 
 import time
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from mustit_pipeline.foundation.database import Database
 
@@ -42,16 +42,23 @@ def rest(database: Database, longest_seconds: float) -> dict[str, float]:
     alter_system(database, "SET autovacuum_naptime = '1s'", "SET autovacuum_vacuum_cost_delay = 0")
     wait_for_autovacuum(database, longest_seconds, LOOK_SECONDS)
     alter_system(database, "RESET autovacuum_naptime", "RESET autovacuum_vacuum_cost_delay")
+    # Otherwise the disk would be busy for minutes with what filling left in memory.
+    with _autocommit(database) as connection:
+        connection.exec_driver_sql("CHECKPOINT")
     with database.reading() as connection:
         stored = connection.execute(_STORED).one()
     return {"rest_seconds": round(time.monotonic() - start, 1), **stored._asdict()}
 
 
 def alter_system(database: Database, *changes: str) -> None:
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with _autocommit(database) as connection:
         for change in changes:
             connection.exec_driver_sql(f"ALTER SYSTEM {change}")
         connection.exec_driver_sql("SELECT pg_reload_conf()")
+
+
+def _autocommit(database: Database) -> Connection:
+    return database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
 def wait_for_autovacuum(database: Database, longest_seconds: float, look_seconds: float) -> None:
