@@ -16,7 +16,7 @@ def install(app: FastAPI) -> None:
     described, making = app.openapi, Lock()
 
     def document() -> dict[str, Any]:
-        # It takes most of a second, once: whoever asks does so in a thread, and finds it whole.
+        # It takes most of a second, once: requests ask for it in a thread, and find it whole.
         with making:
             if app.openapi_schema is None:
                 _correct(described())
