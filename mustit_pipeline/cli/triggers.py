@@ -32,9 +32,7 @@ def show_all(
 
 @app.command("dismiss", epilog="Example: `mustit triggers dismiss --all`")
 def dismiss(
-    message_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The message's id, or how it begins.")
-    ] = None,
+    message_id: Annotated[str | None, typer.Argument(metavar="ID", help="The message's id, or how it begins.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every parked message.")] = False,
     as_json: Json = False,
 ) -> None:
