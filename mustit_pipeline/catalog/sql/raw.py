@@ -432,7 +432,7 @@ def _entry(row: Row[tuple[object, ...]]) -> RawEntry:
     return RawEntry(**columns)
 
 
-# The newest body of each call, of any status; of listings the newest sweep's pages. An older one would undo a newer one.
+# The newest body of each call, any status; of listings the newest sweep's pages. An older one would undo a newer one.
 _STORED = " UNION ALL ".join(
     f"SELECT raw_id, source, item_no, execution_id FROM product_raw_data"
     f" WHERE seller_id = :seller_id AND status = '{status.value}'"
