@@ -160,8 +160,8 @@ def test_a_command_that_is_stopped_at_any_moment_says_nothing(world: World, comm
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SOON_SECONDS)
 
-    # One that was done before the signal came has its own exit code.
-    assert process.returncode in (130, 0, 1)
+    # One that was done before the signal came has its own exit code, or its interpreter no longer hears signals.
+    assert process.returncode in (130, 0, 1, -signal.SIGINT)
     assert "Traceback" not in err
     assert "Aborted" not in err
 
