@@ -76,7 +76,7 @@ def test_the_seller_with_a_source_that_grows_too_old_is_looked_at_whatever_the_p
 ) -> None:
     swept(database, 2, "lively", "aged", changes=0)
     # Beside it, what the others' listings take is not few.
-    swept(database, 0.5, "vast", products=10_000, changes=0)
+    swept(database, 0.5, "vast", products=3_000, changes=0)
     settings = make_settings(recrawl="adaptive", requests_per_hour=10, page_size=10)
     judge_pool(database, settings, utc_now())
     with database.transaction() as connection:
