@@ -40,6 +40,7 @@ WAITING_TASK = "status = 'WAITING'"
 # A crawl that light crawls give way to; a PAUSED one asks for nothing. By the index of open executions, which are few.
 DUE_OPEN = f"""EXISTS (SELECT FROM crawling_schedule_executions due
                        WHERE due.status IN ('PENDING', 'RUNNING') AND due.kind = '{ExecutionKind.DUE.value}')"""
+
 # An execution `e` whose tasks are worked on now.
 WORKED_ON = f"e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR NOT {DUE_OPEN})"
 
