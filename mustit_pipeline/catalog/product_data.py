@@ -44,19 +44,42 @@ class Sources:
     options: Document | None = None
 
 
+# What a product is without any source.
+_BLANK: Document = dict.fromkeys(FIELDS) | {
+    **dict.fromkeys(("name", "brandName", "brandNameKr", "description", "originCountry", "itemStatus"), ""),
+    "category": dict.fromkeys(CATEGORY_LEVELS),
+    "soldOut": False,
+    "images": [],
+    "tags": [],
+    "descriptionImages": [],
+    "shipping": EMPTY_SHIPPING,
+    "options": [],
+}
+
+
 def merge(seller_id: str, item_no: int, previous: Document | None, old: Sources, new: Sources) -> dict[str, Any]:
     """The next productData: a source replaces a value only where its own value has changed."""
-    blank = _blank(seller_id, item_no)
+    blank = {**_BLANK, "itemNo": item_no, "sellerId": seller_id}
     data: dict[str, Any] = {**blank, **(previous or {})}
-    current = _fields_by_source(new)
-    for before, after in zip(_fields_by_source(old), current, strict=True):
-        for field, value in after.items():
+    current: list[Document] = []
+    for fields_of, before, after in (
+        (_from_listing, old.listing, new.listing),
+        (_from_detail, old.detail, new.detail),
+        (_from_options, old.options, new.options),
+    ):
+        fields = fields_of(after)
+        current.append(fields)
+        if before is after:
+            continue
+        earlier = fields_of(before)
+        for field, value in fields.items():
             # Never seen and absent are the same: a detail without a price does not replace the listing's price.
-            if before.get(field, blank[field]) != value:
+            if earlier.get(field, blank[field]) != value:
                 data[field] = value
     if previous is not None:
         _drop_stale_values(data, current, blank)
-    data["images"] = _images(new)
+    banners: list[str] = (new.detail or {}).get("banners", {}).get("images", [])
+    data["images"] = banners or (new.listing or {}).get("imageUrlList", [])
     return {field: data[field] for field in FIELDS}
 
 
@@ -66,27 +89,6 @@ def _drop_stale_values(data: dict[str, Any], sources: Sequence[Document], blank:
         values = [source[field] for source in sources if field in source]
         if values and data[field] not in values:
             data[field] = next((value for value in reversed(values) if value != blank[field]), blank[field])
-
-
-def _blank(seller_id: str, item_no: int) -> dict[str, Any]:
-    blank = dict.fromkeys(FIELDS)
-    blank |= dict.fromkeys(("name", "brandName", "brandNameKr", "description", "originCountry", "itemStatus"), "")
-    return blank | {
-        "itemNo": item_no,
-        "sellerId": seller_id,
-        "category": dict.fromkeys(CATEGORY_LEVELS),
-        "soldOut": False,
-        "images": [],
-        "tags": [],
-        "descriptionImages": [],
-        "shipping": dict(EMPTY_SHIPPING),
-        "options": [],
-    }
-
-
-def _fields_by_source(sources: Sources) -> tuple[Document, Document, Document]:
-    """Each source's data, as fields of the product."""
-    return _from_listing(sources.listing), _from_detail(sources.detail), _from_options(sources.options)
 
 
 def _from_listing(listing: Document | None) -> Document:
@@ -146,8 +148,3 @@ def _from_options(options: Document | None) -> Document:
             for option in options["options"]
         ]
     }
-
-
-def _images(sources: Sources) -> list[str]:
-    banners: list[str] = (sources.detail or {}).get("banners", {}).get("images", [])
-    return banners or (sources.listing or {}).get("imageUrlList", [])

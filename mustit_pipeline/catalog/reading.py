@@ -1,9 +1,7 @@
 """What raw bodies say about products, outside of transactions; only a body without its content is parsed again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from uuid import UUID
 
 import structlog
 from msgspec import Struct
@@ -63,10 +61,7 @@ def reading_rules(database: Database, settings: Settings) -> ReadingRules:
 class Statement(Struct, frozen=True):
     """What one body says about one product."""
 
-    raw_id: int
-    execution_id: UUID
-    fetched_at: datetime
-    source: TaskType
+    body: RawRow
     item_no: int
     encoded: bytes
     content_hash: str
@@ -80,32 +75,26 @@ class Statement(Struct, frozen=True):
 class Reading:
     """A batch of parsed bodies: their statements, and why some of them failed."""
 
-    attempts: dict[int, int]
     statements: list[Statement]
     failures: list[RawFailure]
-
-    @property
-    def raw_ids(self) -> list[int]:
-        """The bodies, in the order in which they were read."""
-        return list(self.attempts)
 
 
 def read(rows: Sequence[RawRow], seller_id: SellerId, rules: ReadingRules) -> Reading:
     """Parse bodies into statements; a body that cannot be read fails alone."""
-    statements: list[Statement] = []
-    failures: list[RawFailure] = []
+    reading = Reading([], [])
     for row in rows:
         try:
-            statements.extend(list(_statements(row, seller_id, rules)))
+            reading.statements.extend(_statements(row, seller_id, rules))
         except _Refused as error:
-            failures.append(RawFailure(row.raw_id, error.code, error.reason))
+            reading.failures.append(RawFailure(row.raw_id, error.code, error.reason))
         except MalformedBody as error:
-            failures.append(RawFailure(row.raw_id, error.code, error.english))
+            reading.failures.append(RawFailure(row.raw_id, error.code, error.english))
         except Exception as error:
             # A bug that one body triggers must not stop the seller; after the fix the body is replayed.
             log.exception("body cannot be processed", raw_id=row.raw_id, seller_id=seller_id.value)
-            failures.append(RawFailure(row.raw_id, UNREADABLE, f"{type(error).__name__} while reading it"))
-    return Reading({row.raw_id: row.attempts for row in rows}, statements, failures)
+            why = f"{type(error).__name__} while reading it"
+            reading.failures.append(RawFailure(row.raw_id, UNREADABLE, why))
+    return reading
 
 
 class _Refused(Exception):
@@ -116,40 +105,33 @@ class _Refused(Exception):
         self.code, self.reason = code, reason
 
 
-def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> Iterator[Statement]:
+def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> list[Statement]:
     if row.item_no is not None and row.content is not None and row.content_hash is not None:
         # The worker has parsed it when it arrived.
-        yield Statement(*_origin(row), row.item_no, row.content.encode(), row.content_hash, stored=True)
-        return
+        return [Statement(row, row.item_no, row.content.encode(), row.content_hash, stored=True)]
     if row.source is TaskType.MINISHOP and row.content is not None:
-        for item_no, encoded in canonical.listing_lines(row.content):
-            yield Statement(*_origin(row), item_no, encoded, canonical.content_hash(encoded))
-        return
+        return [
+            Statement(row, item_no, encoded, canonical.content_hash(encoded))
+            for item_no, encoded in canonical.listing_lines(row.content)
+        ]
     body = row.body.encode()
     # Looking for drift costs time, and only blocked fields matter here.
     drift: list[Deviation] | None = [] if rules.blocked.paths else None
+    said: list[tuple[int, Document, ProductDetail | ListingEntry | None]] = []
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body, drift, most=rules.most_products).entries:
-            yield _statement(row, entry.item_no, canonical.listing_document(entry), None if entry.is_whole else entry)
+            said.append((entry.item_no, canonical.listing_document(entry), None if entry.is_whole else entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
         detail = parse_detail(body, row.item_no, drift)
         if not detail.is_of(seller_id.value):
             raise _Refused(WRONG_SELLER, f"the detail is of the seller {detail.seller_id!r}")
-        partial = None if detail.is_whole else detail
-        yield _statement(row, row.item_no, canonical.detail_document(detail, None), partial)
+        said.append((row.item_no, canonical.detail_document(detail, None), None if detail.is_whole else detail))
     elif row.item_no is not None:
-        yield _statement(row, row.item_no, canonical.options_document(parse_options(body, row.item_no, drift)))
+        said.append((row.item_no, canonical.options_document(parse_options(body, row.item_no, drift)), None))
     blocked = rules.blocking(drift or ())
     if blocked is not None:
         raise _Refused(BLOCKED_DRIFT, blocked)
-
-
-def _statement(
-    row: RawRow, item_no: int, document: Document, partial: ProductDetail | ListingEntry | None = None
-) -> Statement:
-    encoded = canonical.canonical_json(document)
-    return Statement(*_origin(row), item_no, encoded, canonical.content_hash(encoded), partial)
-
-
-def _origin(row: RawRow) -> tuple[int, UUID, datetime, TaskType]:
-    return row.raw_id, row.execution_id, row.fetched_at, row.source
+    return [
+        Statement(row, item_no, encoded := canonical.canonical_json(document), canonical.content_hash(encoded), partial)
+        for item_no, document, partial in said
+    ]

@@ -5,7 +5,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport, publish
+from mustit_pipeline.catalog.processing import USUAL_BATCH, ProcessingReport
+from mustit_pipeline.catalog.publishing import publish_ready
 from mustit_pipeline.catalog.sql import change_holds, products, publication, raw
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.errors import Conflict
@@ -33,13 +34,11 @@ def release(
         products.lock_all(connection, seller_id.value)
         hold.release(now())
         change_holds.release(connection, hold)
-        while publish(
-            connection,
-            seller_id,
-            publication.unpublished(connection, seller_id.value, USUAL_BATCH.versions),
-            now(),
-            report,
-        ):
+        while ready := publication.unpublished(connection, seller_id.value, USUAL_BATCH.versions):
+            published = publish_ready(connection, seller_id, ready, now())
+            if not published:
+                break
+            report.count_versions(published)
             if progress is not None:
                 progress(report)
         # A crawl that was opened meanwhile has made products unready: not all of the hold was published.

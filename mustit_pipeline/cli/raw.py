@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport
+from mustit_pipeline.catalog.publishing import belief_rules
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.replay import Replay, Replaying, replay_failed
 from mustit_pipeline.catalog.sql import raw

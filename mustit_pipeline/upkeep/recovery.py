@@ -8,8 +8,8 @@ from uuid import UUID
 import structlog
 
 from mustit_pipeline.agents import roster
-from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import catalog_work, process
+from mustit_pipeline.catalog.publishing import belief_rules
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.crawling.recovery import recover_tasks
 from mustit_pipeline.crawling.steering import complete_if_done

@@ -8,8 +8,9 @@ from functools import lru_cache
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, Row, text
 
+from mustit_pipeline.catalog.sql.raw import RawRow
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
 
@@ -27,20 +28,19 @@ class Contents(Struct, frozen=True):
 
 
 class KnownProduct(Struct, frozen=True):
-    """A product as it was read; whatever is written to its row gives that another state number."""
+    """A product as it was read; whatever is written to its row gives that another state number.
+
+    The domain's product is made only where it is needed (`product_of`): of most the state number is enough.
+    """
 
     row: Row[tuple[object, ...]]
     row_state: int
     seen_by: UUID | None
     seen_at: datetime | None
 
-    def product(self) -> Product:
-        """The domain's product, made only where it is needed: of most the state number is enough."""
-        return product_of(self.row)
-
-    def was_seen_since(self, execution_id: UUID, moment: datetime) -> bool:
+    def was_shown_since(self, page: RawRow) -> bool:
         """Whether a later page of the same sweep shows it too; clocks of two sweeps are not compared."""
-        return self.seen_by == execution_id and self.seen_at is not None and self.seen_at > moment
+        return self.seen_by == page.execution_id and self.seen_at is not None and self.seen_at > page.fetched_at
 
 
 class AbsorbedProduct(Struct, frozen=True):
@@ -183,7 +183,8 @@ def known_items(connection: Connection, seller_id: str, *, limit: int | None, ch
 
 def lock(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, Product]:
     """Products, locked until the transaction ends."""
-    return {item_no: known.product() for item_no, known in lock_known(connection, seller_id, item_nos).items()}
+    known = find_known(connection, seller_id, item_nos, lock=True)
+    return {item_no: product_of(entry.row) for item_no, entry in known.items()}
 
 
 def lock_all(connection: Connection, seller_id: str) -> None:
@@ -191,19 +192,11 @@ def lock_all(connection: Connection, seller_id: str) -> None:
     connection.execute(_LOCK_ALL, {"seller_id": seller_id})
 
 
-def lock_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
-    """The products to absorb bodies into, locked until the transaction ends."""
-    return _known(connection, _LOCK, seller_id, item_nos)
-
-
-def find_known(connection: Connection, seller_id: str, item_nos: Sequence[int]) -> dict[int, KnownProduct]:
-    """The products, not locked: the caller checks `row_state` later."""
-    return _known(connection, _FIND, seller_id, item_nos)
-
-
-def _known(
-    connection: Connection, query: TextClause, seller_id: str, item_nos: Sequence[int]
+def find_known(
+    connection: Connection, seller_id: str, item_nos: Sequence[int], *, lock: bool = False
 ) -> dict[int, KnownProduct]:
+    """The products to absorb bodies into; without the lock the caller checks `row_state` later."""
+    query = _LOCK if lock else _FIND
     rows = connection.execute(query, {"seller_id": seller_id, "items": sorted(set(item_nos))})
     return {row.item_no: KnownProduct(row, row.row_state, row.last_seen_execution_id, row.last_seen_at) for row in rows}
 

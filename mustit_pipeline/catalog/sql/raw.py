@@ -69,6 +69,11 @@ class RawFailure:
     reason: str
 
 
+_PROCESS, _FAIL, _RETRY, _REPLAY = (
+    {"target": RAW.target(move).value, "sources": [status.value for status in RAW.sources(move)]}
+    for move in ("process", "fail", "retry", "replay")
+)
+
 _COPY = """
     COPY product_raw_data (seller_id, execution_id, task_id, source, item_no, page_no, body, fetched_at, content,
                            content_hash, status, error_code, error_text, attempts)
@@ -275,7 +280,7 @@ def any_pending(connection: Connection, seller_id: str) -> bool:
 
 
 def pending(
-    connection: Connection, seller_id: str, *, pages: int, products: int, beside: Sequence[int] = ()
+    connection: Connection, seller_id: str, *, pages: int, products: int, beside: Iterable[int] = ()
 ) -> list[RawRow]:
     """The next bodies of a seller in processing order, without those of `beside`, which are being processed."""
     values = {"seller_id": seller_id, "pages": pages, "products": products, "beside": list(beside)}
@@ -297,12 +302,12 @@ def still_next(connection: Connection, seller_id: str, attempts: Mapping[int, in
 
 def mark_processed(connection: Connection, raw_ids: Sequence[int]) -> None:
     """Mark bodies that are in the catalog."""
-    _move(connection, _PROCESSED, "process", {"ids": list(raw_ids)})
+    connection.execute(_PROCESSED, {"ids": list(raw_ids)} | _PROCESS)
 
 
 def settle_unchanged(connection: Connection, seller_id: str, *, batch: int = SETTLED_TOGETHER) -> int:
     """Mark unchanged bodies as processed without parsing them; returns their number."""
-    values = {"seller_id": seller_id, "batch": batch} | _states("process")
+    values = {"seller_id": seller_id, "batch": batch} | _PROCESS
     settled = 0
     for source in (TaskType.PRODUCT_DETAIL, TaskType.PRODUCT_OPTION):
         item_no = raw_id = 0
@@ -325,31 +330,19 @@ def mark_failed(connection: Connection, failures: Sequence[RawFailure]) -> None:
         "codes": [failure.code for failure in failures],
         "reasons": [failure.reason for failure in failures],
     }
-    _move(connection, _FAILED, "fail", values)
+    connection.execute(_FAILED, values | _FAIL)
 
 
 def retry_failed(connection: Connection, seller_id: str, *, attempts: int) -> int:
     """Reopen a seller's failed bodies that have had fewer attempts than that."""
-    return _reopen(connection, "retry", {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts})
+    values = {"seller_id": seller_id, "since": None, "until": None, "attempts": attempts}
+    return connection.execute(_REOPEN, values | _RETRY).rowcount
 
 
 def replay_failed(connection: Connection, seller_id: str, since: datetime | None, until: datetime | None) -> int:
     """Reopen a seller's failed bodies, whatever their attempts; returns their number."""
     values = {"seller_id": seller_id, "since": since, "until": until, "attempts": 2**15 - 1}
-    return _reopen(connection, "replay", values)
-
-
-def _reopen(connection: Connection, move: str, values: Mapping[str, object]) -> int:
-    return connection.execute(_REOPEN, {**values, **_states(move)}).rowcount
-
-
-def _move(connection: Connection, statement: TextClause, move: str, values: Mapping[str, object]) -> None:
-    if values["ids"]:
-        connection.execute(statement, {**values, **_states(move)})
-
-
-def _states(move: str) -> dict[str, object]:
-    return {"target": RAW.target(move).value, "sources": [status.value for status in RAW.sources(move)]}
+    return connection.execute(_REOPEN, values | _REPLAY).rowcount
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +451,7 @@ _REOPEN_NEWEST = text(f"""
 
 def reopen_newest(connection: Connection, seller_id: str) -> int:
     """Reopen the newest stored bodies of a seller; returns their number."""
-    return connection.execute(_REOPEN_NEWEST, {"seller_id": seller_id} | _states("replay")).rowcount
+    return connection.execute(_REOPEN_NEWEST, {"seller_id": seller_id} | _REPLAY).rowcount
 
 
 # Every body of one product has its index to itself: no statement but these states its condition.

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from mustit_pipeline.catalog.guard import belief_rules
 from mustit_pipeline.catalog.processing import ProcessingReport, process
+from mustit_pipeline.catalog.publishing import belief_rules
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.catalog.sql.history import largest_changes

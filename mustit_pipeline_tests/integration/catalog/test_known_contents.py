@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import orjson
@@ -10,11 +11,11 @@ import pytest
 from sqlalchemy import event, text
 
 from mustit_pipeline.catalog import canonical
-from mustit_pipeline.catalog.absorbing import absorb, prepare
+from mustit_pipeline.catalog.absorbing import absorb, read_ahead
 from mustit_pipeline.catalog.processing import BatchSize, process
-from mustit_pipeline.catalog.reading import USUAL_READING, read
+from mustit_pipeline.catalog.reading import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
-from mustit_pipeline.catalog.sql import products, raw
+from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES, plan_products
 from mustit_pipeline.crawling.sql import leases, tasks
@@ -222,15 +223,11 @@ def test_what_was_merged_ahead_from_a_state_that_has_passed_is_merged_anew(shelf
     shelf.open()
     detail(shelf, 1, stock=50)
     options(shelf, 1, stock=70)
-    with shelf.database.reading() as connection:
-        rows = raw.pending(connection, shelf.seller_id, pages=1, products=10)
-        said = [read([row], SellerId(shelf.seller_id), USUAL_READING).statements for row in rows]
-        ahead = [prepare(connection, shelf.seller_id, statements) for statements in said]
-
-    for statements, prepared in zip(said, ahead, strict=True):
+    following = partial(read_ahead, shelf.database, SellerId(shelf.seller_id), USUAL_READING, pages=1, bodies=1)
+    first = following()
+    for ahead in (first, following(beside=first.attempts)):
         with shelf.database.transaction() as connection:
-            known = products.lock_known(connection, shelf.seller_id, [1])
-            absorb(connection, shelf.seller_id, known, statements, prepared)
+            assert absorb(connection, shelf.seller_id, ahead) == (1, 0)
 
     (row,) = shelf.rows("SELECT data FROM products")
     data = orjson.loads(row["data"])

@@ -4,8 +4,9 @@ import pytest
 from sqlalchemy import text
 
 from mustit_pipeline.catalog import product_data
+from mustit_pipeline.catalog.absorbing import read_ahead
 from mustit_pipeline.catalog.processing import ProcessingReport
-from mustit_pipeline.catalog.reading import USUAL_READING, read
+from mustit_pipeline.catalog.reading import USUAL_READING
 from mustit_pipeline.catalog.replay import replay_stored
 from mustit_pipeline.catalog.sql import raw
 from mustit_pipeline.domain.states import LifeCycle, TaskType
@@ -154,7 +155,7 @@ def test_what_was_read_before_a_replay_opened_it_again_does_not_use_the_replay_u
     shelf.listing(1)
     shelf.process()
     shelf.detail(1)
-    ahead = read_ahead(shelf)
+    ahead = read_ahead(database, SellerId(shelf.seller_id), USUAL_READING, pages=10, bodies=10).attempts
     shelf.process()
     with database.transaction() as connection:
         raw.reopen_newest(connection, shelf.seller_id)
@@ -165,12 +166,6 @@ def test_what_was_read_before_a_replay_opened_it_again_does_not_use_the_replay_u
         assert raw.still_next(connection, shelf.seller_id, ahead) == set()
         assert raw.still_next(connection, shelf.seller_id, dict.fromkeys(ahead, 1)) == set(ahead)
     assert [row.attempts for row in shown_again] == [1]
-
-
-def read_ahead(shelf: Shelf) -> dict[int, int]:
-    with shelf.database.reading() as connection:
-        rows = raw.pending(connection, shelf.seller_id, pages=10, products=10)
-    return read(rows, SellerId(shelf.seller_id), USUAL_READING).attempts
 
 
 def test_another_sellers_bodies_are_left_alone(database: Database) -> None:
