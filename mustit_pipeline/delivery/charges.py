@@ -44,7 +44,7 @@ def charge(ended: Sequence[Ended], known: Breaker, trial: UUID | None) -> list[C
     way, or since it began to fail, and no other row fails since. A trial of the breaker asks for all, and its row is
     not charged.
     """
-    last_well = place_of_last_well(ended)
+    last_well = max((place for place, one in enumerate(ended) if one.answer.is_well), default=-1)
     failing = {one.row_id for one in ended[last_well + 1 :] if one.answer.is_doubtful}
     if last_well < 0:
         failing |= known.failed_rows
@@ -54,11 +54,6 @@ def charge(ended: Sequence[Ended], known: Breaker, trial: UUID | None) -> list[C
         else _charge(one, known, followed=place < last_well, failing=failing, is_trial=one.row_id == trial)
         for place, one in enumerate(ended)
     ]
-
-
-def place_of_last_well(ended: Sequence[Ended]) -> int:
-    """Where the last row stands that was answered well; -1 where there is none."""
-    return next((place for place in reversed(range(len(ended))) if ended[place].answer.is_well), -1)
 
 
 def _charge(one: Ended, known: Breaker, *, followed: bool, failing: set[UUID], is_trial: bool) -> Charge:

@@ -1,19 +1,21 @@
 """The relay's claims: due rows become ours for a time, as far as the breaker lets them through."""
 
 import time
+from functools import partial
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from mustit_pipeline.delivery.charges import Charge, Ended
 from mustit_pipeline.delivery.credential import fingerprint
-from mustit_pipeline.delivery.endings import given_back
-from mustit_pipeline.delivery.events import event_type
+from mustit_pipeline.delivery.endings import settlement
+from mustit_pipeline.delivery.product_server import NOT_SENT, event_type
 from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.delivery.sql.breakers import PRODUCT_SERVER
 from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.outbox.sql import outbox
-from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Wanted
+from mustit_pipeline.outbox.sql.outbox import FOR_TRIAL, ClaimedEvent, Wanted
 from mustit_pipeline.settings import Settings
 
 # How often a relay that goes on sending looks for rows whose sender fell silent; leases last for a minute.
@@ -26,8 +28,14 @@ class Claims:
     def __init__(self, database: Database, settings: Settings, *, owner: str, ends_at: float) -> None:
         self._database = database
         self._settings = settings
-        self._owner = owner
         self._ends_at = ends_at
+        self._claim = partial(
+            outbox.claim,
+            owner=owner,
+            limit=settings.relay_batch,
+            lease_seconds=settings.relay_lease_seconds,
+            breaker=PRODUCT_SERVER,
+        )
         self._credential = fingerprint(settings)
         self._look_for_silent_at = 0.0
         # The row that asks whether the server is back.
@@ -48,14 +56,7 @@ class Claims:
             if time.monotonic() >= self._look_for_silent_at:
                 outbox.release_expired(connection)
                 self._look_for_silent_at = time.monotonic() + SILENT_SENDERS_SECONDS
-            claimed, superseded = outbox.claim(
-                connection,
-                owner=self._owner,
-                limit=self._settings.relay_batch,
-                lease_seconds=self._settings.relay_lease_seconds,
-                breaker=PRODUCT_SERVER,
-                wanted=wanted,
-            )
+            claimed, superseded = self._claim(connection, wanted=wanted)
             if not claimed and not superseded:
                 claimed, superseded = self._claim_for_trial(connection)
         self.superseded += superseded
@@ -77,12 +78,7 @@ class Claims:
         breaker = breakers.find(connection, PRODUCT_SERVER)
         if breaker.trial_in_with(self._credential) != 0.0:
             return [], 0
-        claimed, superseded = outbox.claim_for_trial(
-            connection,
-            owner=self._owner,
-            limit=self._settings.relay_batch,
-            lease_seconds=self._settings.relay_lease_seconds,
-        )
+        claimed, superseded = self._claim(connection, wanted=FOR_TRIAL)
         speaking = [event for event in claimed if event_type(event) is not None]
         if not speaking:
             return claimed, superseded
@@ -92,5 +88,6 @@ class Claims:
         breakers.begin_trial(connection, PRODUCT_SERVER, cooldown=pause, credential=self._credential)
         asking, *waiting = sorted(speaking, key=lambda event: (event.attempts, event.due_at))
         self.trial = asking.row_id
-        settle(connection, [given_back(event, self._settings) for event in waiting])
+        unsent = [Ended(event, NOT_SENT) for event in waiting]
+        settle(connection, [settlement(one, Charge.UNCHARGED, self._settings) for one in unsent])
         return [event for event in claimed if event is asking or event_type(event) is None], superseded

@@ -4,15 +4,15 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from uuid import UUID
 
 import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_seconds, place_of_last_well
+from mustit_pipeline.delivery.charges import Charge, Ended, charge, pause_seconds
 from mustit_pipeline.delivery.credential import fingerprint
-from mustit_pipeline.delivery.events import event_type
-from mustit_pipeline.delivery.product_server import NOT_SENT, Answer, Verdict
+from mustit_pipeline.delivery.product_server import Answer, Verdict, event_type
 from mustit_pipeline.delivery.sql import breakers
 from mustit_pipeline.delivery.sql.breakers import PRODUCT_SERVER, Breaker
 from mustit_pipeline.delivery.sql.settling import Settled, settle
@@ -20,8 +20,7 @@ from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.outbox.sql import outbox
-from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
-from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.outbox.sql.outbox import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Labels, Subject
@@ -79,11 +78,10 @@ class Endings:
 
     def _tell_breaker(self, connection: Connection, charged: list[tuple[Ended, Charge]], trial: UUID | None) -> None:
         """After everything else is locked: what the latest answers say about the server and our credential."""
-        last_well = place_of_last_well([one for one, _ in charged])
-        if last_well >= 0:
-            overtaken = any(not one.answer.is_well for one, _ in charged[:last_well])
+        since = list(takewhile(lambda pair: not pair[0].answer.is_well, reversed(charged)))
+        if len(since) < len(charged):
+            overtaken = any(not one.answer.is_well for one, _ in charged[: -len(since) - 1])
             breakers.record_answer(connection, PRODUCT_SERVER, after_failure=overtaken)
-        since = charged[last_well + 1 :]
         refused = {one.row_id for one, charge in since if charge is Charge.CREDENTIAL}
         alone = {one.row_id for one, charge in since if charge is Charge.ROW and one.answer.is_doubtful}
         failures = [one for one, charge in since if charge is Charge.SERVER and one.answer.is_doubtful]
@@ -154,11 +152,6 @@ def settlement(one: Ended, charged: Charge, settings: Settings) -> Settlement:
     row.release()
     delay = _pause(1, answer, settings) if charged is Charge.SERVER else 0.0
     return Settlement(event, answer.status, row, delay=delay, sent=answer.sent, doubt=answer.reason)
-
-
-def given_back(event: ClaimedEvent, settings: Settings) -> Settlement:
-    """A row that was claimed and not sent."""
-    return settlement(Ended(event, NOT_SENT), Charge.UNCHARGED, settings)
 
 
 def _pause(attempt: int, answer: Answer, settings: Settings) -> float:

@@ -1,16 +1,23 @@
-"""The product server's side of a delivery: one POST, and what its answer means."""
+"""The product server's side of a delivery: the event that a row goes out as, one POST, and what its answer means."""
 
+import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
 
+import orjson
+import structlog
 import yarl
 from msgspec import Struct
 
+from mustit_pipeline.catalog.diff import diff
+from mustit_pipeline.domain.states import LifeCycle, ProductEventType
+from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.failures import NetworkReason, parse_retry_after
 from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpAnswer, HttpServer, TooLarge
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
 from mustit_pipeline.settings import Settings, SettingsError
 
 LARGEST_ANSWER = 64 * 1024
@@ -20,6 +27,8 @@ OF_THE_CREDENTIAL = frozenset({401, 403})
 EVENTS_PATH = "/api/v1/product-events"
 # No Retry-After makes a row wait for longer.
 LONGEST_RETRY_AFTER_SECONDS = 3600.0
+
+log = structlog.get_logger(__name__)
 
 
 class Verdict(StrEnum):
@@ -85,6 +94,40 @@ NOT_SENT = Answer(Verdict.RETURNED, None, None, sent=False)
 CUT_OFF = Answer(Verdict.RETURNED, None, None)
 
 
+def event_type(event: ClaimedEvent) -> ProductEventType | None:
+    """What the product server has to be told; None where it never heard of the product that is gone."""
+    if event.life_cycle == LifeCycle.DELETED:
+        known = event.delivered_version > 0 or event.tried_before
+        return ProductEventType.PRODUCT_DELETED if known else None
+    delivered_alive = event.delivered_version > 0 and event.delivered_data is not None and not event.may_be_deleted
+    if event.life_cycle == LifeCycle.UPDATED and delivered_alive:
+        return ProductEventType.PRODUCT_UPDATED
+    return ProductEventType.PRODUCT_CREATED
+
+
+def event_body(event: ClaimedEvent, kind: ProductEventType) -> bytes:
+    """The JSON body: the whole state, and the changes since the version that was delivered last."""
+    changes: object = []
+    if kind is ProductEventType.PRODUCT_UPDATED and event.delivered_data is not None and event.product_data is not None:
+        if event.delivered_version == event.version - 1:
+            changes = orjson.Fragment(event.changes)
+        else:
+            before, after = orjson.loads(event.delivered_data), orjson.loads(event.product_data)
+            changes = [change.as_json() for change in diff(before, after)]
+    return orjson.dumps(
+        {
+            "eventId": event.event_id,
+            "eventType": kind.value,
+            "sellerId": event.seller_id,
+            "itemNo": event.item_no,
+            "version": event.version,
+            "occurredAt": event.occurred_at,
+            "changes": changes,
+            "productData": None if event.product_data is None else orjson.Fragment(event.product_data),
+        }
+    )
+
+
 def judge(status: int) -> Verdict:
     """What an HTTP status means for the row that was sent."""
     if 200 <= status < 300:
@@ -143,13 +186,27 @@ class ProductServer:
     ) -> None:
         await self._server.__aexit__()
 
-    async def deliver(self, key: str, body: bytes) -> Answer:
-        """Send one event; never raises for what the other side does."""
-        length = b"Idempotency-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key.encode("ascii"), len(body))
+    async def deliver(self, event: ClaimedEvent) -> Answer:
+        """Send one event; never raises for what the other side does, or for what is wrong with this row."""
         try:
+            kind = event_type(event)
+            if kind is None:
+                return NOTHING_TO_SAY
+            body, key = event_body(event, kind), event.idempotency_key.encode("ascii")
+            length = b"Idempotency-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key, len(body))
             answer = await self._server.call(self._event_head + length + body, LARGEST_ANSWER)
         except CallFailed as failed:
             return self._failed(failed)
+        except Exception as error:
+            # A defect of ours on one row must not stop those beside it. Only where it happened is told: values, and
+            # with them the server's token, stay out of the logs.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            error_kind = type(error).__name__
+            with logs.about(outbox_id=event.row_id, seller_id=event.seller_id):
+                log.error(  # noqa: TRY400
+                    "event cannot be sent", idempotency_key=event.idempotency_key, error=error_kind, where=where
+                )
+            return Answer(Verdict.RETRY, None, f"{error_kind} while sending it", sent=False)
         verdict = judge(answer.status)
         if verdict is Verdict.DONE:
             return Answer(verdict, answer.status, None)

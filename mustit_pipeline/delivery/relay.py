@@ -68,32 +68,34 @@ class _Relay:
     async def run(self) -> RelayReport:
         try:
             async with ProductServer(self._settings, connections=self._settings.relay_concurrent_sends) as server:
-                try:
-                    with logs.about(relay=self._owner):
-                        await self._send_all(server)
-                except asyncio.CancelledError:
-                    await self._stop()
-                    raise
+                with logs.about(relay=self._owner):
+                    try:
+                        while True:
+                            self._claims.look_for_silent_senders()
+                            self._window = Window(self._settings, self._claims, server, self._endings)
+                            await self._window.run()
+                            if not await self._rest(answered=self._window.answers > 0):
+                                break
+                    except asyncio.CancelledError:
+                        await self._stop()
+                        raise
         finally:
             self._report.superseded += self._claims.superseded
         self._count_waiting()
         return self._report
 
-    async def _send_all(self, server: ProductServer) -> None:
-        while True:
-            self._claims.look_for_silent_senders()
-            window = self._window = Window(self._settings, self._claims, server, self._endings)
-            await window.run()
-            self._window = None
-            if window.answers:
-                self._waited = 0.0
-            pause = await asyncio.to_thread(self._claims.due_in)
-            # Patience is for silence: each answer renews it, an outage that lasts uses it up.
-            if pause is None or self._waited + pause > self._patience or time.monotonic() > self._ends_at:
-                return
-            nap = min(pause, 1.0) + 0.01
-            self._waited += nap
-            await asyncio.sleep(nap)
+    async def _rest(self, *, answered: bool) -> bool:
+        """Wait until something is due again; false where nothing is, or the relay's patience or time is over."""
+        if answered:
+            self._waited = 0.0
+        pause = await asyncio.to_thread(self._claims.due_in)
+        # Patience is for silence: each answer renews it, an outage that lasts uses it up.
+        if pause is None or self._waited + pause > self._patience or time.monotonic() > self._ends_at:
+            return False
+        nap = min(pause, 1.0) + 0.01
+        self._waited += nap
+        await asyncio.sleep(nap)
+        return True
 
     async def _stop(self) -> None:
         """We are asked to stop; a database that is gone now must not turn that into a failure, since leases end."""

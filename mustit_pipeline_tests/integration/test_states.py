@@ -47,8 +47,7 @@ from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, ItemNo,
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.outbox.sql import outbox
-from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
-from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Settlement
 from mustit_pipeline.sellers import registry
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration import rows

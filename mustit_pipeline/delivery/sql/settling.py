@@ -7,8 +7,8 @@ from msgspec import Struct
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.sql.products import DELIVERED
+from mustit_pipeline.outbox.sql.outbox import SETTLED, Settlement, values_of
 from mustit_pipeline.outbox.sql.outbox_states import COMPLETED, FIRST_CHANGED_AT
-from mustit_pipeline.outbox.sql.settlements import SETTLED, Settlement, values_of
 
 
 class Settled(Struct, frozen=True):

@@ -21,7 +21,7 @@ from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_listing
 from mustit_pipeline.outbox.sql import outbox
-from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.outbox.sql.outbox import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from mustit_pipeline.delivery.product_server import Answer, ProductServer, Verdict
+from mustit_pipeline.delivery.product_server import NOT_SENT, Answer, ProductServer, Verdict
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
@@ -18,6 +18,7 @@ from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.delivery.asking import look
 from mustit_pipeline_tests.own_servers import QuietHandler, serving
+from mustit_pipeline_tests.unit.delivery.test_charges import ended
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 BROKEN = {
@@ -109,7 +110,7 @@ def test_however_slowly_an_answer_drips_the_call_ends_in_the_time_that_its_lease
             product_server_url=url, product_server_connect_seconds=0.3, product_server_read_seconds=0.3
         )
         async with ProductServer(settings, connections=1) as server:
-            return await server.deliver("a:1:1", b"{}")
+            return await server.deliver(ended(NOT_SENT).event)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         dripping = threading.Thread(target=lambda: drip(listening.accept()[0]))
@@ -163,5 +164,5 @@ def test_an_event_that_cannot_be_written_fails_alone_and_its_values_stay_out_of_
     assert shelf.outbox(1)[-1]["last_error"] == "JSONDecodeError while sending it"
     told = [line for line in logged if line["event"] == "event cannot be sent"]
     assert len(told) == 5
-    assert "events.py" in told[0]["where"]
+    assert "event_body" in told[0]["where"]
     assert "secret" not in str(told)

@@ -12,8 +12,8 @@ from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.outbox.sql import outbox, outbox_list
+from mustit_pipeline.outbox.sql.outbox import Settlement
 from mustit_pipeline.outbox.sql.outbox_list import Retried
-from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole

@@ -6,13 +6,14 @@ from collections.abc import Callable, Generator
 import pytest
 from structlog.testing import capture_logs
 
-from mustit_pipeline.delivery.product_server import ProductServer
+from mustit_pipeline.delivery.product_server import NOT_SENT, ProductServer
 from mustit_pipeline.delivery.relay import relay
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.own_servers import QuietHandler, serving
+from mustit_pipeline_tests.unit.delivery.test_charges import ended
 
 Effects = Callable[[], list[tuple[int, int, str]]]
 SECRET = "p4ss-of-the-server"
@@ -204,7 +205,7 @@ class _Endless(QuietHandler):
 def test_an_answer_without_end_is_not_read_to_its_end(make_settings: MakeSettings) -> None:
     async def send(url: str) -> int | None:
         async with ProductServer(make_settings(product_server_url=url), connections=1) as server:
-            return (await server.deliver("a:1:1", b"{}")).status
+            return (await server.deliver(ended(NOT_SENT).event)).status
 
     with serving(_Endless) as url:
         assert asyncio.run(send(url)) == 400

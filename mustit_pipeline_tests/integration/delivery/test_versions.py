@@ -7,8 +7,7 @@ from itertools import pairwise
 from mustit_pipeline.delivery.relay import RelayReport, relay
 from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.outbox.sql import outbox
-from mustit_pipeline.outbox.sql.outbox import ClaimedEvent
-from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.outbox.sql.outbox import ClaimedEvent, Settlement
 from mustit_pipeline.settings import Settings
 from mustit_pipeline.simulator.control import ProductServerControl
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf, assert_whole

@@ -84,8 +84,8 @@ from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.monitoring.sql.alerts import AlertKey, Condition, Outcome
 from mustit_pipeline.monitoring.sql.spot_checks import Drawn, Sample
 from mustit_pipeline.outbox.sql import outbox, outbox_list
+from mustit_pipeline.outbox.sql.outbox import Settlement
 from mustit_pipeline.outbox.sql.outbox_list import OutboxKey
-from mustit_pipeline.outbox.sql.settlements import Settlement
 from mustit_pipeline.scheduling.sql import next_sellers, refreshes, triggers
 from mustit_pipeline.sellers.sql import sellers
 from mustit_pipeline.tallies.sql import tallies
@@ -579,12 +579,12 @@ STATEMENTS: dict[str, Statement] = {
             owner="me",
             limit=BATCH,
             lease_seconds=60,
-            wanted=outbox.Wanted(BATCH, BATCH, newest_first=True),
+            wanted=outbox.Wanted(BATCH, BATCH, outbox.First.NEWEST),
         ),
         2 * BATCH,
     ),
     "event claim on trial": Statement(
-        lambda c, s: outbox.claim_for_trial(c, owner="me", limit=1, lease_seconds=60), 2 * BATCH
+        lambda c, s: outbox.claim(c, owner="me", limit=1, lease_seconds=60, wanted=outbox.FOR_TRIAL), 2 * BATCH
     ),
     "events settled": Statement(lambda c, s: settle(c, s.settlements(c)), 2 * BATCH),
     "failing events": Statement(_settle_failing, 3 * BATCH),

@@ -9,7 +9,7 @@ from mustit_pipeline.delivery.sql.settling import settle
 from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.database import Database, database_time
 from mustit_pipeline.outbox.sql import outbox
-from mustit_pipeline.outbox.sql.settlements import Settlement
+from mustit_pipeline.outbox.sql.outbox import Settlement
 from mustit_pipeline.tallies.histogram import Histogram
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Subject
