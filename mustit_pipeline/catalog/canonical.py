@@ -12,7 +12,6 @@ from mustit_pipeline.marketplace.models import (
     BANNERS,
     DETAIL_INFO,
     SHIPPING,
-    Category,
     ListingEntry,
     ProductDetail,
     ProductOption,
@@ -35,7 +34,8 @@ def _filled(**fields: object) -> dict[str, Any]:
 
 def listing_document(entry: ListingEntry, previous: Document | None = None) -> Document:
     """A listing entry without its volatile fields; tags are sorted, and an absent price keeps its earlier value."""
-    return _earlier(previous, _LISTED_PRICES) | _filled(
+    earlier = {name: previous[name] for name in _LISTED_PRICES if name in previous} if previous else {}
+    return earlier | _filled(
         itemNo=entry.item_no,
         name=entry.name,
         brandName=entry.brand_name,
@@ -53,8 +53,16 @@ def listing_document(entry: ListingEntry, previous: Document | None = None) -> D
 
 def detail_document(detail: ProductDetail, previous: Document | None) -> Document:
     """A detail by module; an absent module or price keeps its earlier value."""
+    known: Document = previous["info"] if previous else {}
+    categories = {
+        "headerCategory": detail.header_category,
+        "largeCategory": detail.large_category,
+        "mediumCategory": detail.medium_category,
+        "smallCategory": detail.small_category,
+    }
     document: dict[str, Any] = {
-        "info": _earlier(None if previous is None else previous["info"], _DETAIL_PRICES)
+        "info": {name: known[name] for name in _DETAIL_PRICES if name in known}
+        | {name: {"code": one.code, "name": one.name} for name, one in categories.items() if one is not None}
         | _filled(
             sellerNo=detail.seller_no,
             sellerId=detail.seller_id,
@@ -63,10 +71,6 @@ def detail_document(detail: ProductDetail, previous: Document | None) -> Documen
             brandName=detail.brand_name,
             brandNameKr=detail.brand_name_kr,
             brandCode=detail.brand_code,
-            headerCategory=_category(detail.header_category),
-            largeCategory=_category(detail.large_category),
-            mediumCategory=_category(detail.medium_category),
-            smallCategory=_category(detail.small_category),
             normalPrice=detail.normal_price,
             sellingPrice=detail.selling_price,
             discountPrice=detail.discount_price,
@@ -171,11 +175,3 @@ def listing_lines(content: str) -> Iterator[tuple[int, bytes]]:
     """The item and the content of each entry."""
     for line in content.encode().splitlines():
         yield orjson.loads(line)["itemNo"], line
-
-
-def _earlier(previous: Document | None, names: tuple[str, ...]) -> dict[str, Any]:
-    return {} if previous is None else {name: previous[name] for name in names if name in previous}
-
-
-def _category(category: Category | None) -> dict[str, str] | None:
-    return None if category is None else {"code": category.code, "name": category.name}

@@ -57,7 +57,7 @@ class Backlog:
         self._is_wary = False
         self._hanging_since: float | None = None
         self._last_hung = 0.0
-        self._look_who_hangs_at = 0.0
+        self.look_who_hangs_at = 0.0
         self._look_again_at = 0.0
 
     @property
@@ -70,10 +70,6 @@ class Backlog:
         return not self._dry_fresh and len(self._oldest.waiting) < (
             self._suspected_places if self._is_wary else self._enough
         )
-
-    def wants_a_look(self, now: float) -> bool:
-        """Whether it is time to look who hangs."""
-        return now >= self._look_who_hangs_at
 
     @property
     def look_at(self) -> float:
@@ -144,9 +140,9 @@ class Backlog:
 
     def take_suspected(self, under_way: Collection[Flight], now: float) -> list[ClaimedEvent]:
         """Once half of the window hangs, take out the oldest, so that both ends share its other half."""
-        if now < self._look_who_hangs_at:
+        if now < self.look_who_hangs_at:
             return []
-        self._look_who_hangs_at = now + LOOK_WHO_HANGS_SECONDS
+        self.look_who_hangs_at = now + LOOK_WHO_HANGS_SECONDS
         hanging = sum(flight.begun < now - self._hanging_seconds for flight in under_way)
         if hanging:
             self._last_hung = now

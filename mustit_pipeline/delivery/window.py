@@ -3,8 +3,6 @@
 import asyncio
 import math
 import time
-from collections.abc import Coroutine
-from typing import Any
 from uuid import UUID
 
 from mustit_pipeline.delivery.backlog import Backlog, Flight
@@ -103,10 +101,8 @@ class Window:
             timer.cancel()
             self._something_to_do.clear()
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._something_to_do.set())
-        return task
+    def _wake(self, _: object) -> None:
+        self._something_to_do.set()
 
     def _give_back(self) -> None:
         now = time.monotonic()
@@ -172,7 +168,7 @@ class Window:
         # There may be more to do than to send the next row.
         claims = self._claiming is None and self._backlog.is_low
         settles = self._settling is None and len(self._ended) >= SETTLED_TOGETHER
-        if claims or settles or self._backlog.wants_a_look(now):
+        if claims or settles or now >= self._backlog.look_who_hangs_at:
             self._something_to_do.set()
 
     def _claim_ahead(self) -> None:
@@ -181,7 +177,8 @@ class Window:
         if self._under_way:
             self._backlog.look_again(time.monotonic())
         if (wanted := self._backlog.wanted()) is not None:
-            self._claiming = self._begin(self._claim(wanted))
+            self._claiming = asyncio.create_task(self._claim(wanted))
+            self._claiming.add_done_callback(self._wake)
 
     async def _claim(self, wanted: Wanted) -> None:
         # From before the claim on, so that we never believe a lease to be longer than it is.
@@ -199,4 +196,5 @@ class Window:
             return
         if self._ended:
             batch, self._ended = self._ended, []
-            self._settling = self._begin(asyncio.to_thread(self._endings.write, batch, self._claims.trial))
+            self._settling = asyncio.create_task(asyncio.to_thread(self._endings.write, batch, self._claims.trial))
+            self._settling.add_done_callback(self._wake)
