@@ -23,6 +23,7 @@ BIG = (
     "product_raw_data",
     "recrawl_products",
     "recrawl_sellers",
+    "scheduler_outbox",
     "agent_bookings",
     "crawling_slices",
     "truth_samples",

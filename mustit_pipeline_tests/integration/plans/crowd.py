@@ -80,6 +80,11 @@ _HISTORY = (
        FROM (SELECT execution_id, row_number() OVER () AS position FROM crawling_schedule_executions) e,
             generate_series(1, 20000) n
        WHERE e.position = 1 + n % 1000""",
+    f"""INSERT INTO scheduler_outbox (outbox_id, schedule_id, event_type, payload, status, created_at, next_attempt_at,
+                                      completed_at)
+        SELECT gen_random_uuid(), schedule_id, 'SCHEDULE_UPDATED', '{{}}', 'COMPLETED', at, at, at
+        FROM crawling_schedules, generate_series(1, {20_000 // SELLERS}) n,
+             LATERAL (SELECT now() - n * interval '30 minutes' AS at) t""",
     # Most changes are made by one key, and all logins from one address.
     """INSERT INTO audit_log (at, actor_kind, actor, action, target)
        SELECT now() - (20000 - n) * interval '1 minute', 'key', CASE WHEN n % 1000 = 0 THEN 'kim' ELSE 'key' END,
@@ -161,6 +166,11 @@ _NEWCOMERS = (
         WHERE seller_id = '{WAITING}' AND item_no % 1000 < {LEASED // 2}""",
     f"""UPDATE crawler_tasks SET status = 'WAITING'
         WHERE seller_id = '{WAITING}' AND item_no % 1000 BETWEEN 900 AND 950 AND status = 'PUBLISHED'""",
+    """INSERT INTO scheduler_outbox (outbox_id, schedule_id, event_type, payload, status, lease_owner, lease_expires_at)
+       SELECT gen_random_uuid(), schedule_id, 'SCHEDULE_UPDATED', '{}', changes.status, owner, now() - interval '1 hour'
+       FROM (SELECT *, row_number() OVER (ORDER BY seller_id) AS position FROM crawling_schedules) AS schedules
+       JOIN (VALUES (1, 'FAILED', NULL), (2, 'SENDING', 'x'), (0, 'WAITING', NULL)) AS changes(position, status, owner)
+       ON changes.position = schedules.position % 3""",
     """INSERT INTO truth_samples (seller_id, item_no, verdict, sampled_at, said_hash)
        SELECT seller_id, item_no, 'OPEN', now() - interval '1 day', 'x' FROM products
        WHERE seller_id = 'seller 3' ORDER BY item_no LIMIT 20""",
@@ -192,19 +202,20 @@ def fill(database: Database) -> None:
         for table in _own_tables(connection):
             connection.exec_driver_sql(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         roster.ensure_builtin(connection)
-        _insert(connection, [f"seller {number}" for number in range(1, SELLERS + 1)])
+        register(connection, [f"seller {number}" for number in range(1, SELLERS + 1)])
         for statement in _HISTORY:
             connection.execute(text(statement), {"months": [MONTH, OLD_MONTH]} if ":months" in statement else {})
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
     with database.transaction() as connection:
         connection.exec_driver_sql(_WITHOUT_THE_WHOLE)
-        _insert(connection, BUSY)
+        register(connection, BUSY)
         for statement in _NEWCOMERS:
             connection.execute(text(statement), {"busy": BUSY} if ":busy" in statement else {})
 
 
-def _insert(connection: Connection, sellers: list[str]) -> None:
+def register(connection: Connection, sellers: list[str]) -> None:
+    """Sellers that are due in an hour."""
     for statement in (_SELLERS, _SCHEDULES):
         connection.execute(text(statement), {"sellers": sellers})
 

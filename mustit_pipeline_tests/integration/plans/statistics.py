@@ -14,6 +14,7 @@ _FULL = {
     ("product_outbox", "status"): "WAITING",
     ("crawling_schedule_executions", "status"): "RUNNING",
     ("truth_samples", "verdict"): "OPEN",
+    ("scheduler_outbox", "status"): "WAITING",
     # While one person had made all changes, all of one kind.
     ("audit_log", "actor"): "kim",
     ("audit_log", "action"): "user.add",
