@@ -31,7 +31,9 @@ _HISTORY = (
     f"""INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
                                                   task_month, sweep_status, started_at, ended_at, total_tasks,
                                                   completed_tasks, listed_count, created_at, updated_at)
-        SELECT gen_random_uuid(), c.seller_id, c.schedule_id, 'COMPLETED', 't', DATE '{OLD_MONTH}', 'COMPLETE',
+        SELECT gen_random_uuid(), c.seller_id, c.schedule_id,
+               CASE WHEN d > {DAYS // 2} AND c.seller_id <> 'seller 2' THEN 'FAILED' ELSE 'COMPLETED' END, 't',
+               DATE '{OLD_MONTH}', 'COMPLETE',
                now() - d * interval '1 day', now() - d * interval '1 day', 2, 2, 4, now() - d * interval '1 day',
                now() - d * interval '1 day'
         FROM generate_series(1, {DAYS}) d, crawling_schedules c""",
@@ -57,6 +59,10 @@ _HISTORY = (
        SELECT seller_id, md5(seller_id)::uuid, gen_random_uuid(), source, item_no, '{}', 'b', 'PROCESSED',
               now() - interval '50 days', now() - interval '50 days'
        FROM products, unnest(ARRAY['PRODUCT_DETAIL', 'PRODUCT_OPTION']) source""",
+    """INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, body, status, fetched_at)
+       SELECT seller_id, md5(seller_id)::uuid, gen_random_uuid(), 'PRODUCT_DETAIL', item_no, '{}', 'FAILED',
+              now() - n * interval '1 day'
+       FROM products, generate_series(41, 45) n WHERE seller_id = 'seller 5'""",
     """INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
                                   request_url, status, priority, created_at, completed_at)
        SELECT (CAST(:months AS date[]))[1 + item_no / 100000 % 2], gen_random_uuid(), md5(seller_id)::uuid, seller_id,

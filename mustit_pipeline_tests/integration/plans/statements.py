@@ -408,7 +408,7 @@ STATEMENTS: dict[str, Statement] = {
     "bodies that failed": Statement(
         lambda c, s: raw.mark_failed(c, [RawFailure(one, "C", "r") for one in s.raw_ids]), BATCH
     ),
-    "unchanged bodies": Statement(lambda c, s: raw.settle_unchanged(c, WAITING), 2 * SELLER),
+    "unchanged bodies": Statement(lambda c, s: raw.settle_unchanged(c, WAITING, batch=BATCH), 2 * BATCH),
     "failed bodies again": Statement(lambda c, s: raw.retry_failed(c, READY, attempts=3), SELLER // 2),
     "failed bodies by hand": Statement(lambda c, s: raw.replay_failed(c, READY, s.now - DAY, s.now), SELLER // 2),
     "bodies read anew": Statement(lambda c, s: raw.reopen_newest(c, WAITING), 2 * SELLER),
@@ -420,12 +420,11 @@ STATEMENTS: dict[str, Statement] = {
     ),
     **{
         f"newest {status.value} bodies": Statement(
-            lambda c, s, status=status: raw.newest(c, status=status, seller_id=None, since=None, limit=20),
-            2 * SELLER,
+            lambda c, s, status=status: raw.newest(c, status=status, seller_id=None, since=None, limit=20), 3 * BATCH
         )
         for status in RawStatus
     },
-    "failed bodies counted": Statement(lambda c, s: raw.count_failed(c, None, None, None), SELLER // 5),
+    "failed bodies counted": Statement(lambda c, s: raw.count_failed(c, None, None, None), SELLER),
     # Products and their versions.
     "seen products": Statement(_sight, BATCH),
     "seen products counted": Statement(lambda c, s: products.count_seen(c, READY, s.home.execution_id), SELLER),
@@ -558,6 +557,9 @@ STATEMENTS: dict[str, Statement] = {
     "latest execution": Statement(lambda c, s: executions.find_latest(c, SellerId("seller 2")), DAYS),
     "newest executions": Statement(lambda c, s: executions.newest(c, None, 20), BATCH),
     "newest executions of one": Statement(lambda c, s: executions.newest(c, SellerId("seller 2"), 20), DAYS),
+    "failed executions of one": Statement(
+        lambda c, s: executions.newest(c, SellerId("seller 2"), 20, status=ExecutionStatus.FAILED), DAYS
+    ),
     "newest executions that follow": Statement(
         lambda c, s: executions.newest(c, None, 20, before=s.home.execution_id), BATCH
     ),

@@ -47,6 +47,13 @@ def queues_full(connection: Connection) -> None:
         _restore(connection, table, column, ended, n_distinct=-1.0)
 
 
+def unknown_sellers(connection: Connection) -> None:
+    """The same, and of a seller that was not there yet many bodies are expected, but one product."""
+    queues_full(connection)
+    _restore(connection, "product_raw_data", "seller_id", "", n_distinct=30.0)
+    _restore(connection, "products", "seller_id", "", n_distinct=-1.0)
+
+
 def never_analyzed(connection: Connection) -> None:
     """Nothing is known of any table."""
     connection.execute(
@@ -81,6 +88,7 @@ def _restore(
 STATISTICS: dict[str, Callable[[Connection], None]] = {
     "queues empty": queues_empty,
     "queues full": queues_full,
+    "unknown sellers": unknown_sellers,
     "never analyzed": never_analyzed,
     "one row of each": one_row_of_each,
 }
