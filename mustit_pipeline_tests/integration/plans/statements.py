@@ -563,7 +563,9 @@ STATEMENTS: dict[str, Statement] = {
     "newest executions that follow": Statement(
         lambda c, s: executions.newest(c, None, 20, before=s.home.execution_id), BATCH
     ),
-    "open executions": Statement(
+    "whether any crawl has completed": Statement(lambda c, s: executions.has_any_completed(c), BATCH),
+    "open executions": Statement(lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING), SELLERS),
+    "open executions that follow": Statement(
         lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING, before=s.home.execution_id), SELLERS
     ),
     "failed executions": Statement(
