@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
@@ -45,13 +46,14 @@ _SIZES = text("""
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One seller, how often it is crawled again, and after which of these re-crawls is looked."""
+    """One seller, after which of its re-crawls is looked, and how many of them back overtaken bodies are kept."""
 
     products: int = 1_000
     looks: tuple[int, ...] = (10, 25, 50)
+    kept: int = 10
 
 
-QUICK = Plan(40, (2, 3, 4))
+QUICK = Plan(40, (2, 3, 4), kept=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,14 @@ def run(plan: Plan) -> Bloat:
         )
         with connected(url) as database:
             alter_system(database, f"SET autovacuum_naptime = '{NAP}'")
+            begun: list[datetime] = []
             for crawled in range(plan.looks[-1] + 1):
+                begun.append(utc_now())
                 crawl_seller(database, settings, SellerId(SELLER), Stopwatch())
                 relay(database, settings)
-                maintain(database, settings, utc_now())
+                kept = utc_now() - begun[-1 - min(crawled, plan.kept)]
+                night = settings.model_copy(update={"raw_retention_days": kept / timedelta(days=1)})
+                maintain(database, night, utc_now())
                 wait_for_autovacuum(database, LONGEST_SECONDS, LOOK_SECONDS)
                 if crawled in plan.looks:
                     bloat.sizes[crawled] = _sizes(database)

@@ -87,7 +87,6 @@ api_keys = Table(
     timestamp("revoked_at", nullable=True),
     CheckConstraint("btrim(name) <> ''", name="name_not_blank"),
     CheckConstraint("scopes <@ ARRAY['metrics', 'trigger'] AND cardinality(scopes) > 0", name="scopes_known"),
-    Index(None, "name"),
 )
 
 # A trigger refuses updates; rows go by their age alone.

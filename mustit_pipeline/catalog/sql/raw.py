@@ -157,8 +157,8 @@ _TAKE_BACK = text("""
 """)
 
 # Reopen failed bodies, unless a newer body of the same call is in the catalog already: the old one would undo it.
-# Bodies of one call are combined by grouping, in one pass, because the plan of a join would depend on the planner's
-# guess of how many there are.
+# Bodies of one call are combined by grouping: a join's plan would depend on a guess of how many there are. At the end
+# the state is compared in a form that no index has: the index on failed bodies holds those of all sellers.
 _REOPEN = text("""
     WITH failed AS MATERIALIZED (
         SELECT raw_id, source, item_no, fetched_at, execution_id FROM product_raw_data
@@ -183,8 +183,8 @@ _REOPEN = text("""
               AND n.execution_id IS DISTINCT FROM r.execution_id)
     )
     UPDATE product_raw_data SET status = :target, content = NULL, content_hash = NULL
-    WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM chosen)) AND status = ANY(CAST(:sources AS text[]))
-      AND status = 'FAILED'
+    WHERE raw_id = ANY(ARRAY(SELECT raw_id FROM chosen)) AND status || '' = ANY(CAST(:sources AS text[]))
+      AND status || '' = 'FAILED'
 """)
 
 _PROCESSED = text("""

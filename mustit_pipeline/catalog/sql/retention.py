@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from mustit_pipeline.catalog.sql.tables import sellers_in
 from mustit_pipeline.foundation.database import Database
 
 # The most bodies deleted per seller and night, so that the list of ids stays bounded; the rest follows the next night.
@@ -68,11 +69,15 @@ _SOME_BODY = " OR ".join(
     for status in ("PROCESSED", "FAILED")
 )
 
+# Only sellers with bodies are looked up: most of those that are registered may have none.
 # A body can be deleted once it is old and a newer one exists. So a seller needs no examination if, since the last one,
 # no body has become old and none has arrived. A body that was processed much later than it was fetched, or replayed, is
 # examined when the next one becomes old.
 _SELLERS_TO_EXAMINE = text(f"""
-    SELECT s.seller_id FROM sellers s LEFT JOIN body_examinations x USING (seller_id)
+    WITH RECURSIVE {sellers_in("processed", "product_raw_data", "status = 'PROCESSED'")},
+    {sellers_in("failed", "product_raw_data", "status = 'FAILED'")}
+    SELECT s.seller_id FROM (SELECT seller_id FROM processed UNION SELECT seller_id FROM failed) AS s
+    LEFT JOIN body_examinations x USING (seller_id)
     WHERE ({_SOME_BODY.format(times="r.fetched_at < :unchanged_before")})
       AND (x.seller_id IS NULL
            OR {_SOME_BODY.format(times="r.fetched_at >= x.unchanged_before AND r.fetched_at < :unchanged_before")}

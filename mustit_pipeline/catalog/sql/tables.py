@@ -37,6 +37,17 @@ OF_ALL_SELLERS = "item_no > 0"
 # True of every body, and stated by statements that look for those of one product.
 OF_ITEM = "raw_id > 0"
 
+
+def sellers_in(name: str, table: str, which: str) -> str:
+    """A part of WITH RECURSIVE: the sellers in a partial index and a NULL, one look-up for each, whatever it has."""
+    first = f"SELECT seller_id FROM {table} WHERE {which} {{more}} ORDER BY seller_id LIMIT 1"
+    return f"""{name} AS (
+        ({first.format(more="")})
+        UNION ALL
+        SELECT ({first.format(more="AND seller_id > s.seller_id")}) FROM {name} s WHERE s.seller_id IS NOT NULL
+    )"""
+
+
 product_raw_data = Table(
     "product_raw_data",
     metadata,

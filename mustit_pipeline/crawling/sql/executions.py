@@ -9,8 +9,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    Subquery,
-    Table,
     TextClause,
     exists,
     func,
@@ -264,28 +262,23 @@ def newest(
     before: UUID | None = None,
 ) -> Page[StoredExecution]:
     """The newest executions, of one seller or of all; `before`, the id of the last one seen, asks for what follows."""
-    found = _candidates(seller_id, status)
-    query = select(found).order_by(found.c.created_at.desc(), found.c.execution_id.desc()).limit(limit + 1)
-    if found is executions:
-        query = query.where(text(BROKEN_OFF if status in BROKEN_OFF_STATES else BY_CREATION))
+    query = select(executions).order_by(executions.c.created_at.desc(), executions.c.execution_id.desc())
     if status is not None:
-        query = query.where(found.c.status == status.value)
+        query = query.where(executions.c.status == status.value)
     if before is not None:
         created_at = select(executions.c.created_at).where(executions.c.execution_id == before).scalar_subquery()
-        query = query.where(tuple_(found.c.created_at, found.c.execution_id) < tuple_(created_at, before))
+        query = query.where(tuple_(executions.c.created_at, executions.c.execution_id) < tuple_(created_at, before))
+    query = query.where(_rows_to_look_at(seller_id, status)).limit(limit + 1)
     return page(map(_stored, connection.execute(query)), limit)
 
 
-def _candidates(seller_id: SellerId | None, status: ExecutionStatus | None) -> Table | Subquery:
-    """The rows to sort by time: a seller's own or the open ones, which are few, otherwise all by the index on time."""
+def _rows_to_look_at(seller_id: SellerId | None, status: ExecutionStatus | None) -> ColumnElement[bool] | TextClause:
+    """The condition of one index: a seller's own and the open ones are few, all others go by time."""
     if seller_id is not None:
-        return _apart(executions.c.seller_id == seller_id.value)
-    return _apart(text(OPEN_EXECUTION)) if status in OPEN_STATES else executions
-
-
-def _apart(condition: ColumnElement[bool] | TextClause) -> Subquery:
-    """These rows before any others are looked at (OFFSET 0): the index on time would read all newer rows of others."""
-    return select(executions).where(condition).offset(0).subquery()
+        return executions.c.seller_id == seller_id.value
+    if status in OPEN_STATES:
+        return text(OPEN_EXECUTION)
+    return text(BROKEN_OFF if status in BROKEN_OFF_STATES else BY_CREATION)
 
 
 def failures_by_reason(connection: Connection, stored: StoredExecution) -> list[dict[str, object]]:

@@ -46,9 +46,10 @@ WORKED_ON = f"e.status = 'RUNNING' AND (e.kind = '{ExecutionKind.DUE.value}' OR 
 
 CLAIMABLE_TASK = "status IN ('PUBLISHED', 'RETRY')"
 
-# True for every row: only a statement with this condition can use the index, so no other one reads all of it.
+# A time after -infinity is true for every row: only a statement with this condition can use the index, so no other one,
+# about one seller, reads all of it.
 BY_CREATION = "created_at > '-infinity'"
-BROKEN_OFF = "status IN ('FAILED', 'CANCELLED')"
+BROKEN_OFF = "status IN ('FAILED', 'CANCELLED') AND updated_at > '-infinity'"
 
 crawling_schedule_executions = Table(
     "crawling_schedule_executions",

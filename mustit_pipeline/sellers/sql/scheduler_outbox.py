@@ -42,11 +42,11 @@ class ChangeCounts:
 _SUPERSEDE = text(f"""
     WITH replaced AS (
         SELECT older.outbox_id, newest.outbox_id AS newer
-        FROM scheduler_outbox older
-        JOIN scheduler_outbox newest ON newest.schedule_id = older.schedule_id AND newest.seq > older.seq
+        FROM scheduler_outbox older CROSS JOIN LATERAL (
+            SELECT n.outbox_id FROM scheduler_outbox n
+            WHERE n.schedule_id = older.schedule_id AND n.seq > older.seq ORDER BY n.seq DESC LIMIT 1) AS newest
         WHERE older.status IN ({listed(SCHEDULER_OUTBOX.sources("supersede"))})
           AND (CAST(:schedules AS uuid[]) IS NULL OR older.schedule_id = ANY(CAST(:schedules AS uuid[])))
-          AND NOT EXISTS (SELECT FROM scheduler_outbox n WHERE n.schedule_id = older.schedule_id AND n.seq > newest.seq)
         ORDER BY older.seq FOR NO KEY UPDATE OF older
     )
     UPDATE scheduler_outbox o
@@ -61,8 +61,10 @@ _CLAIM = text(f"""
     WHERE outbox_id = (
         SELECT o.outbox_id FROM scheduler_outbox o
         WHERE o.status IN ({WAITING}) AND o.next_attempt_at <= now()
-          AND NOT EXISTS (SELECT FROM scheduler_outbox other WHERE other.schedule_id = o.schedule_id
-                          AND (other.status IN ({SENDING}) OR other.seq > o.seq))
+          AND (SELECT s.seq FROM scheduler_outbox s
+               WHERE s.schedule_id = o.schedule_id AND s.status IN ({SENDING}) LIMIT 1) IS NULL
+          AND (SELECT n.seq FROM scheduler_outbox n
+               WHERE n.schedule_id = o.schedule_id AND n.seq > o.seq LIMIT 1) IS NULL
         ORDER BY o.next_attempt_at, o.seq LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING *
 """)

@@ -80,7 +80,6 @@ scheduler_outbox = Table(
     one_of("event_type", ScheduleEventType),
     CheckConstraint("payload IS JSON", name="payload_is_json"),
     CheckConstraint("(status = 'SENDING') = (lease_owner IS NOT NULL)", name="lease_while_sending"),
-    Index(None, "schedule_id", "created_at"),
     Index(None, "schedule_id", "seq"),
     Index(None, "status", "created_at"),
     Index("uq_scheduler_outbox_one_in_flight", "schedule_id", unique=True, postgresql_where=text("status = 'SENDING'")),

@@ -1,6 +1,6 @@
 """The table of counts and durations."""
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, CheckConstraint, Column, Double, Integer, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from mustit_pipeline.foundation.tables import metadata, timestamp
@@ -19,5 +19,4 @@ tallies = Table(
     Column("buckets", ARRAY(BigInteger), nullable=False),
     PrimaryKeyConstraint("subject", "hour", "labels", "slot"),
     CheckConstraint("subject IN ('CHANGE', 'DELIVERY', 'FETCH', 'SAMPLE')", name="subject_known"),
-    Index(None, "hour"),
 )

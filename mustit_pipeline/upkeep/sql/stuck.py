@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.catalog.sql.publication import NEWEST_VERSION, ready_of
-from mustit_pipeline.catalog.sql.tables import UNPUBLISHED_PRODUCT
+from mustit_pipeline.catalog.sql.tables import UNPUBLISHED_PRODUCT, sellers_in
 from mustit_pipeline.crawling.sql.tables import OPEN_EXECUTION
 from mustit_pipeline.crawling.sql.tasks import HAS_LEASE
 from mustit_pipeline.domain.states import (
@@ -56,24 +56,14 @@ _UNENDED = text(f"""
 """)
 
 
-def _sellers_in(table: str, which: str) -> str:
-    """The sellers in a partial index: one lookup per seller, however many rows it has."""
-    first = f"SELECT seller_id FROM {table} WHERE {which} {{more}} ORDER BY seller_id LIMIT 1"
-    return f"""
-        ({first.format(more="")})
-        UNION ALL
-        SELECT ({first.format(more="AND seller_id > s.seller_id")}) FROM {table}_of s WHERE s.seller_id IS NOT NULL
-    """
-
-
 # Only of ended crawls. Held changes wait for a crawl or an admin, and unready products for their next crawl: processing
 # them every minute would change nothing. Few sellers are left for the check of single products.
 _UNPROCESSED = text(f"""
-    WITH RECURSIVE product_raw_data_of AS ({_sellers_in("product_raw_data", "status = 'PENDING'")}),
-    products_of AS ({_sellers_in("products", UNPUBLISHED_PRODUCT)}),
+    WITH RECURSIVE {sellers_in("pending", "product_raw_data", "status = 'PENDING'")},
+    {sellers_in("unpublished", "products", UNPUBLISHED_PRODUCT)},
     idle AS MATERIALIZED (
         SELECT seller_id, bool_or(fetched) AS fetched
-        FROM (SELECT seller_id, true FROM product_raw_data_of UNION ALL SELECT seller_id, false FROM products_of)
+        FROM (SELECT seller_id, true FROM pending UNION ALL SELECT seller_id, false FROM unpublished)
              AS found(seller_id, fetched)
         WHERE seller_id IS NOT NULL
           AND NOT EXISTS (SELECT FROM crawling_schedule_executions e

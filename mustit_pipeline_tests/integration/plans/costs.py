@@ -23,6 +23,7 @@ BIG = (
     "product_raw_data",
     "recrawl_products",
     "recrawl_sellers",
+    "scheduler_outbox",
     "agent_bookings",
     "crawling_slices",
     "truth_samples",
@@ -59,7 +60,7 @@ class Sent:
 
 def shape(statement: str) -> str:
     """A statement without its line breaks, the length of its lists and the names of its values."""
-    named = _PARAMETER.sub("%s", statement)
+    named = re.sub(r"\[1:\d+\]", "[1:n]", _PARAMETER.sub("%s", statement))
     return re.sub(r"\((%s(::\w+)?, )*%s(::\w+)?\)", "(%s)", " ".join(named.split()))
 
 

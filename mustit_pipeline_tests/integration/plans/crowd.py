@@ -31,7 +31,9 @@ _HISTORY = (
     f"""INSERT INTO crawling_schedule_executions (execution_id, seller_id, schedule_id, status, triggered_by,
                                                   task_month, sweep_status, started_at, ended_at, total_tasks,
                                                   completed_tasks, listed_count, created_at, updated_at)
-        SELECT gen_random_uuid(), c.seller_id, c.schedule_id, 'COMPLETED', 't', DATE '{OLD_MONTH}', 'COMPLETE',
+        SELECT gen_random_uuid(), c.seller_id, c.schedule_id,
+               CASE WHEN d > {DAYS // 2} AND c.seller_id <> 'seller 2' THEN 'FAILED' ELSE 'COMPLETED' END, 't',
+               DATE '{OLD_MONTH}', 'COMPLETE',
                now() - d * interval '1 day', now() - d * interval '1 day', 2, 2, 4, now() - d * interval '1 day',
                now() - d * interval '1 day'
         FROM generate_series(1, {DAYS}) d, crawling_schedules c""",
@@ -57,6 +59,10 @@ _HISTORY = (
        SELECT seller_id, md5(seller_id)::uuid, gen_random_uuid(), source, item_no, '{}', 'b', 'PROCESSED',
               now() - interval '50 days', now() - interval '50 days'
        FROM products, unnest(ARRAY['PRODUCT_DETAIL', 'PRODUCT_OPTION']) source""",
+    """INSERT INTO product_raw_data (seller_id, execution_id, task_id, source, item_no, body, status, fetched_at)
+       SELECT seller_id, md5(seller_id)::uuid, gen_random_uuid(), 'PRODUCT_DETAIL', item_no, '{}', 'FAILED',
+              now() - n * interval '1 day'
+       FROM products, generate_series(41, 45) n WHERE seller_id = 'seller 5'""",
     """INSERT INTO crawler_tasks (task_month, task_id, execution_id, seller_id, task_type, task_key, item_no,
                                   request_url, status, priority, created_at, completed_at)
        SELECT (CAST(:months AS date[]))[1 + item_no / 100000 % 2], gen_random_uuid(), md5(seller_id)::uuid, seller_id,
@@ -80,6 +86,11 @@ _HISTORY = (
        FROM (SELECT execution_id, row_number() OVER () AS position FROM crawling_schedule_executions) e,
             generate_series(1, 20000) n
        WHERE e.position = 1 + n % 1000""",
+    f"""INSERT INTO scheduler_outbox (outbox_id, schedule_id, event_type, payload, status, created_at, next_attempt_at,
+                                      completed_at)
+        SELECT gen_random_uuid(), schedule_id, 'SCHEDULE_UPDATED', '{{}}', 'COMPLETED', at, at, at
+        FROM crawling_schedules, generate_series(1, {20_000 // SELLERS}) n,
+             LATERAL (SELECT now() - n * interval '30 minutes' AS at) t""",
     # Most changes are made by one key, and all logins from one address.
     """INSERT INTO audit_log (at, actor_kind, actor, action, target)
        SELECT now() - (20000 - n) * interval '1 minute', 'key', CASE WHEN n % 1000 = 0 THEN 'kim' ELSE 'key' END,
@@ -161,6 +172,11 @@ _NEWCOMERS = (
         WHERE seller_id = '{WAITING}' AND item_no % 1000 < {LEASED // 2}""",
     f"""UPDATE crawler_tasks SET status = 'WAITING'
         WHERE seller_id = '{WAITING}' AND item_no % 1000 BETWEEN 900 AND 950 AND status = 'PUBLISHED'""",
+    """INSERT INTO scheduler_outbox (outbox_id, schedule_id, event_type, payload, status, lease_owner, lease_expires_at)
+       SELECT gen_random_uuid(), schedule_id, 'SCHEDULE_UPDATED', '{}', changes.status, owner, now() - interval '1 hour'
+       FROM (SELECT *, row_number() OVER (ORDER BY seller_id) AS position FROM crawling_schedules) AS schedules
+       JOIN (VALUES (1, 'FAILED', NULL), (2, 'SENDING', 'x'), (0, 'WAITING', NULL)) AS changes(position, status, owner)
+       ON changes.position = schedules.position % 3""",
     """INSERT INTO truth_samples (seller_id, item_no, verdict, sampled_at, said_hash)
        SELECT seller_id, item_no, 'OPEN', now() - interval '1 day', 'x' FROM products
        WHERE seller_id = 'seller 3' ORDER BY item_no LIMIT 20""",
@@ -192,19 +208,20 @@ def fill(database: Database) -> None:
         for table in _own_tables(connection):
             connection.exec_driver_sql(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         roster.ensure_builtin(connection)
-        _insert(connection, [f"seller {number}" for number in range(1, SELLERS + 1)])
+        register(connection, [f"seller {number}" for number in range(1, SELLERS + 1)])
         for statement in _HISTORY:
             connection.execute(text(statement), {"months": [MONTH, OLD_MONTH]} if ":months" in statement else {})
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
     with database.transaction() as connection:
         connection.exec_driver_sql(_WITHOUT_THE_WHOLE)
-        _insert(connection, BUSY)
+        register(connection, BUSY)
         for statement in _NEWCOMERS:
             connection.execute(text(statement), {"busy": BUSY} if ":busy" in statement else {})
 
 
-def _insert(connection: Connection, sellers: list[str]) -> None:
+def register(connection: Connection, sellers: list[str]) -> None:
+    """Sellers that are due in an hour."""
     for statement in (_SELLERS, _SCHEDULES):
         connection.execute(text(statement), {"sellers": sellers})
 

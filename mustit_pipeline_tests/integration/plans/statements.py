@@ -74,7 +74,7 @@ from mustit_pipeline.domain.states import (
     TruthVerdict,
 )
 from mustit_pipeline.domain.trigger import ParkReason
-from mustit_pipeline.domain.values import ExecutionId, ItemNo, RequestUrl, SellerId
+from mustit_pipeline.domain.values import CrawlingInterval, ExecutionId, IntervalUnit, ItemNo, RequestUrl, SellerId
 from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -87,7 +87,8 @@ from mustit_pipeline.outbox.sql import outbox, outbox_list
 from mustit_pipeline.outbox.sql.outbox import Settlement
 from mustit_pipeline.outbox.sql.outbox_list import OutboxKey
 from mustit_pipeline.scheduling.sql import next_sellers, refreshes, triggers
-from mustit_pipeline.sellers.sql import sellers
+from mustit_pipeline.sellers import registry
+from mustit_pipeline.sellers.sql import scheduler_outbox, sellers
 from mustit_pipeline.tallies.sql import tallies
 from mustit_pipeline.tallies.sql.tallies import Subject
 from mustit_pipeline.upkeep.sql import stuck
@@ -339,6 +340,17 @@ def _enqueue(c: Connection, s: Scene) -> None:
     outbox.enqueue(c, [ProductOutbox.announcing(one.product, one.life_cycle, s.now) for one in s.versions(c)])
 
 
+def _schedule_changed(c: Connection, s: Scene) -> None:
+    registry.change_interval(Within(c), SellerId("seller 2"), CrawlingInterval(2, IntervalUnit.DAYS), s.now)
+
+
+def _schedule_refused(c: Connection, s: Scene) -> None:
+    change = scheduler_outbox.claim(c, owner="me", lease_seconds=60, max_retries=0)
+    assert change is not None
+    change.outbox.fail("no")
+    scheduler_outbox.settle(c, change, 0.0)
+
+
 def _changes_behind(wanted: ChangeFilter) -> Act:
     def act(c: Connection, s: Scene) -> object:
         [last] = history.search_changes(c, wanted, behind=None, limit=1).rows or [None]
@@ -396,7 +408,7 @@ STATEMENTS: dict[str, Statement] = {
     "bodies that failed": Statement(
         lambda c, s: raw.mark_failed(c, [RawFailure(one, "C", "r") for one in s.raw_ids]), BATCH
     ),
-    "unchanged bodies": Statement(lambda c, s: raw.settle_unchanged(c, WAITING), 2 * SELLER),
+    "unchanged bodies": Statement(lambda c, s: raw.settle_unchanged(c, WAITING, batch=BATCH), 2 * BATCH),
     "failed bodies again": Statement(lambda c, s: raw.retry_failed(c, READY, attempts=3), SELLER // 2),
     "failed bodies by hand": Statement(lambda c, s: raw.replay_failed(c, READY, s.now - DAY, s.now), SELLER // 2),
     "bodies read anew": Statement(lambda c, s: raw.reopen_newest(c, WAITING), 2 * SELLER),
@@ -408,12 +420,11 @@ STATEMENTS: dict[str, Statement] = {
     ),
     **{
         f"newest {status.value} bodies": Statement(
-            lambda c, s, status=status: raw.newest(c, status=status, seller_id=None, since=None, limit=20),
-            2 * SELLER,
+            lambda c, s, status=status: raw.newest(c, status=status, seller_id=None, since=None, limit=20), 3 * BATCH
         )
         for status in RawStatus
     },
-    "failed bodies counted": Statement(lambda c, s: raw.count_failed(c, None, None, None), SELLER // 5),
+    "failed bodies counted": Statement(lambda c, s: raw.count_failed(c, None, None, None), SELLER),
     # Products and their versions.
     "seen products": Statement(_sight, BATCH),
     "seen products counted": Statement(lambda c, s: products.count_seen(c, READY, s.home.execution_id), SELLER),
@@ -546,10 +557,15 @@ STATEMENTS: dict[str, Statement] = {
     "latest execution": Statement(lambda c, s: executions.find_latest(c, SellerId("seller 2")), DAYS),
     "newest executions": Statement(lambda c, s: executions.newest(c, None, 20), BATCH),
     "newest executions of one": Statement(lambda c, s: executions.newest(c, SellerId("seller 2"), 20), DAYS),
+    "failed executions of one": Statement(
+        lambda c, s: executions.newest(c, SellerId("seller 2"), 20, status=ExecutionStatus.FAILED), DAYS
+    ),
     "newest executions that follow": Statement(
         lambda c, s: executions.newest(c, None, 20, before=s.home.execution_id), BATCH
     ),
-    "open executions": Statement(
+    "whether any crawl has completed": Statement(lambda c, s: executions.has_any_completed(c), BATCH),
+    "open executions": Statement(lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING), SELLERS),
+    "open executions that follow": Statement(
         lambda c, s: executions.newest(c, None, 20, status=ExecutionStatus.RUNNING, before=s.home.execution_id), SELLERS
     ),
     "failed executions": Statement(
@@ -610,6 +626,13 @@ STATEMENTS: dict[str, Statement] = {
     "events retried": Statement(
         lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=None), BATCH
     ),
+    # Changes of schedules: a seller's two at most are not sent.
+    "schedule changed": Statement(_schedule_changed, BATCH),
+    "schedule changes replaced": Statement(lambda c, s: scheduler_outbox.supersede(c), 2 * OF_EACH),
+    "schedule change refused": Statement(_schedule_refused, 2 * OF_EACH),
+    "silent senders of schedule changes": Statement(lambda c, s: scheduler_outbox.release_expired(c), OF_EACH),
+    "next schedule change": Statement(lambda c, s: scheduler_outbox.next_due_in(c), OF_EACH),
+    "schedule changes counted": Statement(lambda c, s: scheduler_outbox.counts(c), OF_EACH),
     # Comparing all products counts all products.
     "products to compare": Statement(lambda c, s: reconciliation.count(c, s.ready), SELLER),
     "all products to compare": Statement(lambda c, s: reconciliation.count(c, None), SELLERS * PRODUCTS),
@@ -676,8 +699,8 @@ STATEMENTS: dict[str, Statement] = {
     "open crawls": Statement(lambda c, s: exposition.open_executions(c), BATCH),
     "leased tasks": Statement(lambda c, s: exposition.leased_tasks(c), 2 * BATCH),
     # What is kept no longer.
-    "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), OF_EACH),
-    "sellers that were examined": Statement(_examine_again, OF_EACH),
+    "sellers to examine": Statement(lambda c, s: retention.sellers_to_examine(c, s.night), 2 * OF_EACH),
+    "sellers that were examined": Statement(_examine_again, 2 * OF_EACH),
     "expired bodies": Statement(lambda c, s: retention.expired_bodies(c, "seller 2", s.night), 2 * SELLER),
     "bodies removed": Statement(lambda c, s: list(retention.delete_bodies(Within(c), s.raw_ids, BATCH)), BATCH),
     # By the bookings of each agent it would be as few rows: there are 50 agents, and each is skipped to.
@@ -685,7 +708,9 @@ STATEMENTS: dict[str, Statement] = {
     **_aged(alerts.AGED, 13.85),
     **_aged(spot_checks.AGED, 832),
     **_aged(triggers.AGED, 13.85),
-    **_aged(slices.AGED, 13.85),
+    # By the slices of each execution it would be as few rows too.
+    **_aged(slices.AGED, 13.85, pages=60),
+    **_aged(scheduler_outbox.AGED, 13.85),
     **_aged(audit_log.AGED, 13.85),
     **_aged(tokens.AGED, 13.85),
     **_aged(login_links.AGED, 13.85),

@@ -14,6 +14,7 @@ _FULL = {
     ("product_outbox", "status"): "WAITING",
     ("crawling_schedule_executions", "status"): "RUNNING",
     ("truth_samples", "verdict"): "OPEN",
+    ("scheduler_outbox", "status"): "WAITING",
     # While one person had made all changes, all of one kind.
     ("audit_log", "actor"): "kim",
     ("audit_log", "action"): "user.add",
@@ -44,6 +45,13 @@ def queues_full(connection: Connection) -> None:
     ended = "'histogram_bounds', '{2020-01-01, 2020-01-02}'"
     for table, column in ((_TASKS, "lease_expires_at"), ("product_outbox", "next_attempt_at")):
         _restore(connection, table, column, ended, n_distinct=-1.0)
+
+
+def unknown_sellers(connection: Connection) -> None:
+    """The same, and of a seller that was not there yet many bodies are expected, but one product."""
+    queues_full(connection)
+    _restore(connection, "product_raw_data", "seller_id", "", n_distinct=30.0)
+    _restore(connection, "products", "seller_id", "", n_distinct=-1.0)
 
 
 def never_analyzed(connection: Connection) -> None:
@@ -80,6 +88,7 @@ def _restore(
 STATISTICS: dict[str, Callable[[Connection], None]] = {
     "queues empty": queues_empty,
     "queues full": queues_full,
+    "unknown sellers": unknown_sellers,
     "never analyzed": never_analyzed,
     "one row of each": one_row_of_each,
 }

@@ -8,11 +8,13 @@ from sqlalchemy import text
 from mustit_pipeline.catalog.sql import products
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.scheduling.sql import next_sellers
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.plans.costs import cost, statements_of
+from mustit_pipeline_tests.integration.plans.crowd import register as register_many
 from mustit_pipeline_tests.integration.plans.statements import STATEMENTS, Scene
 from mustit_pipeline_tests.integration.plans.statistics import STATISTICS
 
@@ -44,6 +46,20 @@ def test_a_statement_looks_at_what_it_is_about_whatever_the_planner_believes(
             undone.rollback()
         connection.rollback()
     assert too_much == {}
+
+
+def test_the_choice_of_the_next_seller_does_not_look_at_those_that_are_not_due(database: Database) -> None:
+    with database.transaction() as connection:
+        register_many(connection, [f"seller {number}" for number in range(3000)])
+        connection.exec_driver_sql("ANALYZE")
+    with database.engine.connect() as connection:
+        for look in (
+            lambda c: next_sellers.next_sellers(c, 4, busy=["x"], slice_seconds=600),
+            lambda c: next_sellers.count_next_sellers(c, busy=["x"]),
+        ):
+            [sent] = statements_of(connection, look)
+            for generic in (False, True):
+                assert cost(connection, sent, generic=generic).rows < ROWS_OF_A_LOOK
 
 
 def test_a_product_that_a_crawl_has_only_seen_again_enters_no_index(database: Database) -> None:

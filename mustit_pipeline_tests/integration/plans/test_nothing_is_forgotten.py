@@ -1,22 +1,30 @@
 """Whatever the code asks of a table that grows is in the table of statements."""
 
 import pkgutil
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from html import unescape
 from importlib import import_module
 from typing import cast
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import Engine, TextClause
 from sqlalchemy.dialects import postgresql
 
 import mustit_pipeline
+from mustit_pipeline.access import users
+from mustit_pipeline.access.console_sessions import open_session
+from mustit_pipeline.access.tokens import issue
+from mustit_pipeline.api.context import Ground
 from mustit_pipeline.catalog.replay import replay_failed, replay_stored
 from mustit_pipeline.cli.doctor import examine
 from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.delivery.reconcile import reconcile
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline.domain.access import Role, UserName
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
@@ -31,6 +39,7 @@ from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline.simulator.process import RunningSimulator
 from mustit_pipeline.upkeep import recovery
 from mustit_pipeline.upkeep.maintenance import maintain
+from mustit_pipeline.web import create_web
 from mustit_pipeline_tests.conftest import MakeSettings
 from mustit_pipeline_tests.integration.crawls import crawl, register
 from mustit_pipeline_tests.integration.plans.costs import has_a_plan, recorded, shape, statements_of
@@ -130,3 +139,51 @@ def test_a_day_of_the_pipeline_sends_nothing_that_is_not_in_the_table(
     asked = {one.shape for one in sent if has_a_plan(one.statement)}
     assert len(asked) > 60
     assert sorted(asked - covered - EXEMPT) == []
+
+
+def test_no_page_and_no_list_sends_what_is_not_in_the_table(
+    covered: set[str],
+    database: Database,
+    make_settings: MakeSettings,
+    marketplace: RunningSimulator,
+    market: MarketplaceControl,
+) -> None:
+    settings = make_settings(base_url=marketplace.url, page_size=20)
+    market.add_seller(SELLER, 45)
+    register(database, SELLER)
+    for _ in range(2):
+        crawl(database, settings, SELLER)
+        market.random_changes(SELLER, 18)
+    ground = Ground(settings, database, settings.signing_keys())
+    admin = users.add(database, UserName("kim"), Role.ADMIN, None)
+    session = open_session(ground.keys, admin, utc_now()).text
+    bearer = {"Authorization": f"Bearer {issue(ground.keys, admin, utc_now()).text}"}
+
+    with recorded(Engine) as sent, TestClient(create_web(ground)) as client:
+        client.cookies.set("mustit_session", session, domain="testserver.local")
+        pages = read_links(client)
+        lists = [
+            path
+            for path, ways in client.get("/openapi.json").json()["paths"].items()
+            if "get" in ways and "{" not in path and "events" not in path
+        ]
+        for path in lists:
+            client.get(path, headers=bearer)
+
+    assert len(pages) > 25
+    assert len(lists) > 10
+    asked = {one.shape for one in sent if has_a_plan(one.statement)}
+    assert sorted(asked - covered - EXEMPT) == []
+
+
+def read_links(client: TestClient) -> set[str]:
+    """Follow all links of the console; of addresses that differ only in an id or a place one."""
+    left, seen = ["/"], set[str]()
+    while left:
+        page = left.pop()
+        kind = re.sub(r"[0-9a-f]{8}-[0-9a-f-]+|\d+|cursor=[^&]*", "0", page)
+        if kind not in seen:
+            seen.add(kind)
+            found = re.findall(r'href="(/(?!dagster|api|docs|static)[^"#]*)"', client.get(page).text)
+            left += map(unescape, found)
+    return seen
