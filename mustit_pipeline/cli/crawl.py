@@ -296,10 +296,10 @@ def _left_out(stored: StoredExecution) -> str:
 def tell(summary: CrawlSummary) -> None:
     """How a crawl ended, in two lines."""
     stored, execution = summary.stored, summary.stored.execution
-    changes = ", ".join(f"{kind} {number}" for kind, number in summary.changes.items()) or "none"
+    changes = ", ".join(f"{kind} {number:,}" for kind, number in summary.changes.items()) or "none"
     out.print(
-        f"{execution.seller_id}: {execution.status}, {execution.completed_tasks} of {execution.total_tasks} tasks "
-        f"done, {execution.failed_tasks} failed, {stored.requests} requests, sweep {stored.sweep_status}"
+        f"{execution.seller_id}: {execution.status}, {execution.completed_tasks:,} of {execution.total_tasks:,} tasks "
+        f"done, {execution.failed_tasks:,} failed, {stored.requests:,} requests, sweep {stored.sweep_status}"
         f"{_left_out(stored)}",
         markup=False,
         highlight=False,
@@ -307,4 +307,8 @@ def tell(summary: CrawlSummary) -> None:
     )
     out.print(f"changes: {changes}", markup=False, highlight=False)
     if execution.failed_tasks:
-        err.print(f"[yellow]look at the failures with[/yellow] mustit execution show {execution.id}", highlight=False)
+        err.print(
+            f"[yellow]look at the failures with[/yellow] mustit execution show {execution.id}",
+            highlight=False,
+            soft_wrap=True,
+        )

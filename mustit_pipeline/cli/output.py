@@ -80,12 +80,14 @@ def until(moment: datetime, now: datetime) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time span in its two largest units."""
+    """A time span in its largest unit and the one below it."""
     left, parts = round(seconds), list[str]()
     for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         number, left = divmod(left, size)
         if number or (name == "s" and not parts):
             parts.append(f"{number} {name}")
+        elif parts:
+            break
     return " ".join(parts[:2])
 
 

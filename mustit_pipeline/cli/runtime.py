@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from mustit_pipeline.agents import roster
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
-from mustit_pipeline.cli.stopping import noted_signals
+from mustit_pipeline.cli.stopping import noted_signals, stopped_by
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import logs, schema
 from mustit_pipeline.foundation.database import Database, DatabaseUnreachable, addresses, open_database
@@ -176,9 +176,14 @@ def run_quietly(
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     with noted_signals():
-        return defs.resolve_job_def(job).execute_in_process(
+        result = defs.resolve_job_def(job).execute_in_process(
             instance=instance, raise_on_error=False, run_config={**(config or {}), **quiet}, **options
         )
+    number = stopped_by(result)
+    if number is not None and not result.success:
+        # Dagster calls it failed: an alert would be opened, and a crawl's slice would count as crashed.
+        instance.report_run_canceled(result.dagster_run, f"Stopped by {number.name}")
+    return result
 
 
 def failure_reason(result: "dg.ExecuteInProcessResult") -> str:

@@ -9,13 +9,24 @@ from mustit_pipeline.cli.output import Json, err, print_json
 from mustit_pipeline.cli.runtime import upgrade
 from mustit_pipeline.cli.stopping import taken
 from mustit_pipeline.settings import SettingsError, load_settings, with_changes
+from mustit_pipeline.settings.api import listening_address
+from mustit_pipeline.settings.wrong_setting import WrongSetting
 
 FACTORY = "mustit_pipeline.web:create"
 GRACE_SECONDS = 10
 
 
+def _address(host: str | None) -> str | None:
+    try:
+        return None if host is None else listening_address(host)
+    except WrongSetting as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on, instead of MUSTIT_API_HOST.")] = None,
+    host: Annotated[
+        str | None, typer.Option(callback=_address, help="Address to listen on, instead of MUSTIT_API_HOST.")
+    ] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Instead of MUSTIT_API_PORT.")] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the port.")] = 1,
     as_json: Json = False,

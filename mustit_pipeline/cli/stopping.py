@@ -94,9 +94,15 @@ def _noted(reading: socket.socket) -> list[signal.Signals]:
 
 def raise_if_stopped(result: "dg.ExecuteInProcessResult") -> None:
     """Raise Stopped after a Dagster run that was stopped, whatever its steps' results."""
+    number = stopped_by(result)
+    if number is not None:
+        raise Stopped(number)
+
+
+def stopped_by(result: "dg.ExecuteInProcessResult") -> signal.Signals | None:
+    """The signal that stopped a Dagster run, or came while it ended."""
     interrupted = any(_is_interruption(event) for event in result.all_events)
-    if heard or interrupted:
-        raise Stopped(heard[0] if heard else signal.SIGINT)
+    return heard[0] if heard else signal.SIGINT if interrupted else None
 
 
 def _is_interruption(event: "dg.DagsterEvent") -> bool:

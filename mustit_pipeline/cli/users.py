@@ -105,6 +105,8 @@ def _audited(ground: Runtime, action: str, name: UserName) -> AuditedDatabase:
 def _password(name: UserName, *, from_stdin: bool) -> Password:
     if from_stdin:
         return Password(sys.stdin.readline().rstrip("\r\n"), name)
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("stdin is no terminal on which to ask for the password: say --password-stdin")
     return Password(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True), name)
 
 

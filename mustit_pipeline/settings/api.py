@@ -14,7 +14,8 @@ LOOPBACK = ("127.0.0.1", "::1")
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
-def _address(value: str) -> str:
+def listening_address(value: str) -> str:
+    """An IP address of this host; localhost is one of them."""
     try:
         return str(ipaddress.ip_address("127.0.0.1" if value == "localhost" else value))
     except ValueError:
@@ -50,7 +51,7 @@ class ApiSettings(BaseSettings):
     """The settings of the web server."""
 
     api_port: int = Field(8000, ge=1, le=65535, description="Port of REST API, console and metrics")
-    api_host: Annotated[str, AfterValidator(_address)] = Field(
+    api_host: Annotated[str, AfterValidator(listening_address)] = Field(
         "127.0.0.1",
         description="Address that they listen on; any but this host's own needs API_TLS_CERT or API_BEHIND_PROXY",
     )

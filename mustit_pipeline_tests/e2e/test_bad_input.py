@@ -107,6 +107,8 @@ def test_wrong_usage_exits_2_and_keeps_stdout_clean(world: World, arguments: lis
         (["crawl", "x", "--limit", "many"], "--limit"),
         (["agents", "unblock"], "--all"),
         (["run-worker", "--slots", "0"], "--slots"),
+        (["serve", "--host", "nowhere.example"], "--host"),
+        (["user", "password", "kim"], "--password-stdin"),
         (["simulate", "marketplace", "--sellers", "dmont"], "--sellers"),
         (["execution", "show", "not-an-id"], "VALIDATION_"),
     ],

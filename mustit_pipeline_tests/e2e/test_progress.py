@@ -54,6 +54,7 @@ def test_a_crawl_into_a_pipe_tells_the_same_in_a_line_now_and_then(world: World)
     told = [line for line in crawled.err.splitlines() if line.startswith("crawling piped: ")]
     assert all("requests" in line for line in told)
     assert any(COUNT.search(line) for line in told)
+    assert any(line.endswith("; fetching products") for line in told)
     # Four at once, 150 ms each: it takes at least 15 s, and tells of it each second.
     assert 6 < len(told) < 401 / 4
     assert "\x1b" not in crawled.err

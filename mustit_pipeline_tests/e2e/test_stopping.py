@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 
 from mustit_pipeline.cli import main, stopping
+from mustit_pipeline.cli.runtime import dagster_instance
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.steering import open_or_join
@@ -68,6 +69,9 @@ def test_a_crawl_that_is_stopped_ends_quietly_and_the_next_one_fetches_nothing_t
     assert "Traceback" not in terminal.text
     assert "the next crawl of this seller goes on from there" in terminal.text
     assert 0 < len(fetched(world)) < 2 * products
+    # One that failed would count as a crash of the crawl.
+    with dagster_instance(settings_of(world)) as instance:
+        assert instance.get_runs(limit=1)[0].status is dg.DagsterRunStatus.CANCELED
     again = explained(world, "crawl", seller, "--json")
     assert (again.code, again.document["completedTasks"], again.document["failedTasks"]) == (0, 2 * products + 1, 0)
     assert set(fetched(world).values()) == {1}

@@ -5,9 +5,11 @@ import time
 from collections.abc import Generator
 
 import pytest
+from dagster import DagsterRunStatus
 from sqlalchemy import text
 
-from mustit_pipeline_tests.e2e.asking import explained
+from mustit_pipeline.cli.runtime import dagster_instance
+from mustit_pipeline_tests.e2e.asking import explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import World, opened_world
 
 PRODUCTS = 60
@@ -57,5 +59,8 @@ def test_a_relay_that_is_stopped_gives_back_what_it_has_not_sent_and_reports_wha
         query = text("SELECT status, count(*), max(retry_count) FROM product_outbox WHERE seller_id = :id GROUP BY 1")
         found = {row[0]: (row[1], row[2]) for row in connection.execute(query, {"id": seller})}
     assert found == {"COMPLETED": (sent, 0), "WAITING": (PRODUCTS - sent, 0)}
+    # A run that failed would open an alert.
+    with dagster_instance(settings_of(world)) as instance:
+        assert instance.get_runs(limit=1)[0].status is DagsterRunStatus.CANCELED
     assert explained(world, "relay", "--json").document["sent"] == PRODUCTS - sent
     assert arrived(world, seller) == PRODUCTS

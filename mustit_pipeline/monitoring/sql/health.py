@@ -1,4 +1,4 @@
-"""Present problems, found through indexes alone: sellers, holds, sweeps, events, the pool."""
+"""Present problems of sellers, holds, sweeps, events and the pool; what grows is read through indexes alone."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Stuck work, found through indexes alone: the queries run every minute, and nearly always find nothing."""
+"""Stuck work: the queries run every minute, nearly always find nothing, and read what grows through indexes alone."""
 
 from dataclasses import dataclass
 from datetime import datetime

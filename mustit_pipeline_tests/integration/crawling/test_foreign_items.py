@@ -99,6 +99,21 @@ def test_another_sellers_item_that_loses_its_price_is_not_asked_again(
     assert "1 listed of another seller" in " ".join(capsys.readouterr().out.split())
 
 
+def test_the_recrawl_policy_takes_another_sellers_item_for_no_new_product(
+    database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
+) -> None:
+    settings = make_settings(base_url=drifting.url, recrawl="adaptive")
+    register(database, SELLER)
+    drifting.change = Owners()
+    crawl(database, settings, SELLER)
+    drifting.asked.clear()
+
+    assert summary(crawl(database, settings, SELLER)) == (0, 1, SweepStatus.COMPLETE)
+
+    assert asked_for(drifting, FOREIGN) == 0
+    assert number(database, "SELECT products FROM recrawl_sellers") == 1
+
+
 def test_a_crawl_that_breaks_off_before_it_has_asked_leaves_that_to_the_next_one(
     database: Database, make_settings: MakeSettings, drifting: DriftingMarketplace
 ) -> None:

@@ -106,6 +106,8 @@ def test_99_of_100_listed_products_are_complete_after_a_day(standing: Standing, 
     standing.products("dmont", range(10, 40), complete=False, age=HOUR)
     standing.products("dmont", range(50, 90), complete=False)
     standing.write("UPDATE products SET deleted_at = now() WHERE item_no >= 50")
+    standing.products("dmont", range(200, 240), complete=False)
+    standing.write("UPDATE products SET foreign_at = now() WHERE item_no >= 200")
 
     found = standing.judge("completeness")
 

@@ -33,7 +33,8 @@ def standing(database: Database) -> Ground:
     write(database, "UPDATE sellers SET created_at = :at", at=START - timedelta(days=30))
     write(
         database,
-        "UPDATE crawling_schedule_executions SET started_at = :at, requests = 12, throttled = 2, listed_count = 8",
+        "UPDATE crawling_schedule_executions SET started_at = :at, requests = 12, throttled = 2, listed_count = 10, "
+        "foreign_items = 2",
         at=NOON,
     )
     return found

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from mustit_pipeline.catalog.sql.history import ChangeSet
 from mustit_pipeline.cli.list_options import cut, make_table
-from mustit_pipeline.cli.output import out, print_fields, print_table, printable
+from mustit_pipeline.cli.output import lasting, out, print_fields, print_table, printable
 from mustit_pipeline.cli.values import change_set_cell
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.foundation.clock import utc_now
@@ -46,6 +46,15 @@ def test_neither_does_it_in_fields_and_tables(capsys: pytest.CaptureFixture[str]
 def test_lines_spaces_and_joined_characters_stay_as_they_are() -> None:
     for text in ("여성 백팩\n둘째 줄\t끝", "\u3000\xa0", "\U0001f468\u200d\U0001f469", "é"):
         assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (61, "1 min 1 s"), (3600, "1 h"), (11 * 3600 + 1, "11 h"), (90_000, "1 d 1 h"), (86_700, "1 d")],
+)
+def test_a_time_span_leaves_out_what_is_too_small_to_matter(seconds: float, said: str) -> None:
+    """`11 h 1 s` looked as exact as it was wrong."""
+    assert lasting(seconds) == said
 
 
 def assert_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:

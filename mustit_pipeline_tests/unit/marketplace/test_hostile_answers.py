@@ -51,6 +51,8 @@ TEXT = st.text(max_size=12) | st.sampled_from(
     ]
 )
 NUMBER = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([-1, 101, 2**63, -0.0, 1e308, 10**400])
+# Numbers that no price, stock or rate can be: chance alone rarely puts one where it counts.
+IMPOSSIBLE = st.sampled_from([-1, -5000, 101, 150, "-1", "-545,600", "-3%", "101%", -1.0])
 LEAF = st.none() | st.booleans() | NUMBER | TEXT
 VALUE = st.recursive(
     LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
@@ -66,7 +68,8 @@ def nested(depth: int) -> Any:
 
 def changed(plain: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """An object some of whose fields hold anything, or are not there."""
-    fields = st.dictionaries(st.sampled_from([*plain, "unknown"]), VALUE | st.integers(1, 90).map(nested), max_size=4)
+    odd = IMPOSSIBLE | VALUE | st.integers(1, 90).map(nested)
+    fields = st.dictionaries(st.sampled_from([*plain, "unknown"]), odd, max_size=4)
     return st.builds(
         lambda new, gone: {name: value for name, value in (plain | new).items() if name not in gone},
         fields,
