@@ -73,23 +73,14 @@ def usual_modules(body: bytes) -> dict[str, dict[str, Any]] | None:
             found[kind] = asdict(module.data)
     if len(found) < len(_KNOWN) or not found[SHIPPING]["items"]:
         return None
-    shipment = asdict(found[SHIPPING]["items"][0].data)
-    if shipment["averageDeliveryDay"] is not None:
-        shipment["averageDeliveryDay"] = asdict(shipment["averageDeliveryDay"])
-    found[SHIPPING] = shipment
+    found[SHIPPING] = msgspec.to_builtins(found[SHIPPING]["items"][0].data)
     return found
 
 
 def usual_listing(body: bytes) -> dict[str, Any] | None:
     """A listing page as far as it is read, or None for a body that needs the general parser."""
     decoded = _decoded(_LISTING, body)
-    if decoded is None:
-        return None
-    items = [asdict(item) for item in decoded.items]
-    for item in items:
-        if item["tagList"]:
-            item["tagList"] = [asdict(tag) for tag in item["tagList"]]
-    return {"count": decoded.count, "items": items}
+    return None if decoded is None else {"count": decoded.count, "items": msgspec.to_builtins(decoded.items)}
 
 
 def usual_options(body: bytes) -> list[dict[str, Any]] | None:
