@@ -17,7 +17,8 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
-from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
+from mustit_pipeline.agents.limiter import FreeIn, Slot
+from mustit_pipeline.agents.rules import hold_of, limits_of
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.agents.sql import agent_pool

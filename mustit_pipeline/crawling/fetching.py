@@ -153,7 +153,7 @@ class Fetcher:
                 if refused:
                     await self._see_host(url, control, calls)
                     refused = False
-                agent = await self._agent(refused_at) if booking is None else await self._replace_if_late(booking)
+                agent = await self._agent(refused_at, booking)
                 if control is not None and subject is not None and self._faults.begin_host_check(subject):
                     await self._ask(agent, control(), calls)
                     agent = await self._agent(refused_at)
@@ -193,16 +193,6 @@ class Fetcher:
             await self._pool.give_back(_place(url))
             raise ThrottledUrl(error.path, error.retry_after) from error
 
-    async def _end_429s(self, url: str) -> None:
-        """The URL was answered, well or not: the agents that were refused it pay, unless they were too many."""
-        ended = self._faults.end_429s(url)
-        if ended is None:
-            return
-        if ended.charge is Charge.AGENT:
-            await self._pool.charge_429s(_place(url), ended.retry_after)
-        else:
-            await self._pool.give_back(_place(url))
-
     async def _see_host(self, url: str, control: Callable[[], str] | None, calls: RequestCounter) -> None:
         """After a 429, see the host answer something else, or be refused that too, before this is asked for again."""
         since = self._faults.last_429(url)
@@ -237,8 +227,13 @@ class Fetcher:
         except FetchError:
             return
 
-    async def _agent(self, refused_at: datetime | None = None) -> Booking:
+    async def _agent(self, refused_at: datetime | None = None, booked: Booking | None = None) -> Booking:
         """An agent; after a refusal, one whose session is newer: all that were issued before may be forgotten."""
+        if booked is not None:
+            if time.monotonic() < booked.send_before:
+                return booked
+            # Used so late it would be counted in another window than the marketplace's.
+            await self._pool.settle(booked, Outcome.NOT_SENT)
         loop = asyncio.get_running_loop()
         until = min(self._deadline, loop.time() + self._patience)
         without_token = 0.0
@@ -261,13 +256,6 @@ class Fetcher:
             await self._wait(answer.seconds)
             without_token += loop.time() - began if lacks_token else 0.0
 
-    async def _replace_if_late(self, booking: Booking) -> Booking:
-        """A booking that was not used in time would be counted in another window than the marketplace's."""
-        if time.monotonic() < booking.send_before:
-            return booking
-        await self._pool.settle(booking, Outcome.NOT_SENT)
-        return await self._agent()
-
     async def _attempt(
         self,
         agent: Booking,
@@ -289,17 +277,14 @@ class Fetcher:
             raise
         except FetchError as error:
             outcome = _outcome(error)
-            await self._settle(agent, outcome, subject, understood=not isinstance(error, MalformedBody))
-            if outcome is Outcome.SUCCESS:
-                await self._end_429s(url)
+            await self._settle(agent, url, outcome, subject, understood=not isinstance(error, MalformedBody))
             raise
         except BaseException as error:
             # Our own end is no fault of the agent, but what was under way may still be counted.
             outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
             await asyncio.shield(self._pool.settle(agent, outcome))
             raise
-        await self._settle(agent, Outcome.SUCCESS, subject)
-        await self._end_429s(url)
+        await self._settle(agent, url, Outcome.SUCCESS, subject)
         return fetched
 
     async def _timed(self, agent: Booking, url: str, read: Callable[[bytes], T], calls: RequestCounter) -> Fetched[T]:
@@ -320,16 +305,23 @@ class Fetcher:
         return fetched
 
     async def _settle(
-        self, agent: Booking, outcome: Outcome, subject: Subject | None, *, understood: bool = True
+        self, agent: Booking, url: str, outcome: Outcome, subject: Subject | None, *, understood: bool = True
     ) -> None:
-        charged = True
-        if outcome is Outcome.SUCCESS:
+        """Tell the pool how a call ended; one that was answered also ends the 429s of its URL."""
+        if outcome is not Outcome.SUCCESS:
+            charged = subject is None or self._faults.charge(agent.agent_id, subject)
+            await self._pool.settle(agent, outcome, charged=charged)
+            return
+        if understood:
             # A host whose answers are not understood is not known to be well.
-            if understood:
-                self._faults.record_answer(agent.agent_id, subject)
-        elif subject is not None:
-            charged = self._faults.charge(agent.agent_id, subject)
-        await self._pool.settle(agent, outcome, charged=charged)
+            self._faults.record_answer(agent.agent_id, subject)
+        await self._pool.settle(agent, outcome)
+        ended = self._faults.end_429s(url)
+        # The agents that were refused it pay, unless they were too many.
+        if ended is not None and ended.charge is Charge.AGENT:
+            await self._pool.charge_429s(_place(url), ended.retry_after)
+        elif ended is not None:
+            await self._pool.give_back(_place(url))
 
 
 def _place(url: str) -> str:

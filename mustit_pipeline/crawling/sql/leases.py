@@ -15,6 +15,7 @@ from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
+from mustit_pipeline.foundation.clock import utc_now
 
 
 class LeasedTask(Struct, frozen=True):
@@ -46,8 +47,9 @@ class LeasedTask(Struct, frozen=True):
         return None if self.task.item_no is None else self.task.item_no.value
 
     @property
-    def completed_at(self) -> datetime | None:
-        return self.task.completed_at
+    def ended_at(self) -> datetime:
+        """When its task ended; now, where that goes on."""
+        return self.task.completed_at or utc_now()
 
     @property
     def is_exhausted(self) -> bool:

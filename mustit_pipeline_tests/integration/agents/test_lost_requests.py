@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mustit_pipeline.agents import limiter
+from mustit_pipeline.agents import rules
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, WaitReason
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.domain.values import SellerId
@@ -27,7 +27,7 @@ LATE = 1.7
 @pytest.fixture(autouse=True)
 def short_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real five seconds would only make the tests longer."""
-    monkeypatch.setattr(limiter, "DELIVERY_SECONDS", DELIVERY)
+    monkeypatch.setattr(rules, "DELIVERY_SECONDS", DELIVERY)
 
 
 @pytest.fixture
