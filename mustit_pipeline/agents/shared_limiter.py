@@ -72,10 +72,10 @@ class SharedLimiter:
             try:
                 if counter == "postgres":
                     answer = await self._postgres.acquire(epoch, self._hold)
-                elif counter == "redis" and redis is not None and self._leased():
+                elif counter == "redis" and redis is not None and self._is_leased:
                     answer = await redis.acquire(epoch, self._hold)
                     self._used_redis = True
-                    if (self._counter, self._epoch) != (counter, epoch) or not self._leased():
+                    if (self._counter, self._epoch) != (counter, epoch) or not self._is_leased:
                         if isinstance(answer, Slot):
                             await redis.withdraw(epoch, answer, 0.0)
                         continue
@@ -162,7 +162,8 @@ class SharedLimiter:
             await self._database.transact(lambda connection: agent_pool.remove_worker(connection, self.worker_id))
         await self._door.close()
 
-    def _leased(self) -> bool:
+    @property
+    def _is_leased(self) -> bool:
         return time.monotonic() < self._confirmed + LEASE_SECONDS
 
     async def _report(self) -> PoolRow:

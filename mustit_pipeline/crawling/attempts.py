@@ -23,6 +23,7 @@ from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options, text_of
+from mustit_pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
 
@@ -33,17 +34,10 @@ LONGEST_BACKOFF_SECONDS = 60.0
 class Attempts:
     """Makes attempts for one worker; never raises for what the marketplace does."""
 
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        endpoints: Endpoints,
-        *,
-        retry_base_seconds: float,
-        rules: ReadingRules,
-    ) -> None:
+    def __init__(self, settings: Settings, fetcher: Fetcher, endpoints: Endpoints, rules: ReadingRules) -> None:
         self._fetcher = fetcher
         self._endpoints = endpoints
-        self._retry_base = retry_base_seconds
+        self._retry_base = settings.retry_base_seconds
         self._rules = rules
 
     async def make(self, leased: LeasedTask, booking: Booking, calls: RequestCounter) -> TaskResult:

@@ -22,7 +22,6 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_prod
 from mustit_pipeline.crawling.queue import execution_queue
 from mustit_pipeline.crawling.recrawl import fetches_everything, judge_pool, plan_rest
 from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
-from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql import executions, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.steering import complete_if_done, fail_plan, find
@@ -52,20 +51,22 @@ log = structlog.get_logger(__name__)
 class Absorption:
     """Absorbs bodies while others are being fetched, one pass at a time; the rest are processed afterwards."""
 
-    def __init__(self, absorb: Callable[[], object]) -> None:
+    def __init__(self, absorb: Callable[[], object], progress: Progress | None) -> None:
         self._absorb = absorb
+        self._progress = progress
         self._pass: asyncio.Task[object] | None = None
         self._stored = 0
         self._failed = False
 
-    def note_stored(self, results: int) -> None:
-        """Report the number of stored results; starts a pass when there are enough."""
+    def follow(self, report: WorkReport) -> None:
+        """Start a pass when enough results are stored, and hand the report on."""
         under_way = self._pass is not None and not self._pass.done()
-        if self._failed or under_way or results - self._stored < ABSORBED_AT_ONCE:
-            return
-        self._stored = results
-        self._pass = asyncio.create_task(asyncio.to_thread(self._absorb))
-        self._pass.add_done_callback(self._ended)
+        if not (self._failed or under_way) and report.completed - self._stored >= ABSORBED_AT_ONCE:
+            self._stored = report.completed
+            self._pass = asyncio.create_task(asyncio.to_thread(self._absorb))
+            self._pass.add_done_callback(self._ended)
+        if self._progress is not None:
+            self._progress(report)
 
     async def end(self) -> None:
         """Wait for the running pass."""
@@ -164,13 +165,11 @@ class Crawl:
         """Ask how many products there are and plan the pages; without an answer, or another's plan, it fails."""
         seller_id = self.stored.seller_id
         fetcher = Fetcher(
+            self.settings,
             client,
             pool,
             deadline=math.inf,
             wait=partial(self._wait, deadline),
-            retry_base_seconds=self.settings.retry_base_seconds,
-            network_tries=self.settings.network_tries,
-            throttled_tries=self.settings.throttled_tries,
             token_patience=self.settings.session_patience_seconds,
         )
         drift: list[Deviation] = []
@@ -235,18 +234,18 @@ class Crawl:
         progress: Progress | None,
     ) -> WorkReport:
         queue = execution_queue(self.database, self.settings, self.stored, types)
-        store = ResultStore(self.database, self.settings, client.endpoints, settle=queue.settle)
         rules = reading_rules(self.database, self.settings)
         seller_id = self.stored.seller_id
-        absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules))
-
-        def stored(report: WorkReport) -> None:
-            absorption.note_stored(report.completed)
-            if progress is not None:
-                progress(report)
-
+        absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules), progress)
         worker = Worker(
-            self.settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=stored
+            self.settings,
+            self.database,
+            client,
+            pool,
+            queue,
+            reading_rules=rules,
+            seconds=seconds,
+            progress=absorption.follow,
         )
         try:
             report = await worker.run()

@@ -37,6 +37,7 @@ from mustit_pipeline.foundation.failures import (
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import endpoint_of
 from mustit_pipeline.marketplace.parsing import parse_count
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.tallies.sql.tallies import Labels
 
 T = TypeVar("T")
@@ -103,14 +104,11 @@ class Fetcher:
 
     def __init__(
         self,
+        settings: Settings,
         client: MarketplaceClient,
         pool: AgentPool,
         *,
         deadline: float,
-        retry_base_seconds: float,
-        network_tries: int,
-        throttled_tries: int,
-        longest_backoff_seconds: float = LONGEST_BACKOFF_SECONDS,
         charged_agents: int | None = None,
         patience: float = math.inf,
         token_patience: float = math.inf,
@@ -122,13 +120,12 @@ class Fetcher:
         self._patience = patience
         self._token_patience = token_patience
         self._wait = wait
-        self._network_tries = network_tries
+        self._network_tries = settings.network_tries
         # Kept while tasks wait elsewhere for a pause to end: recorded anew each time, no 429s would ever be enough.
-        self._faults = FaultAttribution(throttled_tries, charged_agents)
+        self._faults = FaultAttribution(settings.throttled_tries, charged_agents)
         self._control = asyncio.Lock()
         self._controlled_at = -math.inf
-        self._retry_base = retry_base_seconds
-        self._longest_backoff = longest_backoff_seconds
+        self._retry_base = settings.retry_base_seconds
 
     async def fetch(
         self,
@@ -178,7 +175,7 @@ class Fetcher:
                 tries.failed()
                 if not tries.can_retry():
                     raise
-                pause = backoff_seconds(tries.failures, self._retry_base, self._longest_backoff, random.random())
+                pause = backoff_seconds(tries.failures, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
                 await asyncio.sleep(pause)
             else:
                 return fetched
@@ -209,7 +206,7 @@ class Fetcher:
         unexplained = self._faults.unexplained_429s(url)
         if unexplained:
             # Neither the URL nor the host is known to be at fault: ask more and more rarely.
-            await self._rest(backoff_seconds(unexplained, self._retry_base, self._longest_backoff, random.random()))
+            await self._rest(backoff_seconds(unexplained, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random()))
 
     async def _rest(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -264,45 +261,46 @@ class Fetcher:
         calls: RequestCounter,
         subject: Subject | None = None,
     ) -> Fetched[T]:
-        calls.requests += 1
-        try:
-            fetched = await self._timed(agent, url, read, calls)
-        except ForbiddenHost:
-            calls.requests -= 1
-            await self._pool.settle(agent, Outcome.NOT_SENT)
-            raise
-        except Throttled:
-            # The caller reports the 429 to the pool and gets its verdict.
-            calls.throttled += 1
-            raise
-        except FetchError as error:
-            outcome = _outcome(error)
-            await self._settle(agent, url, outcome, subject, understood=not isinstance(error, MalformedBody))
-            raise
-        except BaseException as error:
-            # Our own end is no fault of the agent, but what was under way may still be counted.
-            outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
-            await asyncio.shield(self._pool.settle(agent, outcome))
-            raise
-        await self._settle(agent, url, Outcome.SUCCESS, subject)
-        return fetched
-
-    async def _timed(self, agent: Booking, url: str, read: Callable[[bytes], T], calls: RequestCounter) -> Fetched[T]:
         """Call and read; how long the call took is counted, whatever came of it."""
-        outcome: FetchOutcome | None = FetchOutcome.ABANDONED
+        calls.requests += 1
         began, answered = time.perf_counter(), None
         try:
             answer = await self._client.call(url, agent.session.headers(agent.user_agent))
             answered = time.perf_counter()
             fetched = Fetched(answer.body, read(answer.body))
-            outcome = FetchOutcome.OK
-        except FetchError as error:
-            outcome = _counted_as(error)
+        except BaseException as error:
+            took = (answered or time.perf_counter()) - began
+            await self._fail(agent, url, error, calls, subject=subject, seconds=took)
             raise
-        finally:
-            if outcome is not None:
-                calls.count_call(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
+        calls.count_call(endpoint_of(url), FetchOutcome.OK, answered - began)
+        await self._settle(agent, url, Outcome.SUCCESS, subject)
         return fetched
+
+    async def _fail(
+        self,
+        agent: Booking,
+        url: str,
+        error: BaseException,
+        calls: RequestCounter,
+        *,
+        subject: Subject | None,
+        seconds: float,
+    ) -> None:
+        """Count a call without a usable answer, and settle its booking; that of a 429 the caller records."""
+        if isinstance(error, ForbiddenHost):
+            # Nothing was sent.
+            calls.requests -= 1
+            await self._pool.settle(agent, Outcome.NOT_SENT)
+            return
+        calls.count_call(endpoint_of(url), _counted_as(error), seconds)
+        if isinstance(error, Throttled):
+            calls.throttled += 1
+        elif isinstance(error, FetchError):
+            await self._settle(agent, url, _outcome(error), subject, understood=not isinstance(error, MalformedBody))
+        else:
+            # Our own end is no fault of the agent, but what was under way may still be counted.
+            outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
+            await asyncio.shield(self._pool.settle(agent, outcome))
 
     async def _settle(
         self, agent: Booking, url: str, outcome: Outcome, subject: Subject | None, *, understood: bool = True
@@ -354,6 +352,5 @@ _COUNTED_AS: dict[type[FetchError], FetchOutcome] = {
 }
 
 
-def _counted_as(error: FetchError) -> FetchOutcome | None:
-    """None where no request was sent."""
-    return next((outcome for kind, outcome in _COUNTED_AS.items() if isinstance(error, kind)), None)
+def _counted_as(error: BaseException) -> FetchOutcome:
+    return next((outcome for kind, outcome in _COUNTED_AS.items() if isinstance(error, kind)), FetchOutcome.ABANDONED)

@@ -25,7 +25,7 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
     Shipping,
 )
-from mustit_pipeline.marketplace.usual import usual_listing, usual_modules, usual_options
+from mustit_pipeline.marketplace.usual import usual
 
 T = TypeVar("T")
 _read_entry, _read_option = ITEM.reader(ListingEntry), OPTION.reader(ProductOption)
@@ -44,7 +44,7 @@ def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: in
 
     A count above `most` is refused: it would plan pages without end.
     """
-    page = usual_listing(body)
+    page = usual("listing", body)
     if page is not None:
         with suppress(WrongValue):
             found = _listing(page, most)
@@ -56,12 +56,16 @@ def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: in
 
 def parse_count(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> int:
     """The product count in any listing page; its items are not parsed."""
+    page = usual("listing", body)
+    if page is not None:
+        with suppress(WrongValue):
+            return _listed(page, most)[0]
     return _parse("listing", body, lambda document: _listed(document, most)[0], drift)
 
 
 def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
     """A product's detail, which must be of `item_no` if given."""
-    modules = usual_modules(body)
+    modules = usual("detail", body)
     if modules is not None:
         with suppress(WrongValue):
             return _detail(modules, item_no)
@@ -72,7 +76,7 @@ def parse_options(
     body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None
 ) -> tuple[ProductOption, ...]:
     """A product's options, all of one product (`item_no` if given); an empty list is valid."""
-    options = usual_options(body)
+    options = usual("options", body)
     if options is not None:
         with suppress(WrongValue):
             return _options(options, item_no)
@@ -183,10 +187,17 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductD
     for level in _CATEGORIES:
         code, name = read.pop(f"{level}_code"), read[level]
         read[level] = Category(code, name) if code.strip() or name.strip() else None
-    shipping = modules.get(SHIPPING)
+    shipping: Shipping | None = None
+    if (data := modules.get(SHIPPING)) is not None:
+        sent, average = SHIPMENT.read(data), data.get("averageDeliveryDay")
+        shipping = Shipping(
+            average_delivery="" if average is None else text(mapping(average, "averageDeliveryDay"), "text"),
+            free=sent["fee"] == 0 or "FREE" in (sent["type"], sent["fee_type"]),
+            **sent,
+        )
     return ProductDetail(
         modules=frozenset(modules),
-        shipping=None if shipping is None else _shipping(shipping),
+        shipping=shipping,
         **read,
         **MODULES[BANNERS].read(modules.get(BANNERS, {})),
         **MODULES[DETAIL_INFO].read(modules.get(DETAIL_INFO, {})),
@@ -215,15 +226,6 @@ def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
             data = mapping(mapping(shipments[0], "ShippingModule.items").get("data"), "ShippingModule.items.data")
         found[kind] = data
     return found
-
-
-def _shipping(data: dict[str, Any]) -> Shipping:
-    read, average = SHIPMENT.read(data), data.get("averageDeliveryDay")
-    return Shipping(
-        average_delivery="" if average is None else text(mapping(average, "averageDeliveryDay"), "text"),
-        free=read["fee"] == 0 or "FREE" in (read["type"], read["fee_type"]),
-        **read,
-    )
 
 
 def _options(document: Any, item_no: int | None) -> tuple[ProductOption, ...]:
