@@ -7,12 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 from mustit_pipeline.agents.sql.agents import AgentRow
-from mustit_pipeline.settings import Settings
-
-# How long after its deadline a request may still reach the marketplace.
-DELIVERY_SECONDS = 5.0
 
 
 class Slot(Struct, frozen=True):
@@ -54,13 +49,3 @@ class Limiter(Protocol):
     async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
         """Publish the agents' status, health and tokens to the counter."""
         ...
-
-
-def limits_of(settings: Settings) -> AgentLimits:
-    """The limits of each agent."""
-    return AgentLimits(settings.requests_per_hour, settings.window_seconds, settings.min_request_gap_seconds)
-
-
-def hold_of(settings: Settings) -> float:
-    """How long a booking may stay unanswered: longer than any request can take."""
-    return settings.total_timeout_seconds + DELIVERY_SECONDS

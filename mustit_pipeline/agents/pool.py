@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 import structlog
@@ -17,7 +17,8 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.agents import judgement, roster
 from mustit_pipeline.agents.judgement import Call429, Failure, Outcome, Throttling
-from mustit_pipeline.agents.limiter import FreeIn, Slot, hold_of, limits_of
+from mustit_pipeline.agents.limiter import FreeIn, Slot
+from mustit_pipeline.agents.rules import hold_of, limits_of
 from mustit_pipeline.agents.session_cache import SessionCache
 from mustit_pipeline.agents.shared_limiter import SharedLimiter
 from mustit_pipeline.agents.sql import agent_pool
@@ -38,7 +39,6 @@ SHORTEST_TICK_SECONDS = 0.1
 NO_AGENTS_SECONDS = 60.0
 TRIAL_SECONDS = 1.0
 MOST_TRIES = 64
-T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -132,29 +132,10 @@ class AgentPool:
 
     async def acquire(self) -> Booking | Wait:
         """An agent with a valid session, booked for one request; or how long to wait before asking again."""
-        wait = self._paused()
-        if wait is not None:
-            return wait
         open_for = self._seconds_until(lambda pool: pool.breaker_open_until)
         if open_for is None:
             return await self._book(None)
-        if open_for > 0:
-            return Wait(open_for, WaitReason.BREAKER)
-        trial, hold = uuid4(), hold_of(self._settings)
-        if (self._seconds_until(lambda pool: pool.trial_until) or 0.0) > 0 or not await self._transact(
-            lambda connection: agent_pool.claim_trial(connection, trial, hold)
-        ):
-            await self._limiter.sync()
-            return Wait(TRIAL_SECONDS, WaitReason.BREAKER)
-        try:
-            booked = await self._book(trial)
-        except BaseException:
-            self._errand(self._end_trial(trial, good=None))
-            raise
-        if isinstance(booked, Wait):
-            await self._end_trial(trial, good=None)
-            return replace(booked, reason=WaitReason.BREAKER) if booked.reason is WaitReason.LIMIT else booked
-        return booked
+        return self._paused() or (Wait(open_for, WaitReason.BREAKER) if open_for > 0 else await self._book_trial())
 
     async def renew(self, booking: Booking) -> Booking | Wait:
         """The same booking with a new session; without one it is given back."""
@@ -215,13 +196,33 @@ class AgentPool:
 
     async def charge_429s(self, url: str, retry_after: float | None) -> None:
         """This URL was answered: the agents that it was refused to before rest, if they do not yet."""
-        await self._transact(lambda connection: judgement.charge_429s(connection, self._settings, url, retry_after))
+        await self._database.transact(
+            lambda connection: judgement.charge_429s(connection, self._settings, url, retry_after)
+        )
         await self._refresh()
 
     async def give_back(self, url: str) -> None:
         """The 429s of this URL were not their agents' fault."""
-        await self._transact(lambda connection: judgement.give_back(connection, self._settings, url))
+        await self._database.transact(lambda connection: judgement.give_back(connection, self._settings, url))
         await self._refresh()
+
+    async def _book_trial(self) -> Booking | Wait:
+        """The breaker's pause is over: one request of all workers shows whether it closes."""
+        trial, hold = uuid4(), hold_of(self._settings)
+        if (self._seconds_until(lambda pool: pool.trial_until) or 0.0) > 0 or not await self._database.transact(
+            lambda connection: agent_pool.claim_trial(connection, trial, hold)
+        ):
+            await self._limiter.sync()
+            return Wait(TRIAL_SECONDS, WaitReason.BREAKER)
+        try:
+            booked = await self._book(trial)
+        except BaseException:
+            self._errand(self._end_trial(trial, good=None))
+            raise
+        if isinstance(booked, Wait):
+            await self._end_trial(trial, good=None)
+            return replace(booked, reason=WaitReason.BREAKER) if booked.reason is WaitReason.LIMIT else booked
+        return booked
 
     async def _book(self, trial: UUID | None) -> Booking | Wait:
         reason = WaitReason.NO_TOKEN if self._sessions.is_pausing else WaitReason.LIMIT
@@ -297,7 +298,7 @@ class AgentPool:
         """A 429, to a request whose answer is told already or to a call for a token."""
         await self._limiter.sync()
         self._sessions.drop(agent_id)
-        verdict = await self._transact(
+        verdict = await self._database.transact(
             lambda connection: judgement.throttle(connection, self._settings, agent_id, call)
         )
         log.warning(
@@ -314,14 +315,16 @@ class AgentPool:
         if failure.outcome is Outcome.UNAUTHORIZED:
             self._sessions.drop(failure.agent_id)
         good = self._successes.pop(failure.agent_id, 0)
-        await self._transact(
+        await self._database.transact(
             lambda connection: judgement.judge(connection, self._settings, {failure.agent_id: good}, [failure])
         )
         self._wanted.set()
 
     async def _end_trial(self, trial: UUID, *, good: bool | None) -> None:
         cooldown = self._settings.breaker_cooldown_seconds
-        await self._transact(lambda connection: agent_pool.end_trial(connection, trial, good=good, cooldown=cooldown))
+        await self._database.transact(
+            lambda connection: agent_pool.end_trial(connection, trial, good=good, cooldown=cooldown)
+        )
         await self._limiter.sync()
 
     def _seconds_until(self, moment: Callable[[PoolRow], datetime | None]) -> float | None:
@@ -359,7 +362,7 @@ class AgentPool:
                 judgement.judge_breaker(connection, settings)
             return rows
 
-        rows = await self._transact(read)
+        rows = await self._database.transact(read)
         self._agents = {row.agent_id: row for row in rows}
         await self._limiter.sync()
         await self._limiter.publish(rows)
@@ -368,7 +371,9 @@ class AgentPool:
         successes, self._successes = self._successes, Counter()
         if successes:
             try:
-                await self._transact(lambda connection: judgement.judge(connection, self._settings, successes, []))
+                await self._database.transact(
+                    lambda connection: judgement.judge(connection, self._settings, successes, [])
+                )
             except BaseException:
                 self._successes += successes
                 raise
@@ -394,10 +399,3 @@ class AgentPool:
         task = asyncio.create_task(work)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
-
-    async def _transact(self, work: Callable[[Connection], T]) -> T:
-        def run() -> T:
-            with self._database.transaction() as connection:
-                return work(connection)
-
-        return await asyncio.to_thread(run)

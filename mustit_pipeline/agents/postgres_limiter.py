@@ -1,6 +1,5 @@
 """The limiter on PostgreSQL: slower, and always available."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -26,14 +25,11 @@ class PostgresLimiter:
 
     async def acquire(self, epoch: int, hold: float, now: float | None = None) -> Slot | FreeIn:
         booking_id, booked = uuid4(), time.monotonic()
-
-        def book() -> BookedAgent | float | None:
-            with self._database.transaction() as connection:
-                return agent_bookings.book(
-                    connection, booking_id, self._limits, hold=hold, epoch=epoch, now=_moment(now)
-                )
-
-        found = await asyncio.to_thread(book)
+        found = await self._database.transact(
+            lambda connection: agent_bookings.book(
+                connection, booking_id, self._limits, hold=hold, epoch=epoch, now=_moment(now)
+            )
+        )
         if isinstance(found, BookedAgent):
             return Slot(booking_id, found.agent_id, found.token_no, booked, booked + hold)
         return FreeIn(found)
@@ -42,21 +38,16 @@ class PostgresLimiter:
         answered = BookingRecord(
             slot.booking_id, slot.agent_id, 0.0, 0.0, answered_ago=0.0, throttled=False, fresh=False
         )
-
-        def record() -> None:
-            with self._database.transaction() as connection:
-                agent_bookings.record(connection, [answered], self._limits, _moment(now))
-
-        await asyncio.to_thread(record)
+        await self._database.transact(
+            lambda connection: agent_bookings.record(connection, [answered], self._limits, _moment(now))
+        )
 
     async def withdraw(self, epoch: int, slot: Slot, pause: float, now: float | None = None) -> None:
-        def forget() -> None:
-            with self._database.transaction() as connection:
-                agent_bookings.withdraw(
-                    connection, slot.booking_id, slot.agent_id, self._limits, pause=pause, now=_moment(now)
-                )
-
-        await asyncio.to_thread(forget)
+        await self._database.transact(
+            lambda connection: agent_bookings.withdraw(
+                connection, slot.booking_id, slot.agent_id, self._limits, pause=pause, now=_moment(now)
+            )
+        )
 
     async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
         """Nothing to do: booking reads the agents' rows."""

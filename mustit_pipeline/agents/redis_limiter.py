@@ -27,14 +27,6 @@ _agent_id = lru_cache(10_000)(UUID)
 _agent_text = lru_cache(10_000)(str)
 
 
-class RedisForgot(Exception):
-    """Redis does not hold the counts of this epoch: it was flushed, restarted or seeded by another worker."""
-
-
-class RedisDamaged(RedisForgot):
-    """Redis holds the epoch but not all of its counts: something was evicted or deleted."""
-
-
 def _micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
@@ -57,26 +49,24 @@ class _BatchedCalls(Generic[K, A, R]):
 
     async def _go(self, key: K) -> None:
         try:
-            while batch := self._asked.pop(key, None):
+            while asked := self._asked.pop(key, None):
                 # A script with very many arguments would block Redis for all clients.
-                for start in range(0, len(batch), MOST_A_CALL):
-                    await self._send_batch(key, batch[start : start + MOST_A_CALL])
+                for start in range(0, len(asked), MOST_A_CALL):
+                    batch = asked[start : start + MOST_A_CALL]
+                    try:
+                        answers = await self._send(key, [argument for argument, _ in batch])
+                    except BaseException as error:
+                        for _, waiting in batch:
+                            if not waiting.done():
+                                waiting.set_exception(error)
+                                # Marks it as retrieved: its caller may have been cancelled meanwhile.
+                                waiting.exception()
+                        continue
+                    for (_, waiting), answer in zip(batch, answers, strict=True):
+                        if not waiting.done():
+                            waiting.set_result(answer)
         finally:
             del self._going[key]
-
-    async def _send_batch(self, key: K, batch: list[tuple[A, asyncio.Future[R]]]) -> None:
-        try:
-            answers = await self._send(key, [argument for argument, _ in batch])
-        except BaseException as error:
-            for _, waiting in batch:
-                if not waiting.done():
-                    waiting.set_exception(error)
-                    # Marks it as retrieved: its caller may have been cancelled meanwhile.
-                    waiting.exception()
-            return
-        for (_, waiting), answer in zip(batch, answers, strict=True):
-            if not waiting.done():
-                waiting.set_result(answer)
 
 
 _Ending = tuple[Slot, int, int]
@@ -125,25 +115,22 @@ class RedisLimiter:
         await self._call(lua.END, epoch, now, *facts)
         return [None] * len(endings)
 
-    async def publish(self, epoch: int, agents: Sequence[AgentRow], now: float | None = None) -> None:
-        await self._publish(epoch, agents, now)
-
     async def seed(
         self, epoch: int, used: Sequence[SeedAgent], agents: Sequence[AgentRow], now: float | None = None
     ) -> None:
         """Replace Redis's counts with PostgreSQL's; no worker can book before the last step."""
         seeding = f"seed-{epoch}-{uuid4()}"
-        _checked(await self._link.call(lua.SEED_BEGIN, epoch, seeding))
+        await self._link.call(lua.SEED_BEGIN, epoch, seeding)
         for agent in used:
             booking, ends_in = str(agent.open_booking or ""), _micros(agent.open_ends)
             # In parts, oldest first: a script with very many arguments would block Redis for all clients.
             for start in range(0, max(1, len(agent.ends)), ENDS_A_CALL):
                 ends = [_micros(end) for end in agent.ends[start : start + ENDS_A_CALL]]
                 await self._call(lua.SEED_ENDS, seeding, now, str(agent.agent_id), booking, ends_in, *ends)
-        await self._publish(seeding, agents, now)
-        _checked(await self._link.call(lua.SEED_COMMIT, epoch, seeding))
+        await self.publish(seeding, agents, now)
+        await self._link.call(lua.SEED_COMMIT, epoch, seeding)
 
-    async def _publish(self, permit: int | str, agents: Sequence[AgentRow], now: float | None) -> None:
+    async def publish(self, epoch: int | str, agents: Sequence[AgentRow], now: float | None = None) -> None:
         present = time.time() if now is None else now
         for start in range(0, len(agents), AGENTS_A_CALL):
             facts: list[str | int] = []
@@ -157,16 +144,8 @@ class RedisLimiter:
                     0 if expires is None else _micros(expires.timestamp() - present),
                     agent.token_no,
                 ]
-            await self._call(lua.PUBLISH, permit, now, *facts)
+            await self._call(lua.PUBLISH, epoch, now, *facts)
 
     async def _call(self, script: str, permit: int | str, now: float | None, *arguments: str | int) -> list[Any]:
         clock = "" if now is None else _micros(now)
-        return _checked(await self._link.call(script, permit, clock, *self._limits, *arguments))
-
-
-def _checked(answer: list[Any]) -> list[Any]:
-    if answer[0] == b"forgot":
-        raise RedisForgot("Redis does not hold these counts")
-    if answer[0] == b"damaged":
-        raise RedisDamaged("Redis has lost a part of its counts")
-    return answer
+        return await self._link.call(script, permit, clock, *self._limits, *arguments)

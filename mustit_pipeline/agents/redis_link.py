@@ -22,6 +22,14 @@ class RedisLost(Exception):
     """Redis does not answer, answers too slowly, or with an error."""
 
 
+class RedisForgot(Exception):
+    """Redis does not hold the counts of this epoch: it was flushed, restarted or seeded by another worker."""
+
+
+class RedisDamaged(RedisForgot):
+    """Redis holds the epoch but not all of its counts: something was evicted or deleted."""
+
+
 def _bulk(value: str | int | float) -> bytes:
     text = str(value).encode()
     return b"$%d\r\n%b\r\n" % (len(text), text)
@@ -75,7 +83,7 @@ class RedisLink:
         return self._lost is None
 
     async def call(self, script: str, *arguments: str | int | float) -> list[Any]:
-        """Run a script; any failure closes the connection."""
+        """Run a script; any failure but of its counts closes the connection."""
         if self._lost is not None or not self._connection.is_connected:
             raise self._give_up("the connection to Redis is closed")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -84,11 +92,16 @@ class RedisLink:
         self._work.set()
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                return await answer
+                reply = await answer
         except TimeoutError:
             raise self._give_up("Redis answers too slowly") from None
         except (RedisError, OSError) as error:
             raise self._give_up(f"Redis failed a call ({type(error).__name__})") from None
+        if reply[0] == b"forgot":
+            raise RedisForgot("Redis does not hold these counts")
+        if reply[0] == b"damaged":
+            raise RedisDamaged("Redis has lost a part of its counts")
+        return reply
 
     async def close(self) -> None:
         """Close the connection."""

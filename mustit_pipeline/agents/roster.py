@@ -9,8 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents.builtin import BUILTIN
-from mustit_pipeline.agents.limiter import limits_of
-from mustit_pipeline.agents.rules import agent_rules
+from mustit_pipeline.agents.rules import agent_rules, limits_of
 from mustit_pipeline.agents.sql import agent_bookings, agent_pool, agents
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.domain.errors import ValidationFailed

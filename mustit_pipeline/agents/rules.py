@@ -1,8 +1,12 @@
 """The rules for agents, from the settings."""
 
+from mustit_pipeline.agents.sql.agent_bookings import AgentLimits
 from mustit_pipeline.domain.storm import StormRules
 from mustit_pipeline.domain.user_agent import AgentRules
 from mustit_pipeline.settings import Settings
+
+# How long after its deadline a request may still reach the marketplace.
+DELIVERY_SECONDS = 5.0
 
 
 def agent_rules(settings: Settings) -> AgentRules:
@@ -22,3 +26,13 @@ def storm_rules(settings: Settings) -> StormRules:
         window_seconds=settings.storm_window_seconds,
         pause_seconds=settings.storm_pause_seconds,
     )
+
+
+def limits_of(settings: Settings) -> AgentLimits:
+    """The limits of each agent."""
+    return AgentLimits(settings.requests_per_hour, settings.window_seconds, settings.min_request_gap_seconds)
+
+
+def hold_of(settings: Settings) -> float:
+    """How long a booking may stay unanswered: longer than any request can take."""
+    return settings.total_timeout_seconds + DELIVERY_SECONDS

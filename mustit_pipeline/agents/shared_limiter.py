@@ -8,9 +8,8 @@ PostgreSQL counts from then on, until a worker seeds Redis from PostgreSQL.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
-from typing import TypeVar
 from uuid import uuid4
 
 import structlog
@@ -20,8 +19,7 @@ from mustit_pipeline.agents.journal import Journal
 from mustit_pipeline.agents.limiter import FreeIn, Slot
 from mustit_pipeline.agents.postgres_limiter import PostgresLimiter
 from mustit_pipeline.agents.redis_door import RedisDoor
-from mustit_pipeline.agents.redis_limiter import RedisDamaged, RedisForgot
-from mustit_pipeline.agents.redis_link import RedisLost
+from mustit_pipeline.agents.redis_link import RedisDamaged, RedisForgot, RedisLost
 from mustit_pipeline.agents.sql import agent_bookings, agent_pool
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, CountedElsewhere
 from mustit_pipeline.agents.sql.agent_pool import PoolRow
@@ -32,7 +30,6 @@ LEASE_SECONDS = 2.0
 MOVE_SECONDS = 3.0
 SEEDING_SECONDS = 2.0
 PRUNE_SECONDS = 60.0
-T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -75,10 +72,10 @@ class SharedLimiter:
             try:
                 if counter == "postgres":
                     answer = await self._postgres.acquire(epoch, self._hold)
-                elif counter == "redis" and redis is not None and self._leased():
+                elif counter == "redis" and redis is not None and self._is_leased:
                     answer = await redis.acquire(epoch, self._hold)
                     self._used_redis = True
-                    if (self._counter, self._epoch) != (counter, epoch) or not self._leased():
+                    if (self._counter, self._epoch) != (counter, epoch) or not self._is_leased:
                         if isinstance(answer, Slot):
                             await redis.withdraw(epoch, answer, 0.0)
                         continue
@@ -162,10 +159,11 @@ class SharedLimiter:
         """Write the journal and sign off."""
         async with self._turn:
             await self._report()
-            await self._in_transaction(lambda connection: agent_pool.remove_worker(connection, self.worker_id))
+            await self._database.transact(lambda connection: agent_pool.remove_worker(connection, self.worker_id))
         await self._door.close()
 
-    def _leased(self) -> bool:
+    @property
+    def _is_leased(self) -> bool:
         return time.monotonic() < self._confirmed + LEASE_SECONDS
 
     async def _report(self) -> PoolRow:
@@ -186,7 +184,7 @@ class SharedLimiter:
             return agent_pool.read_pool(connection)
 
         try:
-            pool = await self._in_transaction(write)
+            pool = await self._database.transact(write)
         except BaseException:
             self._journal.keep(due)
             raise
@@ -209,7 +207,7 @@ class SharedLimiter:
     async def _advance(self, pool: PoolRow) -> bool:
         """Take the next step of a move, if any; True if something has changed."""
         if pool.counter == "moving":
-            return await self._in_transaction(self._finish_move)
+            return await self._database.transact(self._finish_move)
         if pool.counter == "postgres":
             return self._door.connect_if_due() and await self._enter_redis()
         if not await self._door.reach(pool.redis_run_id):
@@ -225,7 +223,7 @@ class SharedLimiter:
             agent_pool.set_counter(connection, "moving", epoch + 1, None)
             return True
 
-        if await self._in_transaction(declare):
+        if await self._database.transact(declare):
             # At the start this is normal: an embedded Redis starts empty and is seeded soon.
             report = log.warning if self._used_redis else log.info
             report("Redis no longer counts requests, PostgreSQL takes over", why=why)
@@ -262,7 +260,7 @@ class SharedLimiter:
             agent_pool.set_counter(connection, "redis", pool.epoch + 1, run_id)
             return pool.epoch + 1, seed, agents
 
-        declared = await self._in_transaction(declare)
+        declared = await self._database.transact(declare)
         if declared is None:
             return False
         epoch, seed, agents = declared
@@ -273,10 +271,3 @@ class SharedLimiter:
         else:
             log.info("Redis counts requests, seeded from PostgreSQL", epoch=epoch)
         return True
-
-    async def _in_transaction(self, work: Callable[[Connection], T]) -> T:
-        def run() -> T:
-            with self._database.transaction() as connection:
-                return work(connection)
-
-        return await asyncio.to_thread(run)

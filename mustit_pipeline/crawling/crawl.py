@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline.agents.pool import AgentPool
-from mustit_pipeline.catalog.deletion import SweepJudgement, judge_sweep
+from mustit_pipeline.catalog.deletion import judge_sweep
 from mustit_pipeline.catalog.processing import absorb_waiting
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.catalog.sql import products
@@ -22,7 +22,6 @@ from mustit_pipeline.crawling.planning import plan_pages, plan_probes, plan_prod
 from mustit_pipeline.crawling.queue import execution_queue
 from mustit_pipeline.crawling.recrawl import fetches_everything, judge_pool, plan_rest
 from mustit_pipeline.crawling.result_buffer import Progress, Tally, WorkReport
-from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.sql import executions, recrawl_terms, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.steering import complete_if_done, fail_plan, find
@@ -52,20 +51,22 @@ log = structlog.get_logger(__name__)
 class Absorption:
     """Absorbs bodies while others are being fetched, one pass at a time; the rest are processed afterwards."""
 
-    def __init__(self, absorb: Callable[[], object]) -> None:
+    def __init__(self, absorb: Callable[[], object], progress: Progress | None) -> None:
         self._absorb = absorb
+        self._progress = progress
         self._pass: asyncio.Task[object] | None = None
         self._stored = 0
         self._failed = False
 
-    def note_stored(self, results: int) -> None:
-        """Report the number of stored results; starts a pass when there are enough."""
+    def follow(self, report: WorkReport) -> None:
+        """Start a pass when enough results are stored, and hand the report on."""
         under_way = self._pass is not None and not self._pass.done()
-        if self._failed or under_way or results - self._stored < ABSORBED_AT_ONCE:
-            return
-        self._stored = results
-        self._pass = asyncio.create_task(asyncio.to_thread(self._absorb))
-        self._pass.add_done_callback(self._ended)
+        if not (self._failed or under_way) and report.completed - self._stored >= ABSORBED_AT_ONCE:
+            self._stored = report.completed
+            self._pass = asyncio.create_task(asyncio.to_thread(self._absorb))
+            self._pass.add_done_callback(self._ended)
+        if self._progress is not None:
+            self._progress(report)
 
     async def end(self) -> None:
         """Wait for the running pass."""
@@ -93,7 +94,7 @@ class Crawl:
         if not fetches_everything(self.settings, self.stored):
             judge_pool(self.database, self.settings, utc_now())
         with self._named_in_logs():
-            report = event_loop.run(self._sweep(seconds, progress))
+            report = event_loop.run(self._work([TaskType.MINISHOP], seconds, progress))
             self._close_sweep()
         return report
 
@@ -136,28 +137,19 @@ class Crawl:
     def _named_in_logs(self) -> AbstractContextManager[None]:
         return logs.about(execution_id=self.stored.id, seller_id=self.stored.seller_id)
 
-    async def _sweep(self, seconds: float, progress: Progress | None) -> WorkReport:
+    async def _work(self, types: Sequence[TaskType], seconds: float, progress: Progress | None) -> WorkReport:
+        """Fetch what is planned of these types; listing pages are planned first, where they are not yet."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        # The count call is not a task, but counts as a request of the sweep.
-        counting, report = RequestCounter(), WorkReport(remaining=1)
         async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
-            if not self.reload().is_planned:
-                fetcher = Fetcher(
-                    client,
-                    pool,
-                    deadline=math.inf,
-                    wait=partial(self._wait, deadline),
-                    retry_base_seconds=self.settings.retry_base_seconds,
-                    network_tries=self.settings.network_tries,
-                    throttled_tries=self.settings.throttled_tries,
-                    token_patience=self.settings.session_patience_seconds,
-                )
-                with suppress(NoAgentFree):
-                    await self._plan(client, fetcher, counting)
+            if TaskType.MINISHOP not in types or self.reload().is_planned:
+                return await self._fetch(client, pool, types, seconds, progress)
+            # The count call is not a task, but counts as a request of the sweep.
+            counting, report = RequestCounter(), WorkReport(remaining=1)
+            with suppress(NoAgentFree):
+                await self._plan(client, pool, deadline, counting)
             if self.reload().is_planned:
-                seconds = max(0.0, deadline - loop.time())
-                report = await self._fetch(client, pool, [TaskType.MINISHOP], seconds, progress)
+                report = await self._fetch(client, pool, types, max(0.0, deadline - loop.time()), progress)
         report.count(TaskType.MINISHOP, Tally(requests=counting.requests, throttled=counting.throttled))
         return report
 
@@ -169,15 +161,33 @@ class Crawl:
             raise NoAgentFree
         await asyncio.sleep(min(seconds, left, LONGEST_SLEEP_SECONDS))
 
-    async def _plan(self, client: MarketplaceClient, fetcher: Fetcher, calls: RequestCounter) -> None:
+    async def _plan(self, client: MarketplaceClient, pool: AgentPool, deadline: float, calls: RequestCounter) -> None:
         """Ask how many products there are and plan the pages; without an answer, or another's plan, it fails."""
         seller_id = self.stored.seller_id
+        fetcher = Fetcher(
+            self.settings,
+            client,
+            pool,
+            deadline=math.inf,
+            wait=partial(self._wait, deadline),
+            token_patience=self.settings.session_patience_seconds,
+        )
         drift: list[Deviation] = []
         try:
             count = await self._count(client.endpoints.count(seller_id).value, fetcher, calls, drift)
         except BaseException as error:
-            self._count_requests(calls)
-            if isinstance(error, FetchError) and not self._fail(error, drift):
+            with self.database.transaction() as connection:
+                _count_calls(connection, self.stored.id, calls)
+            # Where another run has planned it meanwhile, it goes on.
+            if isinstance(error, FetchError) and not fail_plan(
+                self.database,
+                self.stored.id,
+                error,
+                utc_now(),
+                base=self.settings.plan_backoff_seconds,
+                longest=self.settings.plan_longest_backoff_seconds,
+                seen=drift,
+            ):
                 return
             raise
         pages = plan_pages(client.endpoints, seller_id, count, self.stored.product_limit)
@@ -215,25 +225,6 @@ class Crawl:
             schedule.plan_settled()
             sellers.save(connection, seller, schedule)
 
-    def _fail(self, error: FetchError, drift: Sequence[Deviation]) -> bool:
-        return fail_plan(
-            self.database,
-            self.stored.id,
-            error,
-            utc_now(),
-            base=self.settings.plan_backoff_seconds,
-            longest=self.settings.plan_longest_backoff_seconds,
-            seen=drift,
-        )
-
-    def _count_requests(self, calls: RequestCounter) -> None:
-        with self.database.transaction() as connection:
-            _count_calls(connection, self.stored.id, calls)
-
-    async def _work(self, types: Sequence[TaskType], seconds: float, progress: Progress | None) -> WorkReport:
-        async with MarketplaceClient(self.settings) as client, self._pool(client) as pool:
-            return await self._fetch(client, pool, types, seconds, progress)
-
     async def _fetch(
         self,
         client: MarketplaceClient,
@@ -243,18 +234,18 @@ class Crawl:
         progress: Progress | None,
     ) -> WorkReport:
         queue = execution_queue(self.database, self.settings, self.stored, types)
-        store = ResultStore(self.database, self.settings, client.endpoints, utc_now, settle=queue.settle)
         rules = reading_rules(self.database, self.settings)
         seller_id = self.stored.seller_id
-        absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules))
-
-        def stored(report: WorkReport) -> None:
-            absorption.note_stored(report.completed)
-            if progress is not None:
-                progress(report)
-
+        absorption = Absorption(lambda: absorb_waiting(self.database, seller_id, reading_rules=rules), progress)
         worker = Worker(
-            self.settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=stored
+            self.settings,
+            self.database,
+            client,
+            pool,
+            queue,
+            reading_rules=rules,
+            seconds=seconds,
+            progress=absorption.follow,
         )
         try:
             report = await worker.run()
@@ -266,24 +257,25 @@ class Crawl:
     def _pool(self, client: MarketplaceClient) -> AgentPool:
         return AgentPool(self.settings, self.database, client, redis_url=addresses(self.settings).redis_url)
 
-    def _close_sweep(self) -> SweepJudgement | None:
+    def _close_sweep(self) -> None:
         """Once every page has ended, record whether the whole listing was seen, and judge the absences."""
         with self.database.transaction() as connection:
             stored = executions.get(connection, self.stored.id, lock=True)
             if stored.is_swept or stored.status is not ExecutionStatus.RUNNING:
-                return None
+                return
             if stored.listed_count is None:
                 # An execution that failed without a plan and was resumed: it has fetched no page yet.
-                return None
+                return
             pages = tasks.page_outcomes(connection, stored.home)
             if pages.open:
-                return None
+                return
             seen = products.count_seen(connection, stored.home.seller_id, stored.home.execution_id)
             missed = pages.failed or stored.skipped_items
             whole = stored.product_limit is None and not missed and seen >= stored.listed_count
             status = SweepStatus.COMPLETE if whole else SweepStatus.INCOMPLETE
             executions.set_sweep(connection, stored.home.execution_id, status, seen)
-            judgement = self._judge(connection, stored) if whole else None
+            if whole:
+                self._judge(connection, stored)
             self._plan_rest(connection, stored)
             if not whole:
                 log.warning(
@@ -295,7 +287,6 @@ class Crawl:
                     failed_pages=pages.failed,
                     skipped_items=stored.skipped_items,
                 )
-        return judgement
 
     def _plan_rest(self, connection: Connection, stored: StoredExecution) -> None:
         """Plan by the recrawl policy what the pages have not planned, and record the look at the seller."""
@@ -307,7 +298,8 @@ class Crawl:
         recrawl_terms.swept(connection, stored.home.seller_id, now)
         recrawl_terms.count_planned(connection, planned)
 
-    def _judge(self, connection: Connection, stored: StoredExecution) -> SweepJudgement:
+    def _judge(self, connection: Connection, stored: StoredExecution) -> None:
+        """Judge the absences, and plan the calls that confirm them."""
         judgement = judge_sweep(
             connection,
             stored.execution,
@@ -317,7 +309,6 @@ class Crawl:
         )
         probes = plan_probes(Endpoints.from_settings(self.settings), judgement.candidates)
         tasks.add(connection, stored.home, probes, planned_status(self.settings))
-        return judgement
 
 
 def _count_calls(connection: Connection, execution_id: ExecutionId, calls: RequestCounter) -> None:

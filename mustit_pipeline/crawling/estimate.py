@@ -104,14 +104,12 @@ async def _count(database: Database, settings: Settings, seller_id: SellerId, ca
         AgentPool(settings, database, client, redis_url=redis_url) as pool,
     ):
         fetcher = Fetcher(
+            settings,
             client,
             pool,
             deadline=math.inf,
             patience=settings.session_patience_seconds,
             token_patience=settings.session_patience_seconds,
-            retry_base_seconds=settings.retry_base_seconds,
-            network_tries=settings.network_tries,
-            throttled_tries=settings.throttled_tries,
         )
         try:
             fetched = await fetcher.fetch(

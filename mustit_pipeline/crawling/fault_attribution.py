@@ -191,8 +191,10 @@ class FaultAttribution:
 
     def begin_host_check(self, subject: Subject) -> bool:
         """Whether the caller should now ask for something else, to see if the host answers that; one at a time does."""
+        if not self._failed or not self._is_sellers(subject):
+            return False
         now = self._clock()
-        if not self._is_sellers(subject) or now - max(self._answered_at, self._doubted_at) < ANSWERS_SECONDS / 2:
+        if now - max(self._answered_at, self._doubted_at) < ANSWERS_SECONDS / 2:
             return False
         self._doubted_at = now
         return True
@@ -207,7 +209,7 @@ class FaultAttribution:
         return True
 
     def _is_sellers(self, subject: Subject) -> bool:
-        return bool(self._failed) and len(self._failed.get(subject, ())) >= self._charged_agents
+        return len(self._failed.get(subject, ())) >= self._charged_agents
 
     def _seen(self, url: str, known: _Recorded) -> Refusals:
         proven = sum(self._is_proven(agent_id, url) for agent_id in known.agents)

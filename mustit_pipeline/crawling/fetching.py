@@ -37,6 +37,7 @@ from mustit_pipeline.foundation.failures import (
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.marketplace.endpoints import endpoint_of
 from mustit_pipeline.marketplace.parsing import parse_count
+from mustit_pipeline.settings import Settings
 from mustit_pipeline.tallies.sql.tallies import Labels
 
 T = TypeVar("T")
@@ -103,14 +104,11 @@ class Fetcher:
 
     def __init__(
         self,
+        settings: Settings,
         client: MarketplaceClient,
         pool: AgentPool,
         *,
         deadline: float,
-        retry_base_seconds: float,
-        network_tries: int,
-        throttled_tries: int,
-        longest_backoff_seconds: float = LONGEST_BACKOFF_SECONDS,
         charged_agents: int | None = None,
         patience: float = math.inf,
         token_patience: float = math.inf,
@@ -122,13 +120,12 @@ class Fetcher:
         self._patience = patience
         self._token_patience = token_patience
         self._wait = wait
-        self._network_tries = network_tries
+        self._network_tries = settings.network_tries
         # Kept while tasks wait elsewhere for a pause to end: recorded anew each time, no 429s would ever be enough.
-        self._faults = FaultAttribution(throttled_tries, charged_agents)
+        self._faults = FaultAttribution(settings.throttled_tries, charged_agents)
         self._control = asyncio.Lock()
         self._controlled_at = -math.inf
-        self._retry_base = retry_base_seconds
-        self._longest_backoff = longest_backoff_seconds
+        self._retry_base = settings.retry_base_seconds
 
     async def fetch(
         self,
@@ -153,7 +150,7 @@ class Fetcher:
                 if refused:
                     await self._see_host(url, control, calls)
                     refused = False
-                agent = await self._agent(refused_at) if booking is None else await self._replace_if_late(booking)
+                agent = await self._agent(refused_at, booking)
                 if control is not None and subject is not None and self._faults.begin_host_check(subject):
                     await self._ask(agent, control(), calls)
                     agent = await self._agent(refused_at)
@@ -178,7 +175,7 @@ class Fetcher:
                 tries.failed()
                 if not tries.can_retry():
                     raise
-                pause = backoff_seconds(tries.failures, self._retry_base, self._longest_backoff, random.random())
+                pause = backoff_seconds(tries.failures, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
                 await asyncio.sleep(pause)
             else:
                 return fetched
@@ -192,16 +189,6 @@ class Fetcher:
         if charge is Charge.URL:
             await self._pool.give_back(_place(url))
             raise ThrottledUrl(error.path, error.retry_after) from error
-
-    async def _end_429s(self, url: str) -> None:
-        """The URL was answered, well or not: the agents that were refused it pay, unless they were too many."""
-        ended = self._faults.end_429s(url)
-        if ended is None:
-            return
-        if ended.charge is Charge.AGENT:
-            await self._pool.charge_429s(_place(url), ended.retry_after)
-        else:
-            await self._pool.give_back(_place(url))
 
     async def _see_host(self, url: str, control: Callable[[], str] | None, calls: RequestCounter) -> None:
         """After a 429, see the host answer something else, or be refused that too, before this is asked for again."""
@@ -219,7 +206,7 @@ class Fetcher:
         unexplained = self._faults.unexplained_429s(url)
         if unexplained:
             # Neither the URL nor the host is known to be at fault: ask more and more rarely.
-            await self._rest(backoff_seconds(unexplained, self._retry_base, self._longest_backoff, random.random()))
+            await self._rest(backoff_seconds(unexplained, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random()))
 
     async def _rest(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -237,8 +224,13 @@ class Fetcher:
         except FetchError:
             return
 
-    async def _agent(self, refused_at: datetime | None = None) -> Booking:
+    async def _agent(self, refused_at: datetime | None = None, booked: Booking | None = None) -> Booking:
         """An agent; after a refusal, one whose session is newer: all that were issued before may be forgotten."""
+        if booked is not None:
+            if time.monotonic() < booked.send_before:
+                return booked
+            # Used so late it would be counted in another window than the marketplace's.
+            await self._pool.settle(booked, Outcome.NOT_SENT)
         loop = asyncio.get_running_loop()
         until = min(self._deadline, loop.time() + self._patience)
         without_token = 0.0
@@ -261,13 +253,6 @@ class Fetcher:
             await self._wait(answer.seconds)
             without_token += loop.time() - began if lacks_token else 0.0
 
-    async def _replace_if_late(self, booking: Booking) -> Booking:
-        """A booking that was not used in time would be counted in another window than the marketplace's."""
-        if time.monotonic() < booking.send_before:
-            return booking
-        await self._pool.settle(booking, Outcome.NOT_SENT)
-        return await self._agent()
-
     async def _attempt(
         self,
         agent: Booking,
@@ -276,60 +261,65 @@ class Fetcher:
         calls: RequestCounter,
         subject: Subject | None = None,
     ) -> Fetched[T]:
-        calls.requests += 1
-        try:
-            fetched = await self._timed(agent, url, read, calls)
-        except ForbiddenHost:
-            calls.requests -= 1
-            await self._pool.settle(agent, Outcome.NOT_SENT)
-            raise
-        except Throttled:
-            # The caller reports the 429 to the pool and gets its verdict.
-            calls.throttled += 1
-            raise
-        except FetchError as error:
-            outcome = _outcome(error)
-            await self._settle(agent, outcome, subject, understood=not isinstance(error, MalformedBody))
-            if outcome is Outcome.SUCCESS:
-                await self._end_429s(url)
-            raise
-        except BaseException as error:
-            # Our own end is no fault of the agent, but what was under way may still be counted.
-            outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
-            await asyncio.shield(self._pool.settle(agent, outcome))
-            raise
-        await self._settle(agent, Outcome.SUCCESS, subject)
-        await self._end_429s(url)
-        return fetched
-
-    async def _timed(self, agent: Booking, url: str, read: Callable[[bytes], T], calls: RequestCounter) -> Fetched[T]:
         """Call and read; how long the call took is counted, whatever came of it."""
-        outcome: FetchOutcome | None = FetchOutcome.ABANDONED
+        calls.requests += 1
         began, answered = time.perf_counter(), None
         try:
             answer = await self._client.call(url, agent.session.headers(agent.user_agent))
             answered = time.perf_counter()
             fetched = Fetched(answer.body, read(answer.body))
-            outcome = FetchOutcome.OK
-        except FetchError as error:
-            outcome = _counted_as(error)
+        except BaseException as error:
+            took = (answered or time.perf_counter()) - began
+            await self._fail(agent, url, error, calls, subject=subject, seconds=took)
             raise
-        finally:
-            if outcome is not None:
-                calls.count_call(endpoint_of(url), outcome, (answered or time.perf_counter()) - began)
+        calls.count_call(endpoint_of(url), FetchOutcome.OK, answered - began)
+        await self._settle(agent, url, Outcome.SUCCESS, subject)
         return fetched
 
-    async def _settle(
-        self, agent: Booking, outcome: Outcome, subject: Subject | None, *, understood: bool = True
+    async def _fail(
+        self,
+        agent: Booking,
+        url: str,
+        error: BaseException,
+        calls: RequestCounter,
+        *,
+        subject: Subject | None,
+        seconds: float,
     ) -> None:
-        charged = True
-        if outcome is Outcome.SUCCESS:
+        """Count a call without a usable answer, and settle its booking; that of a 429 the caller records."""
+        if isinstance(error, ForbiddenHost):
+            # Nothing was sent.
+            calls.requests -= 1
+            await self._pool.settle(agent, Outcome.NOT_SENT)
+            return
+        calls.count_call(endpoint_of(url), _counted_as(error), seconds)
+        if isinstance(error, Throttled):
+            calls.throttled += 1
+        elif isinstance(error, FetchError):
+            await self._settle(agent, url, _outcome(error), subject, understood=not isinstance(error, MalformedBody))
+        else:
+            # Our own end is no fault of the agent, but what was under way may still be counted.
+            outcome = Outcome.LOST if isinstance(error, Exception) else Outcome.ABANDONED
+            await asyncio.shield(self._pool.settle(agent, outcome))
+
+    async def _settle(
+        self, agent: Booking, url: str, outcome: Outcome, subject: Subject | None, *, understood: bool = True
+    ) -> None:
+        """Tell the pool how a call ended; one that was answered also ends the 429s of its URL."""
+        if outcome is not Outcome.SUCCESS:
+            charged = subject is None or self._faults.charge(agent.agent_id, subject)
+            await self._pool.settle(agent, outcome, charged=charged)
+            return
+        if understood:
             # A host whose answers are not understood is not known to be well.
-            if understood:
-                self._faults.record_answer(agent.agent_id, subject)
-        elif subject is not None:
-            charged = self._faults.charge(agent.agent_id, subject)
-        await self._pool.settle(agent, outcome, charged=charged)
+            self._faults.record_answer(agent.agent_id, subject)
+        await self._pool.settle(agent, outcome)
+        ended = self._faults.end_429s(url)
+        # The agents that were refused it pay, unless they were too many.
+        if ended is not None and ended.charge is Charge.AGENT:
+            await self._pool.charge_429s(_place(url), ended.retry_after)
+        elif ended is not None:
+            await self._pool.give_back(_place(url))
 
 
 def _place(url: str) -> str:
@@ -362,6 +352,5 @@ _COUNTED_AS: dict[type[FetchError], FetchOutcome] = {
 }
 
 
-def _counted_as(error: FetchError) -> FetchOutcome | None:
-    """None where no request was sent."""
-    return next((outcome for kind, outcome in _COUNTED_AS.items() if isinstance(error, kind)), None)
+def _counted_as(error: BaseException) -> FetchOutcome:
+    return next((outcome for kind, outcome in _COUNTED_AS.items() if isinstance(error, kind)), FetchOutcome.ABANDONED)

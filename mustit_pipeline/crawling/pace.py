@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from mustit_pipeline.agents.limiter import limits_of
 from mustit_pipeline.agents.roster import PoolStatus
+from mustit_pipeline.agents.rules import limits_of
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, AgentUse
 from mustit_pipeline.settings import Settings

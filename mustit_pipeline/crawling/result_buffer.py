@@ -91,7 +91,7 @@ class ResultBuffer:
     @property
     def pages(self) -> int:
         """How many of them are listing pages."""
-        return self._pages_waiting + sum(_pages(batch.results) for batch in self._begun)
+        return self._pages_waiting + sum(result.holds_page for batch in self._begun for result in batch.results)
 
     def leases(self) -> list[LeasedTask]:
         """What must stay ours until it is stored."""
@@ -106,7 +106,7 @@ class ResultBuffer:
         """These attempts have ended."""
         added = list(results)
         self._waiting += added
-        self._pages_waiting += _pages(added)
+        self._pages_waiting += sum(result.holds_page for result in added)
 
     def store_if_due(self, *, idle: bool) -> bool:
         """Begin a batch where there is enough for one, it has waited long, or nothing more is coming.
@@ -179,8 +179,3 @@ class ResultBuffer:
             log.warning("late results dropped: their leases had ended", count=outcome.lost)
         if self._progress is not None:
             self._progress(self._report)
-
-
-def _pages(results: Iterable[TaskResult]) -> int:
-    """Refused ones too: they are as much to hold."""
-    return sum(result.leased.page_no is not None and result.body is not None for result in results)

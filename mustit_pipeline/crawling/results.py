@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 import orjson
@@ -23,9 +22,10 @@ from mustit_pipeline.crawling.sql import executions, leases, tasks
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.crawling.sql.learning import Fetched, learn
 from mustit_pipeline.crawling.sql.leases import LeasedTask
-from mustit_pipeline.crawling.sql.tasks import PlannedTask, TaskHome
+from mustit_pipeline.crawling.sql.tasks import TaskHome
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
+from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, is_committed
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.marketplace.models import ListingEntry, ListingPage
@@ -51,7 +51,12 @@ class TaskResult(Struct, frozen=True):
     foreign: bool = False
     delay: float = 0.0
     handed_back: bool = False
-    drift: tuple[Deviation, ...] = ()
+    drift: Sequence[Deviation] = ()
+
+    @property
+    def holds_page(self) -> bool:
+        """Whether it holds the body of a listing page, a refused one included."""
+        return self.leased.page_no is not None and self.body is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +102,13 @@ class ResultStore:
         database: Database,
         settings: Settings,
         endpoints: Endpoints,
-        now: Callable[[], datetime],
         *,
         settle: Callable[[Sequence[LeasedTask], Sequence[LeasedTask]], None] | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._endpoints = endpoints
-        self._now = now
+        self._planned = planned_status(settings)
         # Told after the transaction which leases it has ended, and which tasks are to be claimed again.
         self._settle = settle
 
@@ -118,7 +122,7 @@ class ResultStore:
             return receipt.outcome
         newest = _newest(results)
         tried = [result for result in newest if not result.handed_back]
-        bodies = self._bodies(tried, TaskStatus.COMPLETED)
+        bodies = _bodies(tried, TaskStatus.COMPLETED)
         with self._database.transaction() as connection:
             # The bulk of it before any lock, so that batches only wait for each other where they must.
             raw.add(connection, bodies)
@@ -130,7 +134,7 @@ class ResultStore:
             kept = [result for result in tried if result.leased.task_id in ours]
             raw.take_back(connection, [body for body in bodies if body.task_id not in ours])
             # Refused ones are few, and are not processed now.
-            raw.add(connection, self._bodies(kept, TaskStatus.FAILED))
+            raw.add(connection, _bodies(kept, TaskStatus.FAILED))
             # Their products in the order in which the relay locks them too.
             by_seller = sorted(locked.stored, key=lambda one: one.home.seller_id)
             _lock_products(connection, by_seller, kept)
@@ -142,19 +146,26 @@ class ResultStore:
             }
             learn(
                 connection,
-                [fetched for result in kept if (fetched := self._fetched(result)) is not None],
+                [lesson for result in kept if (lesson := _lesson(result)) is not None],
                 [(home.seller_id, item_no) for home, items in signalled.items() for item_no in items],
                 {
-                    (result.leased.home.seller_id, result.leased.item_no, result.leased.task_type): self._fetched_at(
-                        result
-                    )
-                    for result in kept
-                    if result.leased.status is TaskStatus.FAILED and result.leased.item_no is not None
+                    (leased.home.seller_id, leased.item_no, leased.task_type): leased.ended_at
+                    for leased in (result.leased for result in kept)
+                    if leased.status is TaskStatus.FAILED and leased.item_no is not None
                 },
             )
             for current in by_seller:
-                self._plan_signalled(connection, current, signalled[current.home])
-            executions.record_drift(connection, [seen for result in kept for seen in _sightings(result)])
+                # Planned where the recrawl policy believes that they have changed.
+                if signalled[current.home] and not fetches_everything(self._settings, current):
+                    plan_signalled(connection, self._settings, current, signalled[current.home], utc_now())
+            seen = [
+                Sighting(
+                    result.leased.home.seller_id, result.leased.item_no, result.leased.home.execution_id, deviation
+                )
+                for result in kept
+                for deviation in result.drift
+            ]
+            executions.record_drift(connection, seen)
             receipt.transaction = locked.transaction
             receipt.outcome = StoredOutcome(
                 ended=Counter((result.leased.task_type, result.leased.status) for result in kept),
@@ -172,30 +183,6 @@ class ResultStore:
             executions.lock_all(connection, {result.leased.home.execution_id for result in results})
             return receipt.transaction is not None and is_committed(connection, receipt.transaction)
 
-    def _bodies(self, results: Sequence[TaskResult], status: TaskStatus) -> list[NewRaw]:
-        """What tasks that ended so have brought."""
-        return [
-            _raw(result, result.body, self._fetched_at(result))
-            for result in results
-            if result.body is not None and result.leased.status is status
-        ]
-
-    def _fetched(self, result: TaskResult) -> Fetched | None:
-        """What a result teaches the recrawl policy; only a whole body can be compared with the last one."""
-        leased, content = result.leased, result.content
-        if content is None or leased.item_no is None:
-            return None
-        known = leased.known_hash if content.whole else None
-        changed = None if known is None else content.hash != known
-        at = self._fetched_at(result)
-        return Fetched(leased.home.seller_id, leased.item_no, leased.task_type, at, changed, content.sold_out)
-
-    def _plan_signalled(self, connection: Connection, current: StoredExecution, item_nos: Sequence[int]) -> None:
-        """Plan the products whose listing entry says that they have changed, where the recrawl policy believes it."""
-        if not item_nos or fetches_everything(self._settings, current):
-            return
-        plan_signalled(connection, self._settings, current, item_nos, self._now())
-
     def _follow_up(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> Sequence[int]:
         """Remember what pages show and whose it is, and plan the calls for it. What is gone is deleted.
 
@@ -207,47 +194,36 @@ class ResultStore:
             current.execution,
             [result.leased.item_no for result in kept if result.gone and result.leased.item_no],
             sweeps=self._settings.deletion_sweeps,
-            at=self._now(),
+            at=utc_now(),
         )
-        in_order = sorted(kept, key=self._fetched_at)
-        # All pages at once and in one order: another transaction may be at these products too.
-        seen_at = {
-            entry.item_no: self._fetched_at(result)
-            for result in in_order
-            if result.page is not None
-            for entry in result.page.entries
-        }
         foreign = [result.leased.item_no for result in kept if result.foreign and result.leased.item_no]
         if foreign:
-            products.set_foreign(connection, home.seller_id, foreign, self._now())
-        shown = self._plan_shown(connection, current, in_order, seen_at)
+            products.set_foreign(connection, home.seller_id, foreign, utc_now())
+        shown = self._plan_shown(connection, current, kept)
         if foreign or shown.left_out:
             executions.count_foreign(connection, home)
         return shown.signalled
 
-    def _plan_shown(
-        self,
-        connection: Connection,
-        current: StoredExecution,
-        in_order: Sequence[TaskResult],
-        seen_at: Mapping[int, datetime],
-    ) -> _Shown:
-        """Plan what pages lead to."""
+    def _plan_shown(self, connection: Connection, current: StoredExecution, kept: Sequence[TaskResult]) -> _Shown:
+        """Remember what pages show, and plan what they lead to."""
         pages = [
-            (result.leased.page_no, result.page)
-            for result in in_order
-            if result.page is not None and result.leased.page_no is not None
+            (leased.page_no, result.page, leased.ended_at)
+            for result in kept
+            if result.page is not None and (leased := result.leased).page_no is not None
         ]
         if not pages:
             return _Shown()
+        # All pages at once and in one order: another transaction may be at these products too.
+        pages.sort(key=lambda page: page[2])
+        seen_at = {entry.item_no: at for _, page, at in pages for entry in page.entries}
         home, limit = current.home, current.product_limit
-        executions.count_skipped(connection, home.execution_id, sum(page.skipped for _, page in pages))
-        count = max(page.count for _, page in pages)
+        executions.count_skipped(connection, home.execution_id, sum(page.skipped for _, page, _ in pages))
+        count = max(page.count for _, page, _ in pages)
         if count > (current.listed_count or 0):
             executions.raise_listed(connection, home.execution_id, count)
-            self._add(connection, home, plan_pages(self._endpoints, current.seller_id, count, limit))
+            tasks.add(connection, home, plan_pages(self._endpoints, current.seller_id, count, limit), self._planned)
         sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
-        entries = {entry.item_no: entry for _, page in pages for entry in page.entries}
+        entries = {entry.item_no: entry for _, page, _ in pages for entry in page.entries}
         changed = {
             item for item, seen in sighted.items() if (seen.version or seen.foreign) and _differs(entries[item], seen)
         }
@@ -260,7 +236,7 @@ class ResultStore:
             # Before it is known what comes of it: where nothing does, the next crawl asks again.
             products.set_foreign(connection, home.seller_id, sorted(asked), None)
         everything = fetches_everything(self._settings, current)
-        for page_no, page in pages:
+        for page_no, page, _ in pages:
             shown = list(dict.fromkeys(entry.item_no for entry in page.entries))
             wanted = within_limit(self._endpoints, page_no, shown, limit)
             versions = {
@@ -268,14 +244,8 @@ class ResultStore:
                 for item in wanted
                 if item in asked or (item not in foreign and (everything or _is_new(current, sighted[item])))
             }
-            self._add(connection, home, plan_products(self._endpoints, versions, changed=changed))
+            tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed), self._planned)
         return _Shown(sorted(changed - foreign), foreign - asked)
-
-    def _add(self, connection: Connection, home: TaskHome, planned: Sequence[PlannedTask]) -> None:
-        tasks.add(connection, home, planned, planned_status(self._settings))
-
-    def _fetched_at(self, result: TaskResult) -> datetime:
-        return result.leased.completed_at or self._now()
 
 
 def _is_new(current: StoredExecution, seen: Sighted) -> bool:
@@ -337,27 +307,40 @@ def _calls(results: Sequence[TaskResult]) -> dict[UUID, tuple[int, int]]:
     return counted
 
 
-def _sightings(result: TaskResult) -> list[Sighting]:
-    leased, home = result.leased, result.leased.home
-    return [Sighting(home.seller_id, leased.item_no, home.execution_id, deviation) for deviation in result.drift]
+def _lesson(result: TaskResult) -> Fetched | None:
+    """What a result teaches the recrawl policy; only a whole body can be compared with the last one."""
+    leased, content = result.leased, result.content
+    if content is None or leased.item_no is None:
+        return None
+    known = leased.known_hash if content.whole else None
+    changed = None if known is None else content.hash != known
+    return Fetched(leased.home.seller_id, leased.item_no, leased.task_type, leased.ended_at, changed, content.sold_out)
 
 
-def _raw(result: TaskResult, body: str, fetched_at: datetime) -> NewRaw:
-    task = result.leased.task
-    content = None if result.content is None else result.content.text
-    if result.page is not None:
-        content = canonical.listing_content(result.page.entries)
-    return NewRaw(
-        seller_id=task.seller_id.value,
-        execution_id=task.execution_id.value,
-        task_id=task.id.value,
-        source=TaskType(task.task_type),
-        item_no=result.leased.item_no,
-        page_no=result.leased.page_no,
-        body=body,
-        fetched_at=fetched_at,
-        content=content,
-        content_hash=None if result.content is None else result.content.hash,
-        error_code=task.error_code,
-        error_text=task.error_text,
-    )
+def _bodies(results: Sequence[TaskResult], status: TaskStatus) -> list[NewRaw]:
+    """What tasks that ended so have brought."""
+    bodies: list[NewRaw] = []
+    for result in results:
+        leased, task = result.leased, result.leased.task
+        if result.body is None or task.status is not status:
+            continue
+        content = None if result.content is None else result.content.text
+        if result.page is not None:
+            content = canonical.listing_content(result.page.entries)
+        bodies.append(
+            NewRaw(
+                seller_id=leased.home.seller_id,
+                execution_id=leased.home.execution_id,
+                task_id=leased.task_id,
+                source=leased.task_type,
+                item_no=leased.item_no,
+                page_no=leased.page_no,
+                body=result.body,
+                fetched_at=leased.ended_at,
+                content=content,
+                content_hash=None if result.content is None else result.content.hash,
+                error_code=task.error_code,
+                error_text=task.error_text,
+            )
+        )
+    return bodies

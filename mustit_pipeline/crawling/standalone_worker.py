@@ -9,10 +9,8 @@ from mustit_pipeline.agents.pool import AgentPool
 from mustit_pipeline.catalog.reading import reading_rules
 from mustit_pipeline.crawling.queue import shared_queue
 from mustit_pipeline.crawling.result_buffer import Progress
-from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.backoff import backoff_seconds
-from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database, addresses, is_outage
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
@@ -54,7 +52,8 @@ async def _work(database: Database, settings: Settings, seconds: float, progress
         AgentPool(settings, database, client, redis_url=addresses(settings).redis_url) as pool,
     ):
         queue = shared_queue(database, settings)
-        store = ResultStore(database, settings, client.endpoints, utc_now, settle=queue.settle)
         rules = reading_rules(database, settings)
-        worker = Worker(settings, client, pool, queue, store, reading_rules=rules, seconds=seconds, progress=progress)
+        worker = Worker(
+            settings, database, client, pool, queue, reading_rules=rules, seconds=seconds, progress=progress
+        )
         await worker.run()

@@ -19,6 +19,7 @@ from mustit_pipeline.crawling.result_buffer import Progress, ResultBuffer, WorkR
 from mustit_pipeline.crawling.results import ResultStore, TaskResult
 from mustit_pipeline.crawling.sql.leases import LeasedTask
 from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
 
@@ -86,10 +87,10 @@ class Worker:
     def __init__(
         self,
         settings: Settings,
+        database: Database,
         client: MarketplaceClient,
         pool: AgentPool,
         queue: TaskQueue,
-        store: ResultStore,
         *,
         reading_rules: ReadingRules,
         seconds: float = math.inf,
@@ -102,23 +103,17 @@ class Worker:
         self._deadline = self._loop.time() + seconds
         # A task that waited longer would be lost with its worker, and that is counted against it.
         fetcher = Fetcher(
+            settings,
             client,
             pool,
             deadline=self._deadline,
-            retry_base_seconds=settings.retry_base_seconds,
-            network_tries=settings.network_tries,
-            throttled_tries=settings.throttled_tries,
             charged_agents=CHARGED_AGENTS,
             patience=settings.lease_seconds / 3,
         )
-        self._attempts = Attempts(
-            fetcher,
-            client.endpoints,
-            retry_base_seconds=settings.retry_base_seconds,
-            rules=reading_rules,
-        )
+        self._attempts = Attempts(settings, fetcher, client.endpoints, reading_rules)
         self.report = WorkReport()
         self._news = asyncio.Event()
+        store = ResultStore(database, settings, client.endpoints, settle=queue.settle)
         self._results = ResultBuffer(store, self.report, progress, self._news)
         self._held: deque[LeasedTask] = deque()
         self._held_since = 0.0
@@ -244,7 +239,7 @@ class Worker:
             self._free.mark_exhausted(self._loop.time(), min(booking.seconds, LONGEST_SLEEP_SECONDS), freed)
             return None
         task = cast("asyncio.Task[TaskResult | None]", asyncio.current_task())
-        flight = self._take_off(task) if self._may_take_off() else await self._park(task, booking)
+        flight = self._take_off(task) if self._may_take_off else await self._park(task, booking)
         if flight is None:
             # It came late: others have sent what there was, or it was given back.
             await asyncio.shield(self._pool.settle(booking, Outcome.NOT_SENT))
@@ -252,7 +247,9 @@ class Worker:
             return None
         return await self._attempts.make(flight.leased, booking, flight.calls)
 
+    @property
     def _may_take_off(self) -> bool:
+        """Whether there is a task to send, and a place for its request."""
         return bool(self._held) and self._fresh and self._room() > 0 and not self._stopping
 
     def _take_off(self, task: asyncio.Task[TaskResult | None]) -> _Flight:
@@ -282,7 +279,7 @@ class Worker:
 
     def _serve_parked(self) -> None:
         """Give places to those who wait for one, and let go of those for whom there is nothing to send."""
-        while self._parked and self._may_take_off():
+        while self._parked and self._may_take_off:
             task, place = self._parked.popleft()
             if not place.done():
                 place.set_result(self._take_off(task))

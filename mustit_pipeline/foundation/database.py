@@ -1,13 +1,14 @@
 """Access to PostgreSQL: addresses, engine, and the check that code and schema fit together."""
 
+import asyncio
 import re
 import select
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
@@ -20,6 +21,8 @@ from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import schema
 from mustit_pipeline.foundation.binary_lists import FlatListDumper
 from mustit_pipeline.settings import Settings
+
+T = TypeVar("T")
 
 LONGEST_IDLE_TRANSACTION_SECONDS = 60
 # A minute in all: a host that lost power or network closes no connection, and PostgreSQL would keep its locks for two
@@ -99,6 +102,15 @@ class Database:
         """A transaction that commits at the end and rolls back on any error. Nothing external belongs inside."""
         with self.engine.begin() as connection:
             yield connection
+
+    async def transact(self, work: Callable[[Connection], T]) -> T:
+        """Work in a transaction of its own, while the event loop goes on."""
+
+        def run() -> T:
+            with self.transaction() as connection:
+                return work(connection)
+
+        return await asyncio.to_thread(run)
 
     @contextmanager
     def reading(self) -> Generator[Connection]:

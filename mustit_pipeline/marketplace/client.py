@@ -15,7 +15,7 @@ from mustit_pipeline.foundation.failures import (
     NetworkFailure,
     failure_of_status,
 )
-from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpAnswer, HttpServer, TooLarge
+from mustit_pipeline.foundation.http_server import CallFailed, CannotUnpack, HttpServer, TooLarge
 from mustit_pipeline.marketplace.endpoints import Endpoints
 from mustit_pipeline.settings import Settings
 
@@ -75,7 +75,13 @@ class MarketplaceClient:
             if failure is not None:
                 raise failure
         cookies = tuple([cookie.decode("utf-8", "replace") for cookie in answer.set_cookies])
-        return Answer(self._whole_body(answer, path), seconds, cookies)
+        try:
+            # Never more than the limit is unpacked, whatever the headers say.
+            return Answer(answer.unpacked(self._limit), seconds, cookies)
+        except CannotUnpack as error:
+            raise MalformedBody("answer", str(error), path=path) from None
+        except TooLarge:
+            raise BodyTooLarge(path, self._limit) from None
 
     def _permitted(self, url: str) -> str:
         """What to ask this server for; any other address is refused."""
@@ -92,15 +98,6 @@ class MarketplaceClient:
                 raise ForbiddenHost("", "invalid URL") from None
             raise ForbiddenHost(path, host)
         raise ForbiddenHost("", "invalid URL")
-
-    def _whole_body(self, answer: HttpAnswer, path: str) -> bytes:
-        """The decompressed body; never more than the limit is unpacked, whatever the headers say."""
-        try:
-            return answer.unpacked(self._limit)
-        except CannotUnpack as error:
-            raise MalformedBody("answer", str(error), path=path) from None
-        except TooLarge:
-            raise BodyTooLarge(path, self._limit) from None
 
 
 def _refuse_unsendable(headers: Mapping[str, str]) -> None:

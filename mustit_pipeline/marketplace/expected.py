@@ -4,7 +4,7 @@ from types import NoneType
 from typing import Any, cast
 
 from mustit_pipeline.domain.drift import Deviation, DriftKind
-from mustit_pipeline.marketplace.fields import amount, code, filled, flag, identity, number, rate, text, texts
+from mustit_pipeline.marketplace.fields import amount, code, filled, flag, identity, number, rate, text, texts, titles
 from mustit_pipeline.marketplace.models import BANNERS, DETAIL_INFO, INFO, SHIPPING
 from mustit_pipeline.marketplace.shape import LONE_SURROGATE, Examination, Field, Flaw, Shape, type_name
 
@@ -26,7 +26,6 @@ _RARE_TEXT = _field(str, NoneType, optional=True, read=text)
 _CODE = _field(str, int, NoneType, read=code)
 _RARE_CODE = _field(str, int, NoneType, optional=True, read=code)
 _FLAG = _field(bool, str, read=flag)
-_TEXTS = _field(list, read=texts)
 # Known fields that are not read.
 _SOME_TEXT = _field(str, NoneType, optional=True)
 _SOME_NUMBER = _field(int, float, str, NoneType, optional=True)
@@ -36,7 +35,7 @@ _SOME_LIST = _field(list, NoneType, optional=True)
 
 _TAG = Shape(title=_TEXT, textColor=_SOME_TEXT, bgColor=_SOME_TEXT, borderColor=_SOME_TEXT)
 
-_ITEM = Shape(
+ITEM = Shape(
     itemNo=_IDENTITY,
     name=_NAME,
     brandName=_TEXT,
@@ -46,24 +45,24 @@ _ITEM = Shape(
     discountRate=_RATE,
     appPrice=_MAYBE_AMOUNT,
     appDiscountRate=_RATE,
-    imageUrlList=_TEXTS,
-    tagList=_field(list, NoneType, inside=_TAG),
+    imageUrlList=_field(list, read=texts, named="image_urls"),
+    tagList=_field(list, NoneType, read=titles, inside=_TAG, named="tags"),
     landingUrl=_TEXT,
     likeStatus=_SOME_FLAG,
     likeImageUrl=_SOME_TEXT,
     webSpacingInfo=_SOME_TEXT,
 )
 
-LISTING = Shape(count=_NUMBER, items=_field(list, inside=_ITEM), groupResult=_SOME_OBJECT, indexName=_SOME_TEXT)
+LISTING = Shape(count=_NUMBER, items=_field(list, inside=ITEM), groupResult=_SOME_OBJECT, indexName=_SOME_TEXT)
 
 DETAIL = Shape(moduleList=_field(list), bottom=_SOME_OBJECT, nextApiUrl=_SOME_TEXT)
 
 _MODULE = Shape(type=_NAME, data=_field(dict))
 
-_SHIPMENT = Shape(
-    shippingType=_TEXT,
-    shippingFee=_MAYBE_AMOUNT,
-    shippingFeeType=_TEXT,
+SHIPMENT = Shape(
+    shippingType=_field(str, NoneType, read=text, named="type"),
+    shippingFee=_field(int, float, str, NoneType, read=amount, named="fee"),
+    shippingFeeType=_field(str, NoneType, read=text, named="fee_type"),
     averageDeliveryDay=_field(dict, NoneType, optional=True, inside=Shape(text=_TEXT, focusText=_SOME_TEXT)),
     isEachShippingFee=_SOME_FLAG,
     isDirectShipping=_SOME_FLAG,
@@ -72,7 +71,7 @@ _SHIPMENT = Shape(
 )
 
 MODULES = {
-    BANNERS: Shape(images=_TEXTS, timesales=_SOME_LIST),
+    BANNERS: Shape(images=_field(list, read=texts, named="banner_images"), timesales=_SOME_LIST),
     INFO: Shape(
         sellerNo=_MAYBE_NUMBER,
         sellerId=_NAME,
@@ -106,14 +105,14 @@ MODULES = {
     ),
     SHIPPING: Shape(
         title=_SOME_TEXT,
-        items=_field(list, inside=Shape(type=_SOME_TEXT, data=_field(dict, inside=_SHIPMENT)), first_only=True),
+        items=_field(list, inside=Shape(type=_SOME_TEXT, data=_field(dict, inside=SHIPMENT)), first_only=True),
     ),
     DETAIL_INFO: Shape(
         originCountry=_TEXT,
         itemStatus=_TEXT,
         shippingLocation=_TEXT,
         salesMethod=_RARE_TEXT,
-        descriptionMarkUp=_TEXT,
+        descriptionMarkUp=_field(str, NoneType, read=text, named="description_markup"),
         title=_SOME_TEXT,
         itemNo=_SOME_NUMBER,
         sellerEvaluations=_SOME_LIST,
@@ -143,7 +142,7 @@ OPTION = Shape(
     size=_TEXT,
     stock=_AMOUNT,
     sizeGuide=_TEXT,
-    shippingType=_SOME_TEXT,
+    shippingType=_RARE_TEXT,
 )
 
 

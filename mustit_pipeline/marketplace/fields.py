@@ -25,8 +25,6 @@ class WrongValue(Exception):
 
 def clean(value: str) -> str:
     """NFC, and without NUL, which PostgreSQL cannot store."""
-    if value.isascii():
-        return value if "\x00" not in value else value.replace("\x00", "")
     return normalize("NFC", value.replace("\x00", ""))
 
 
@@ -39,7 +37,7 @@ def all_clean(values: list[str]) -> list[str]:
 def text(data: dict[str, Any], name: str) -> str:
     value = data.get(name)
     if type(value) is str:
-        return clean(value)
+        return value if value.isascii() and "\x00" not in value else clean(value)
     if value is None:
         return ""
     raise WrongValue(f"{name} takes text, not {_kind(value)}")
@@ -68,6 +66,12 @@ def texts(data: dict[str, Any], name: str) -> tuple[str, ...]:
         if type(value) is not str:
             raise WrongValue(f"{name} takes a list of texts, not of {_kind(value)}")
     return tuple([value for value in all_clean(values) if value and not value.isspace()])
+
+
+def titles(data: dict[str, Any], name: str) -> tuple[str, ...]:
+    """The titles of a list of objects, without the blank ones."""
+    found = [text(mapping(entry, name), "title") for entry in items(data, name)]
+    return tuple([title for title in found if title and not title.isspace()])
 
 
 def number(data: dict[str, Any], name: str) -> int | None:

@@ -11,21 +11,8 @@ import orjson
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace.excerpt import safe_excerpt
-from mustit_pipeline.marketplace.expected import examine
-from mustit_pipeline.marketplace.fields import (
-    WrongValue,
-    amount,
-    code,
-    filled,
-    flag,
-    identity,
-    items,
-    mapping,
-    number,
-    rate,
-    text,
-    texts,
-)
+from mustit_pipeline.marketplace.expected import ITEM, MODULES, OPTION, SHIPMENT, examine
+from mustit_pipeline.marketplace.fields import WrongValue, items, mapping, number, text
 from mustit_pipeline.marketplace.models import (
     BANNERS,
     DETAIL_INFO,
@@ -38,13 +25,14 @@ from mustit_pipeline.marketplace.models import (
     ProductOption,
     Shipping,
 )
-from mustit_pipeline.marketplace.usual import usual_listing, usual_modules, usual_options
+from mustit_pipeline.marketplace.usual import usual
 
 T = TypeVar("T")
+_read_entry, _read_option = ITEM.reader(ListingEntry), OPTION.reader(ProductOption)
 
 # So many digits always fit 64 bits.
 _MOST_DIGITS = 18
-_KNOWN_MODULES = frozenset({BANNERS, INFO, SHIPPING, DETAIL_INFO})
+_CATEGORIES = ("header_category", "large_category", "medium_category", "small_category")
 # An escaped backslash or a surrogate pair, which are kept, or a lone surrogate.
 _SURROGATES = re.compile(
     rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -56,7 +44,7 @@ def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: in
 
     A count above `most` is refused: it would plan pages without end.
     """
-    page = usual_listing(body)
+    page = usual("listing", body)
     if page is not None:
         with suppress(WrongValue):
             found = _listing(page, most)
@@ -68,12 +56,16 @@ def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: in
 
 def parse_count(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> int:
     """The product count in any listing page; its items are not parsed."""
+    page = usual("listing", body)
+    if page is not None:
+        with suppress(WrongValue):
+            return _listed(page, most)[0]
     return _parse("listing", body, lambda document: _listed(document, most)[0], drift)
 
 
 def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
     """A product's detail, which must be of `item_no` if given."""
-    modules = usual_modules(body)
+    modules = usual("detail", body)
     if modules is not None:
         with suppress(WrongValue):
             return _detail(modules, item_no)
@@ -84,7 +76,7 @@ def parse_options(
     body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None
 ) -> tuple[ProductOption, ...]:
     """A product's options, all of one product (`item_no` if given); an empty list is valid."""
-    options = usual_options(body)
+    options = usual("options", body)
     if options is not None:
         with suppress(WrongValue):
             return _options(options, item_no)
@@ -174,7 +166,7 @@ def _listing(document: Any, most: int | None) -> ListingPage:
     skipped = 0
     for item in listed:
         try:
-            entry = _entry(mapping(item, "items"))
+            entry = _read_entry(mapping(item, "items"))
         except WrongValue:
             skipped += 1
         else:
@@ -184,65 +176,31 @@ def _listing(document: Any, most: int | None) -> ListingPage:
     return ListingPage(count, tuple(entries.values()), skipped)
 
 
-def _entry(item: dict[str, Any]) -> ListingEntry:
-    return ListingEntry(
-        item_no=identity(item, "itemNo"),
-        name=filled(item, "name"),
-        brand_name=text(item, "brandName"),
-        price=amount(item, "price"),
-        original_price=amount(item, "originalPrice"),
-        normal_price=amount(item, "normalPrice"),
-        discount_rate=rate(item, "discountRate"),
-        app_price=amount(item, "appPrice"),
-        app_discount_rate=rate(item, "appDiscountRate"),
-        image_urls=texts(item, "imageUrlList"),
-        tags=_tags(item),
-        landing_url=text(item, "landingUrl"),
-    )
-
-
-def _tags(item: dict[str, Any]) -> tuple[str, ...]:
-    titles = [text(mapping(tag, "tagList"), "title") for tag in items(item, "tagList")]
-    return tuple(title for title in titles if title and not title.isspace())
-
-
 def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductDetail:
     info = modules.get(INFO)
     if info is None:
         raise WrongValue(f"{INFO} is missing")
-    found = identity(info, "itemNo")
-    if item_no is not None and found != item_no:
-        raise WrongValue(f"the detail is of item {found}, not of {item_no}")
-    shipping = modules.get(SHIPPING)
-    more = modules.get(DETAIL_INFO, {})
-    markup = text(more, "descriptionMarkUp")
+    # Another seller's id proves a deletion, so a missing id is refused.
+    read = MODULES[INFO].read(info)
+    if item_no is not None and read["item_no"] != item_no:
+        raise WrongValue(f"the detail is of item {read['item_no']}, not of {item_no}")
+    for level in _CATEGORIES:
+        code, name = read.pop(f"{level}_code"), read[level]
+        read[level] = Category(code, name) if code.strip() or name.strip() else None
+    shipping: Shipping | None = None
+    if (data := modules.get(SHIPPING)) is not None:
+        sent, average = SHIPMENT.read(data), data.get("averageDeliveryDay")
+        shipping = Shipping(
+            average_delivery="" if average is None else text(mapping(average, "averageDeliveryDay"), "text"),
+            free=sent["fee"] == 0 or "FREE" in (sent["type"], sent["fee_type"]),
+            **sent,
+        )
     return ProductDetail(
         modules=frozenset(modules),
-        seller_no=number(info, "sellerNo"),
-        # Another seller's id proves a deletion, so a missing id is refused.
-        seller_id=filled(info, "sellerId"),
-        item_no=found,
-        item_name=filled(info, "itemName"),
-        brand_name=text(info, "brandName"),
-        brand_name_kr=text(info, "brandNameKr"),
-        brand_code=number(info, "brandCode"),
-        header_category=_category(info, "headerCategory"),
-        large_category=_category(info, "largeCategory"),
-        medium_category=_category(info, "mediumCategory"),
-        small_category=_category(info, "smallCategory"),
-        normal_price=amount(info, "normalPrice"),
-        selling_price=amount(info, "sellingPrice"),
-        discount_price=amount(info, "discountPrice"),
-        discount_rate=rate(info, "discountRate"),
-        stock=amount(info, "stock"),
-        is_sold_out=flag(info, "isSoldOut"),
-        banner_images=texts(modules.get(BANNERS, {}), "images"),
-        shipping=None if shipping is None else _shipping(shipping),
-        origin_country=text(more, "originCountry"),
-        item_status=text(more, "itemStatus"),
-        shipping_location=text(more, "shippingLocation"),
-        sales_method=text(more, "salesMethod"),
-        description_markup=markup,
+        shipping=shipping,
+        **read,
+        **MODULES[BANNERS].read(modules.get(BANNERS, {})),
+        **MODULES[DETAIL_INFO].read(modules.get(DETAIL_INFO, {})),
     )
 
 
@@ -255,7 +213,7 @@ def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for entry in cast("list[Any]", listed):
         module = mapping(entry, "moduleList")
         kind = module.get("type")
-        if type(kind) is not str or kind not in _KNOWN_MODULES or kind in found:
+        if type(kind) is not str or kind not in MODULES or kind in found:
             continue
         data = module.get("data")
         if data is None or type(data) is list:
@@ -270,46 +228,15 @@ def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _category(info: dict[str, Any], level: str) -> Category | None:
-    level_code, level_name = code(info, level + "Code"), text(info, level)
-    if not level_code.strip() and not level_name.strip():
-        return None
-    return Category(level_code, level_name)
-
-
-def _shipping(data: dict[str, Any]) -> Shipping:
-    kind, fee, fee_type = text(data, "shippingType"), amount(data, "shippingFee"), text(data, "shippingFeeType")
-    average = data.get("averageDeliveryDay")
-    return Shipping(
-        type=kind,
-        fee=fee,
-        fee_type=fee_type,
-        average_delivery="" if average is None else text(mapping(average, "averageDeliveryDay"), "text"),
-        free=fee == 0 or "FREE" in (kind, fee_type),
-    )
-
-
 def _options(document: Any, item_no: int | None) -> tuple[ProductOption, ...]:
     if type(document) is not list:
         raise WrongValue("the body takes a list")
     options: dict[int, ProductOption] = {}
     for entry in cast("list[Any]", document):
-        option = _option(mapping(entry, "an option"))
+        option = _read_option(mapping(entry, "an option"))
         if item_no is None:
             item_no = option.item_no
         elif option.item_no != item_no:
             raise WrongValue(f"option {option.option_no} is of item {option.item_no}, not of {item_no}")
         options[option.option_no] = option
     return tuple(options.values())
-
-
-def _option(data: dict[str, Any]) -> ProductOption:
-    return ProductOption(
-        option_no=identity(data, "optionNo"),
-        item_no=identity(data, "itemNo"),
-        color=text(data, "color"),
-        size=text(data, "size"),
-        stock=amount(data, "stock"),
-        size_guide=text(data, "sizeGuide"),
-        shipping_type=text(data, "shippingType"),
-    )

@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from types import NoneType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.marketplace.excerpt import safe_sample
 from mustit_pipeline.marketplace.fields import WrongValue
+
+M = TypeVar("M", bound=Struct)
 
 # Limits for hostile bodies: deviations, examined objects, and cached shapes.
 MOST_DEVIATIONS = 50
@@ -21,6 +25,7 @@ REPLACED = "\ufffd"
 LONE_SURROGATE = "text with a lone surrogate"
 
 _NOT_IN_A_NAME = re.compile(r"[^\w-]")
+_BEFORE_CAPITAL = re.compile(r"(?=[A-Z])")
 _TYPES: dict[type, str] = {
     str: "text",
     int: "number",
@@ -39,11 +44,12 @@ def type_name(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The types of a field; `read` parses its value where the type alone is not enough."""
+    """The types of a field; one with `read` is an attribute of the model, `named` where it has another name there."""
 
     types: frozenset[type]
     optional: bool = False
     read: Callable[[dict[str, Any], str], object] | None = None
+    named: str = ""
     # The shape of the object, or of each entry of the list; of only the first entry where the others are not read.
     inside: "Shape | None" = None
     first_only: bool = False
@@ -69,8 +75,26 @@ class Shape:
     def __init__(self, **fields: Field) -> None:
         self.fields = fields
         self.inside = [(name, field, field.inside) for name, field in fields.items() if field.inside is not None]
+        self._readers = {
+            field.named or _BEFORE_CAPITAL.sub("_", name).lower(): (field.read, name)
+            for name, field in fields.items()
+            if field.read is not None
+        }
         # Results by the names and types of an object's fields: equal ones are judged once.
         self.judged: dict[tuple[str | type, ...], tuple[Flaw, ...]] = {}
+
+    def read(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The fields that are read, by the names of the model's attributes, or a WrongValue."""
+        return {attribute: read(found, name) for attribute, (read, name) in self._readers.items()}
+
+    def reader(self, model: type[M]) -> Callable[[dict[str, Any]], M]:
+        """The same for a model of nothing else: without names, because a body has hundreds of them."""
+        readers = [self._readers[attribute] for attribute in model.__struct_fields__]
+
+        def read_all(found: dict[str, Any]) -> M:
+            return model(*[read(found, name) for read, name in readers])
+
+        return read_all
 
     def judge(self, found: dict[str, Any], look: tuple[str | type, ...]) -> tuple[Flaw, ...]:
         """How an object differs from this shape."""
@@ -156,7 +180,8 @@ class Examination:
     def _read(self, shape: Shape, found: dict[str, Any], path: str) -> None:
         """Check values too: a value of the right type may be invalid, such as a price in words."""
         for name, field in shape.fields.items():
-            if field.read is not None and type(found.get(name)) in field.types:
+            # What is wrong inside a value is noted there.
+            if field.read is not None and field.inside is None and type(found.get(name)) in field.types:
                 try:
                     field.read(found, name)
                 except WrongValue:

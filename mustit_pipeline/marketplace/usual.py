@@ -55,53 +55,32 @@ def _module(kind: str, data: Any) -> Any:
 
 _KNOWN = {_module(kind, _struct(kind, shape)): kind for kind, shape in MODULES.items()}
 _ANY_MODULE = _union([*_KNOWN, *(_module(kind, msgspec.Raw) for kind in OTHER_MODULES)])
-_DETAIL = msgspec.json.Decoder(_struct("Detail", DETAIL, moduleList=list[_ANY_MODULE]))
-_LISTING = msgspec.json.Decoder(_struct("Listing", LISTING))
-_OPTIONS = msgspec.json.Decoder(list[_struct("Option", OPTION)])
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "listing": msgspec.json.Decoder(_struct("Listing", LISTING)),
+    "detail": msgspec.json.Decoder(_struct("Detail", DETAIL, moduleList=list[_ANY_MODULE])),
+    "options": msgspec.json.Decoder(list[_struct("Option", OPTION)]),
+}
 
 
-def usual_modules(body: bytes) -> dict[str, dict[str, Any]] | None:
-    """The known modules of a detail by type, or None for a body that needs the general parser."""
-    decoded = _decoded(_DETAIL, body)
-    if decoded is None:
+def usual(source: str, body: bytes) -> Any:
+    """The document of a body, of a detail its known modules by type; None where it needs the general parser."""
+    try:
+        # The decoder does not check the encoding of skipped parts, and the whole body is stored as text.
+        body.decode()
+        decoded = _DECODERS[source].decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return _modules(decoded.moduleList) if source == "detail" else msgspec.to_builtins(decoded)
+
+
+def _modules(listed: list[Any]) -> dict[str, dict[str, Any]] | None:
     found: dict[str, dict[str, Any]] = {}
-    for module in decoded.moduleList:
+    for module in listed:
         kind = _KNOWN.get(type(module))
         # If a type occurs twice, the first one counts.
         if kind is not None and kind not in found:
             found[kind] = asdict(module.data)
     if len(found) < len(_KNOWN) or not found[SHIPPING]["items"]:
         return None
-    shipment = asdict(found[SHIPPING]["items"][0].data)
-    if shipment["averageDeliveryDay"] is not None:
-        shipment["averageDeliveryDay"] = asdict(shipment["averageDeliveryDay"])
-    found[SHIPPING] = shipment
+    found[SHIPPING] = msgspec.to_builtins(found[SHIPPING]["items"][0].data)
     return found
-
-
-def usual_listing(body: bytes) -> dict[str, Any] | None:
-    """A listing page as far as it is read, or None for a body that needs the general parser."""
-    decoded = _decoded(_LISTING, body)
-    if decoded is None:
-        return None
-    items = [asdict(item) for item in decoded.items]
-    for item in items:
-        if item["tagList"]:
-            item["tagList"] = [asdict(tag) for tag in item["tagList"]]
-    return {"count": decoded.count, "items": items}
-
-
-def usual_options(body: bytes) -> list[dict[str, Any]] | None:
-    """The options, or None for a body that needs the general parser."""
-    decoded = _decoded(_OPTIONS, body)
-    return None if decoded is None else [asdict(option) for option in decoded]
-
-
-def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
-    try:
-        # The decoder does not check the encoding of skipped parts, and the whole body is stored as text.
-        body.decode()
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None

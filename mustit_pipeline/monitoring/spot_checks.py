@@ -208,12 +208,10 @@ async def _ask(
         AgentPool(settings, database, client, redis_url=addresses(settings).redis_url) as pool,
     ):
         fetcher = Fetcher(
+            settings,
             client,
             pool,
             deadline=loop.time() + settings.truth_seconds,
-            retry_base_seconds=settings.retry_base_seconds,
-            network_tries=settings.network_tries,
-            throttled_tries=settings.throttled_tries,
             token_patience=settings.session_patience_seconds,
         )
         turns = asyncio.Semaphore(AT_ONCE)

@@ -93,7 +93,7 @@ class Queues:
     def store(self) -> ResultStore:
         """Where the results of all workers go."""
         settings = self.make_settings()
-        return ResultStore(self.database, settings, Endpoints.from_settings(settings), utc_now, settle=self._settle)
+        return ResultStore(self.database, settings, Endpoints.from_settings(settings), settle=self._settle)
 
     def _settle(self, ended: Sequence[LeasedTask], handed_back: Sequence[LeasedTask]) -> None:
         # Each queue knows the messages of its own leases.

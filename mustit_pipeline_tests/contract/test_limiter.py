@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from mustit_pipeline.agents.limiter import FreeIn, Limiter, Slot
-from mustit_pipeline.agents.redis_limiter import RedisForgot, RedisLimiter
-from mustit_pipeline.agents.redis_link import RedisLink
+from mustit_pipeline.agents.redis_limiter import RedisLimiter
+from mustit_pipeline.agents.redis_link import RedisForgot, RedisLink
 from mustit_pipeline.agents.sql import agent_bookings
 from mustit_pipeline.agents.sql.agent_bookings import AgentLimits, BookingRecord, CountedElsewhere
 from mustit_pipeline.agents.sql.agents import read_agents

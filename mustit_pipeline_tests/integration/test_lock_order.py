@@ -179,7 +179,7 @@ def store_pages_and_deletions_of_many_sellers(database: Database, settings: Sett
                 connection, home, list(TaskType), owner="me", limit=9, lease_seconds=60, max_retries=2
             )
         results += [_result(lease) for lease in claimed]
-    stored = ResultStore(database, settings, endpoints, utc_now).store(results)
+    stored = ResultStore(database, settings, endpoints).store(results)
     assert stored.completed == 4
     with database.reading() as connection:
         query = text("SELECT count(*) FROM products WHERE deleted_at IS NOT NULL AND seller_id IN ('Z', 'a')")

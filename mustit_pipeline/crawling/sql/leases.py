@@ -15,6 +15,7 @@ from mustit_pipeline.domain.limits import TASK_MAX_RELEASES
 from mustit_pipeline.domain.states import TASK, TaskStatus, TaskType
 from mustit_pipeline.domain.task import CrawlerTask
 from mustit_pipeline.domain.values import ExecutionId, ItemNo, SellerId, TaskId
+from mustit_pipeline.foundation.clock import utc_now
 
 
 class LeasedTask(Struct, frozen=True):
@@ -46,8 +47,9 @@ class LeasedTask(Struct, frozen=True):
         return None if self.task.item_no is None else self.task.item_no.value
 
     @property
-    def completed_at(self) -> datetime | None:
-        return self.task.completed_at
+    def ended_at(self) -> datetime:
+        """When its task ended; now, where that goes on."""
+        return self.task.completed_at or utc_now()
 
     @property
     def is_exhausted(self) -> bool:
@@ -238,8 +240,7 @@ def claim(
         "limit": limit,
         "lease_seconds": lease_seconds,
     }
-    rows = sorted(connection.execute(_CLAIM, values), key=_urgency)
-    return _leases(rows, max_retries, max_releases)
+    return _leases(connection.execute(_CLAIM, values), max_retries, max_releases)
 
 
 def claim_any(
@@ -279,7 +280,7 @@ def claim_these(
 
 def _in_turns(rows: Iterable[Row[Any]], max_retries: int, max_releases: int) -> list[LeasedTask]:
     given: dict[UUID, list[LeasedTask]] = {}
-    for lease in _leases(sorted(rows, key=_urgency), max_retries, max_releases):
+    for lease in _leases(rows, max_retries, max_releases):
         given.setdefault(lease.home.execution_id, []).append(lease)
     return [lease for turn in zip_longest(*given.values()) for lease in turn if lease is not None]
 
@@ -353,16 +354,14 @@ def _fences(leases: Sequence[LeasedTask]) -> dict[str, object]:
     }
 
 
-def _urgency(row: Row[Any]) -> tuple[int, int, int]:
-    """By product, and pages in ascending order: a product that moves to a later page is seen twice, not missed."""
-    return row.priority, row.item_no or 0, row.page_no or 0
-
-
 def _leases(rows: Iterable[Row[Any]], max_retries: int, max_releases: int) -> list[LeasedTask]:
-    """Tasks of one execution share its objects: creating them for each task would double its cost."""
+    """The most urgent first, by product, and pages in order: what moves to a later page is seen twice, not missed.
+
+    Tasks of one execution share its objects: creating them for each task would double its cost.
+    """
     homes: dict[UUID, tuple[TaskHome, ExecutionId, SellerId]] = {}
     leases: list[LeasedTask] = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row.priority, row.item_no or 0, row.page_no or 0)):
         if row.execution_id not in homes:
             home = TaskHome(row.execution_id, row.seller_id, row.task_month)
             homes[row.execution_id] = home, ExecutionId(row.execution_id), SellerId(row.seller_id)

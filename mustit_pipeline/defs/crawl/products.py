@@ -1,11 +1,10 @@
 """Details and options of a seller's products: two assets around one worker loop."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 
-from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.result_buffer import WorkReport
 from mustit_pipeline.defs.crawl.slices import CrawlConfig, find_crawl, replays, seconds_left, sweeps
 from mustit_pipeline.defs.failures import readable_failures
@@ -22,7 +21,6 @@ from mustit_pipeline.defs.metadata import (
 from mustit_pipeline.defs.partitions import sellers
 from mustit_pipeline.defs.resources import BusinessDatabase, SettingsResource
 from mustit_pipeline.domain.states import TaskType
-from mustit_pipeline.settings import Settings
 
 SOURCES = {"product_details": TaskType.PRODUCT_DETAIL, "product_options": TaskType.PRODUCT_OPTION}
 RAW_COLUMNS = columns(
@@ -70,7 +68,11 @@ def products(
     types = [SOURCES[key] for key in selected]
     with readable_failures():
         crawl = find_crawl(context, config, database.open(), settings.read())
-        report = WorkReport() if replays(context) else _fetch(context, settings.read(), crawl, types)
+        report = WorkReport()
+        if not replays(context):
+            if not sweeps(context):
+                crawl.plan_known_products(types)
+            report = crawl.fetch_products(types, seconds_left(context, settings.read()))
     stored = crawl.reload()
     content = content_of(database.open(), context.partition_key)
     held = {
@@ -93,14 +95,6 @@ def products(
             },
             data_version=dg.DataVersion(version),
         )
-
-
-def _fetch(
-    context: dg.AssetExecutionContext, settings: Settings, crawl: Crawl, types: Sequence[TaskType]
-) -> WorkReport:
-    if not sweeps(context):
-        crawl.plan_known_products(types)
-    return crawl.fetch_products(types, seconds_left(context, settings))
 
 
 def column_lineage(key: str) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mustit_pipeline.agents import limiter
+from mustit_pipeline.agents import rules
 from mustit_pipeline.agents.pool import AgentPool, Booking, Outcome, WaitReason
 from mustit_pipeline.crawling.fetching import Fetcher, RequestCounter
 from mustit_pipeline.domain.values import SellerId
@@ -27,7 +27,7 @@ LATE = 1.7
 @pytest.fixture(autouse=True)
 def short_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real five seconds would only make the tests longer."""
-    monkeypatch.setattr(limiter, "DELIVERY_SECONDS", DELIVERY)
+    monkeypatch.setattr(rules, "DELIVERY_SECONDS", DELIVERY)
 
 
 @pytest.fixture
@@ -55,21 +55,16 @@ async def fetching(
         min_request_gap_seconds=0,
         read_timeout_seconds=READ_TIMEOUT,
         total_timeout_seconds=TOTAL_TIMEOUT,
+        retry_base_seconds=0.01,
+        network_tries=1,
+        throttled_tries=3,
     )
     async with (
         MarketplaceClient(settings) as client,
         AgentPool(settings, database, client, redis_url=redis_url) as pool,
     ):
         end = asyncio.get_running_loop().time() + 20.0
-        fetcher = Fetcher(
-            client,
-            pool,
-            deadline=end,
-            retry_base_seconds=0.01,
-            network_tries=1,
-            throttled_tries=3,
-            longest_backoff_seconds=0.1,
-        )
+        fetcher = Fetcher(settings, client, pool, deadline=end)
         yield pool, fetcher, client.endpoints.count(SellerId("shop")).value
 
 

@@ -101,7 +101,7 @@ def fail_for_good(queues: Queues, stored: StoredExecution, *, settled: bool = Tr
         lease.task.fail("the marketplace answered \x01 500", utc_now(), code="EXTERNAL_SERVER_ERROR")
         failed.append(TaskResult(lease))
     settings = queues.make_settings()
-    unsettled = ResultStore(queues.database, settings, Endpoints.from_settings(settings), utc_now)
+    unsettled = ResultStore(queues.database, settings, Endpoints.from_settings(settings))
     (queues.store() if settled else unsettled).store(failed)
 
 

@@ -199,7 +199,7 @@ def test_a_worker_killed_after_its_effect_and_before_its_ack_leaves_nothing_to_d
     stored = queues.opened("s", new=3)
     settings = queues.make_settings()
     # Without the call that deletes the messages.
-    store = ResultStore(queues.database, settings, Endpoints.from_settings(settings), utc_now)
+    store = ResultStore(queues.database, settings, Endpoints.from_settings(settings))
     store.store([fetched(lease) for lease in queues.queue(stored, lease_seconds=0.4).claim(3)])
     assert (queues.states(), strict.left(TASKS)) == ({"COMPLETED": 3}, 3)
 

@@ -10,11 +10,9 @@ from mustit_pipeline.catalog.reading import ReadingRules
 from mustit_pipeline.crawling.crawl import Crawl
 from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.queue import ExecutionQueue
-from mustit_pipeline.crawling.results import ResultStore
 from mustit_pipeline.crawling.worker import Worker
 from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.foundation import event_loop
-from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.client import MarketplaceClient
 from mustit_pipeline.settings import Settings
@@ -53,9 +51,8 @@ class Site:
                 AgentPool(settings, self.database, client, redis_url=redis_url) as pool,
             ):
                 queue = ExecutionQueue(self.database, settings, self.work.stored, PRODUCT_TYPES)
-                store = ResultStore(self.database, settings, client.endpoints, utc_now)
                 await scenario(
-                    Worker(settings, client, pool, queue, store, reading_rules=ReadingRules(), seconds=math.inf)
+                    Worker(settings, self.database, client, pool, queue, reading_rules=ReadingRules(), seconds=math.inf)
                 )
 
         event_loop.run(go())

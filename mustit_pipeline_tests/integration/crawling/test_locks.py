@@ -53,7 +53,7 @@ def test_a_crawl_is_cancelled_while_a_worker_writes_its_tasks(
     for lease in taken:
         lease.task.complete(utc_now())
     results = [TaskResult(lease, body="[]") for lease in taken]
-    store = ResultStore(database, settings, endpoints, utc_now)
+    store = ResultStore(database, settings, endpoints)
     acts: dict[str, Callable[[], object]] = {
         "store": lambda: store.store(results).completed,
         "release": lambda: release_expired(database, settings, utc_now()),
@@ -115,7 +115,7 @@ def pages_to_store(shelves: Sequence[Shelf], settings: Settings) -> Callable[[],
             )
         lease.task.complete(utc_now())
         results.append(TaskResult(lease, body=page.decode(), page=parse_listing(page)))
-    store = ResultStore(shelves[0].database, settings, endpoints, utc_now)
+    store = ResultStore(shelves[0].database, settings, endpoints)
     return lambda: store.store(results).completed
 
 

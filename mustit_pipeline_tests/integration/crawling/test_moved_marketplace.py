@@ -54,15 +54,7 @@ def test_a_call_that_another_host_would_get_is_not_sent_not_counted_and_no_agent
             MarketplaceClient(settings) as client,
             AgentPool(settings, database, client, redis_url=None) as pool,
         ):
-            fetcher = Fetcher(
-                client,
-                pool,
-                deadline=asyncio.get_running_loop().time() + 20,
-                retry_base_seconds=0.01,
-                network_tries=1,
-                throttled_tries=3,
-                longest_backoff_seconds=0.1,
-            )
+            fetcher = Fetcher(settings, client, pool, deadline=asyncio.get_running_loop().time() + 20)
             await fetcher.fetch("http://127.0.0.1:9/mustit-api", bytes, calls)
 
     with pytest.raises(ForbiddenHost):

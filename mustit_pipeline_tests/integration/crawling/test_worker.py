@@ -194,7 +194,7 @@ def test_what_failed_beside_the_fetching_is_stored_at_the_end(site: Site, failur
     queue = ExecutionQueue(site.database, site.work.settings, site.work.stored, PRODUCT_TYPES)
     held = queue.claim(80)
     settings, report = site.work.settings, WorkReport()
-    store = ResultStore(site.database, settings, Endpoints.from_settings(settings), utc_now)
+    store = ResultStore(site.database, settings, Endpoints.from_settings(settings))
 
     async def scenario() -> None:
         room = ResultBuffer(store, report, None, asyncio.Event())

@@ -211,7 +211,7 @@ def test_a_detail_that_lacks_a_module_is_remembered_as_fetched_with_its_result_a
     body = bodies.encoded(bodies.detail(ProductInfoModule=info, ShippingModule=None))
     content = canonical.content_of(parse_detail(body, item_no=item), leased.known_hash)
     leased.task.complete(utc_now())
-    store = ResultStore(shop.database, shop.settings, Endpoints.from_settings(shop.settings), utc_now)
+    store = ResultStore(shop.database, shop.settings, Endpoints.from_settings(shop.settings))
     result = TaskResult(leased, body=body.decode(), content=content)
     with pytest.raises(PowerFailure), once_before(shop.database, "INSERT INTO recrawl_products", fail_power):
         store.store([result])

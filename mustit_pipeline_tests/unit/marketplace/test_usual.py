@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mustit_pipeline.domain.drift import Deviation
 from mustit_pipeline.foundation.failures import MalformedBody
 from mustit_pipeline.marketplace import parsing
-from mustit_pipeline.marketplace.usual import usual_listing, usual_modules, usual_options
+from mustit_pipeline.marketplace.usual import usual
 from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, listing, listing_item, option
 
 Parse = Callable[[bytes, int | None, list[Deviation]], object]
@@ -54,9 +54,7 @@ def outcome(parse: Parse, body: bytes) -> Any:
 def long_way(parse: Parse, body: bytes) -> Any:
     """What comes of a body that no decoder of usual shapes has seen."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "usual_modules", lambda _: None)
-        patched.setattr(parsing, "usual_options", lambda _: None)
-        patched.setattr(parsing, "usual_listing", lambda _: None)
+        patched.setattr(parsing, "usual", lambda *_: None)
         return outcome(parse, body)
 
 
@@ -110,13 +108,13 @@ def test_a_listing_is_read_alike_both_ways(body: bytes) -> None:
 
 
 def test_usual_bodies_take_the_short_way_and_others_do_not() -> None:
-    assert usual_modules(encoded(detail())) is not None
-    assert usual_options(encoded([option()])) is not None
-    assert usual_options(b"[]") == []
-    assert usual_listing(encoded(listing(listing_item()))) is not None
-    assert usual_listing(encoded(listing(listing_item(surprise=1)))) is None
+    assert usual("detail", encoded(detail())) is not None
+    assert usual("options", encoded([option()])) is not None
+    assert usual("options", b"[]") == []
+    assert usual("listing", encoded(listing(listing_item()))) is not None
+    assert usual("listing", encoded(listing(listing_item(surprise=1)))) is None
     surprising = detail()
     surprising["surprise"] = 1
-    assert usual_modules(encoded(surprising)) is None
-    assert usual_options(encoded([option(surprise=1)])) is None
-    assert usual_modules(rb'{"moduleList": [], "nextApiUrl": "\ud800"}') is None
+    assert usual("detail", encoded(surprising)) is None
+    assert usual("options", encoded([option(surprise=1)])) is None
+    assert usual("detail", rb'{"moduleList": [], "nextApiUrl": "\ud800"}') is None
