@@ -108,7 +108,6 @@ class ResultStore:
         self._database = database
         self._settings = settings
         self._endpoints = endpoints
-        self._planned = planned_status(settings)
         # Told after the transaction which leases it has ended, and which tasks are to be claimed again.
         self._settle = settle
 
@@ -221,7 +220,12 @@ class ResultStore:
         count = max(page.count for _, page, _ in pages)
         if count > (current.listed_count or 0):
             executions.raise_listed(connection, home.execution_id, count)
-            tasks.add(connection, home, plan_pages(self._endpoints, current.seller_id, count, limit), self._planned)
+            tasks.add(
+                connection,
+                home,
+                plan_pages(self._endpoints, current.seller_id, count, limit),
+                planned_status(self._settings),
+            )
         sighted = products.sight(connection, home.seller_id, home.execution_id, seen_at) if seen_at else {}
         entries = {entry.item_no: entry for _, page, _ in pages for entry in page.entries}
         changed = {
@@ -244,7 +248,12 @@ class ResultStore:
                 for item in wanted
                 if item in asked or (item not in foreign and (everything or _is_new(current, sighted[item])))
             }
-            tasks.add(connection, home, plan_products(self._endpoints, versions, changed=changed), self._planned)
+            tasks.add(
+                connection,
+                home,
+                plan_products(self._endpoints, versions, changed=changed),
+                planned_status(self._settings),
+            )
         return _Shown(sorted(changed - foreign), foreign - asked)
 
 
