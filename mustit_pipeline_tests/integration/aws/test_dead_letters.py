@@ -97,7 +97,7 @@ def test_a_redriven_task_is_done_by_the_next_worker(queues: Queues, ask: Ask, st
 def fail_for_good(queues: Queues, stored: StoredExecution, *, settled: bool = True) -> None:
     """Every task of a crawl fails in its last attempt; not settled, its worker dies before it tells SQS."""
     failed: list[TaskResult] = []
-    for lease in queues.queue(stored, lease_seconds=0.4).claim(10):
+    for lease in queues.queue(stored, lease_seconds=2.0).claim(10):
         lease.task.fail("the marketplace answered \x01 500", utc_now(), code="EXTERNAL_SERVER_ERROR")
         failed.append(TaskResult(lease))
     settings = queues.make_settings()
