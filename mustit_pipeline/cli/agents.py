@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -11,6 +11,7 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents as stored_agents
 from mustit_pipeline.agents.sql.agents import AgentRow
+from mustit_pipeline.api.answers.user_agents import AgentAnswer, PoolAnswer
 from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
@@ -31,7 +32,7 @@ def show_all(as_json: Json = False) -> None:
     with runtime() as ground, ground.database.reading() as connection:
         agents = roster.list_agents(connection)
     if as_json:
-        print_json([_document(agent) for agent in agents])
+        print_json([AgentAnswer.document_of(agent) for agent in agents])
         return
     print_table(
         f"{len(agents)} agents",
@@ -58,25 +59,8 @@ def status(as_json: Json = False) -> None:
     now = utc_now()
     with runtime() as ground, ground.database.reading() as connection:
         pool = roster.pool_status(connection, ground.settings, now)
-    document = {
-        "totalCount": pool.total,
-        "availableCount": pool.available,
-        "suspendedCount": pool.suspended,
-        "blockedCount": pool.blocked,
-        "withTokenCount": pool.with_token,
-        "circuit": pool.circuit,
-        "circuitOpenUntil": iso(pool.circuit_open_until),
-        "hostPausedUntil": iso(pool.host_paused_until),
-        "nextRecoveryAt": iso(pool.next_recovery_at),
-        "nextFreeAt": iso(pool.next_free_at),
-        "requestsToday": pool.requests_today,
-        "requestsInWindow": pool.used_in_window,
-        "requestsPerWindow": pool.available * ground.settings.requests_per_hour,
-        "requestsInFlight": pool.in_flight,
-        "countedBy": pool.counter,
-    }
     if as_json:
-        print_json(document)
+        print_json(PoolAnswer.whole(pool, ground.settings.requests_per_hour).document())
     else:
         _print_status(ground.settings, pool, now)
 
@@ -220,20 +204,6 @@ def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: boo
 
 def _say(agent: AgentRow, as_json: bool) -> None:
     if as_json:
-        print_json(_document(agent))
+        print_json(AgentAnswer.document_of(agent))
     else:
         out.print(f"{agent.agent_id} is {agent.status}.", highlight=False)
-
-
-def _document(agent: AgentRow) -> dict[str, Any]:
-    return {
-        "agentId": str(agent.agent_id),
-        "userAgent": agent.user_agent,
-        "status": agent.status.value,
-        "health": agent.health,
-        "requestsToday": agent.requests_today,
-        "tokenExpiresAt": iso(agent.token_expires_at),
-        "suspendedUntil": iso(agent.suspended_until),
-        "lastUsedAt": iso(agent.last_used_at),
-        "reason": agent.reason,
-    }

@@ -1,15 +1,16 @@
 """`mustit holds`: changes held back because too many of a seller's products looked wrong at once."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from mustit_pipeline.api.answers.holds import ChangeHoldAnswer
 from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.cli.actor import audited
-from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, short, show_page, status
+from mustit_pipeline.cli.list_options import Limit, cut, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
@@ -37,7 +38,7 @@ def show_all(
     with runtime() as ground, ground.database.reading() as connection:
         found = change_holds.newest(connection, status=wanted, limit=limit)
     empty = "No changes are held back." if wanted in (None, ChangeHoldStatus.OPEN) else f"No hold is {wanted}."
-    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+    show_page(found, as_json=as_json, document=ChangeHoldAnswer.document_of, table=_table, empty=empty)
 
 
 @app.command("release", epilog="Example: `mustit holds release dmont`")
@@ -87,20 +88,3 @@ def _row(hold: ChangeHold, found: Suspicion) -> tuple[object, ...]:
         cut(hold.seller_id.value),
         cut(", ".join(map(str, found.examples))),
     )
-
-
-def _document(hold: ChangeHold) -> dict[str, Any]:
-    found = hold.suspicion
-    return {
-        "holdId": str(hold.id),
-        "sellerId": hold.seller_id.value,
-        "status": hold.status.value,
-        "jumped": found.jumped,
-        "emptied": found.emptied,
-        "suspicious": found.suspicious,
-        "lookedAt": found.looked_at,
-        "share": round(found.share, 2),
-        "examples": list(found.examples),
-        "openedAt": iso(hold.opened_at),
-        "closedAt": iso(hold.closed_at),
-    }

@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.api.answers.deletions import DeletionHoldAnswer
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
 from mustit_pipeline.cli.actor import audited
@@ -14,7 +15,6 @@ from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
     cut,
-    iso,
     known_seller,
     make_table,
     minute,
@@ -71,7 +71,7 @@ def show(hold_id: Id, as_json: Json = False) -> None:
         "seller": hold.seller_id,
         "status": hold.status,
         "execution": hold.execution_id,
-        "held": f"{len(hold.item_nos)} of {hold.live_count} products ({hold.share:.0f} %)",
+        "held": f"{hold.held_count} of {hold.live_count} products ({hold.share:.0f} %)",
         "opened": local(hold.opened_at),
     }
     if hold.status is HoldStatus.OPEN:
@@ -146,7 +146,7 @@ def _table(found: list[DeletionHold]) -> Table:
                 short(hold.id),
                 status(hold.status),
                 minute(hold.opened_at),
-                len(hold.item_nos),
+                hold.held_count,
                 hold.live_count,
                 f"{hold.share:.0f} %",
                 cut(hold.seller_id.value),
@@ -157,15 +157,4 @@ def _table(found: list[DeletionHold]) -> Table:
 
 
 def _document(hold: DeletionHold) -> dict[str, Any]:
-    return {
-        "holdId": str(hold.id),
-        "sellerId": hold.seller_id.value,
-        "executionId": str(hold.execution_id),
-        "status": hold.status.value,
-        "liveCount": hold.live_count,
-        "heldCount": len(hold.item_nos),
-        "share": round(hold.share, 2),
-        "itemNos": list(hold.item_nos),
-        "openedAt": iso(hold.opened_at),
-        "closedAt": iso(hold.closed_at),
-    }
+    return DeletionHoldAnswer.document_of(hold) | {"itemNos": list(hold.item_nos)}

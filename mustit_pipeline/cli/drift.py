@@ -1,11 +1,12 @@
 """`mustit drift`: fields of the marketplace's bodies that changed shape."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.api.answers.drift import DriftAnswer
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Drift
 from mustit_pipeline.cli.actor import cli_actor
@@ -14,7 +15,6 @@ from mustit_pipeline.cli.list_options import (
     Limit,
     Since,
     cut,
-    iso,
     make_table,
     minute,
     show_page,
@@ -43,7 +43,7 @@ def show_all(
     with runtime() as ground, ground.database.reading() as connection:
         found = drift.newest(connection, since=since_when(since, utc_now()), accepted=everything, limit=limit)
     empty = "The marketplace's bodies are as they were."
-    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+    show_page(found, as_json=as_json, document=DriftAnswer.document_of, table=_table, empty=empty)
 
 
 @app.command("accept", epilog="Example: `mustit drift accept detail.ProductInfoModule.couponList`")
@@ -100,19 +100,3 @@ def _table(found: list[Drift]) -> Table:
             for entry in found
         ],
     )
-
-
-def _document(entry: Drift) -> dict[str, Any]:
-    return {
-        "path": entry.deviation.path,
-        "kind": entry.deviation.kind.value,
-        "expected": entry.deviation.expected,
-        "observed": entry.deviation.observed,
-        "sample": entry.deviation.sample,
-        "count": entry.count,
-        "firstSeenAt": iso(entry.first_seen_at),
-        "lastSeenAt": iso(entry.last_seen_at),
-        "sellerId": entry.seller_id,
-        "itemNo": entry.item_no,
-        "acceptedAt": iso(entry.accepted_at),
-    }

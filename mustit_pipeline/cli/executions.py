@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.api.answers.executions import ExecutionAnswer, ExecutionDetail
 from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
     Seller,
     cut,
-    iso,
     known_seller,
     make_table,
     minute,
@@ -88,16 +88,9 @@ def show(execution_id: Id, as_json: Json = False) -> None:
         now = utc_now()
         ahead = forecast.look(connection, ground.settings, stored, now)
     if as_json:
-        expected = {
-            "doing": ahead.doing,
-            "expectedTasks": ahead.expected_tasks,
-            "expectedTasksIsEstimate": ahead.is_estimate,
-            "tasksInProgress": ahead.in_progress,
-            "tasksPerSecond": round(ahead.per_second, 2),
-            "expectedEndAt": iso(ahead.done_at),
-            "tasks": [asdict(standing) for standing in ahead.standings],
-        }
-        print_json(_document(stored) | {"changes": changes, "failures": failures} | expected)
+        whole = ExecutionDetail.whole(stored, ahead, changes, failures)
+        # Tasks by type, in the names that they have always had here.
+        print_json(_document(stored, whole) | {"tasks": [asdict(standing) for standing in ahead.standings]})
         return
     _print_execution(stored, ahead, changes, now)
     if failures:
@@ -218,29 +211,5 @@ def _say(stored: StoredExecution, as_json: bool) -> None:
         out.print(f"{stored.id} is {stored.status}.", highlight=False)
 
 
-def _document(stored: StoredExecution) -> dict[str, Any]:
-    execution = stored.execution
-    return {
-        "executionId": str(execution.id),
-        "sellerId": execution.seller_id.value,
-        "kind": stored.kind.value,
-        "fullRefetch": stored.full_refetch,
-        "status": execution.status.value,
-        "triggeredBy": stored.triggered_by,
-        "totalTasks": execution.total_tasks,
-        "completedTasks": execution.completed_tasks,
-        "failedTasks": execution.failed_tasks,
-        "progressRate": round(execution.progress_rate, 2),
-        "successRate": round(execution.success_rate, 2),
-        "requests": stored.requests,
-        "throttled": stored.throttled,
-        "listedCount": stored.listed_count,
-        "skippedItems": stored.skipped_items,
-        "foreignItems": stored.foreign_items,
-        "sweep": stored.sweep_status.value,
-        "drift": list(stored.drift),
-        "createdAt": iso(execution.created_at),
-        "startedAt": iso(execution.started_at),
-        "endedAt": iso(execution.ended_at),
-        "error": execution.error_text,
-    }
+def _document(stored: StoredExecution, answer: ExecutionAnswer | None = None) -> dict[str, Any]:
+    return (answer or ExecutionAnswer.of(stored)).document() | {"kind": stored.kind.value}

@@ -1,7 +1,7 @@
 """`mustit user`: who may log in, and with which role."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,8 +9,8 @@ from mustit_pipeline.access import users
 from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.sql import users as stored
 from mustit_pipeline.access.sql.users import User
+from mustit_pipeline.api.answers.users import UserAnswer
 from mustit_pipeline.cli.actor import cli_actor
-from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, local, out, print_json, print_table
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.domain.access import Password, Role, UserName
@@ -44,7 +44,7 @@ def show_all(as_json: Json = False) -> None:
     with runtime() as ground, ground.database.reading() as connection:
         found = stored.all_users(connection)
     if as_json:
-        print_json([_document(user) for user in found])
+        print_json([UserAnswer.document_of(user) for user in found])
     elif not found:
         out.print("There are no users: `mustit user add` adds one.", highlight=False)
     else:
@@ -112,7 +112,7 @@ def _password(name: UserName, *, from_stdin: bool) -> Password:
 
 def _say(user: User, line: str, as_json: bool) -> None:
     if as_json:
-        print_json(_document(user))
+        print_json(UserAnswer.document_of(user))
     else:
         out.print(line, markup=False, highlight=False)
 
@@ -121,15 +121,3 @@ def _state(user: User) -> str:
     if user.is_disabled:
         return "disabled"
     return "enabled" if user.has_password else "no password"
-
-
-def _document(user: User) -> dict[str, Any]:
-    return {
-        "name": user.name.value,
-        "role": user.role.value,
-        "disabled": user.is_disabled,
-        "hasPassword": user.has_password,
-        "createdAt": iso(user.created_at),
-        "updatedAt": iso(user.updated_at),
-        "lastLoginAt": iso(user.last_login_at),
-    }

@@ -15,12 +15,11 @@ from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.bulk import Question, act_on_all, chosen_ids
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.reasons import agent_reason
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
 from mustit_pipeline.crawling.forecast import used_up
-from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql.activity import Moving
@@ -91,7 +90,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
         if sent.text("which") == "all":
             found = _matching(connection, chosen(AgentStatus, sent.text("status")), sent.text("q"))
         else:
-            found = [agents.find(connection, IdPrefix(one)) for one in dict.fromkeys(sent.all("agent"))]
+            ids = set(chosen_ids(sent, "agent"))
+            found = [agent for agent in roster.list_agents(connection) if agent.agent_id in ids]
     targets = [agent.agent_id for agent in found if (agent.status is AgentStatus.BLOCKED) is (action == "unblock")]
     text = visit.say_number("This concerns %(number)s agent.", "This concerns %(number)s agents.", len(targets))
     question = Question(visit.say(ACTIONS[action]), text, danger=action == "block")

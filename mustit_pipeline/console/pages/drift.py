@@ -68,7 +68,7 @@ def accept(visit: Visiting, sent: Sending) -> Response:
     """Accept fields as harmless, once that is confirmed."""
     paths = _wanted(visit, sent)
     if not paths.paths:
-        return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
+        return visit.done(sent.back or "/drift", visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed:
         text = visit.say_number(
             "%(number)s field is accepted as harmless.", "%(number)s fields are accepted as harmless.", len(paths.paths)
@@ -89,7 +89,7 @@ def forget(visit: Visiting, sent: Sending) -> Response:
     """Forget the drift of fields, once that is confirmed; what still differs is recorded again."""
     paths = _wanted(visit, sent)
     if not paths.paths:
-        return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
+        return visit.done(sent.back or "/drift", visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed:
         return ask(
             visit,

@@ -10,7 +10,7 @@ from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, Sent, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.bulk import Question, act_on_all, chosen_ids
 from mustit_pipeline.console.pages.crawl_progress import progress_of
 from mustit_pipeline.console.pages.frame import (
     MOST_AT_ONCE,
@@ -78,7 +78,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
     if sent.text("which") == "all":
         targets, has_more = _matching(visit, sent, action)
     else:
-        targets = _chosen(visit, sent)
+        with visit.database.reading() as connection:
+            targets = [stored.id for stored in executions.find_all(connection, chosen_ids(sent, "execution"))]
     text = visit.say_number("This concerns %(number)s crawl.", "This concerns %(number)s crawls.", len(targets))
     question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel", has_more=has_more)
 
@@ -93,11 +94,6 @@ def act(visit: Visiting, sent: Sending) -> Response:
                 steering.cancel(database, found, utc_now())
 
     return act_on_all(visit, sent, "/executions", targets, question=question, change=change)
-
-
-def _chosen(visit: Visit, sent: Sent) -> list[ExecutionId]:
-    ids = list(dict.fromkeys(sent.all("execution")))[:MOST_AT_ONCE]
-    return [_find(visit, IdPrefix(one)) for one in ids]
 
 
 def _matching(visit: Visit, sent: Sent, action: str) -> tuple[list[ExecutionId], bool]:

@@ -9,15 +9,8 @@ from mustit_pipeline.api.paging import make_time_cursor, read_time_cursor
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.pages.frame import (
-    MOST_AT_ONCE,
-    SIZE,
-    by_cursor,
-    chosen,
-    framed,
-    seller_or_none,
-    unreadable_choice,
-)
+from mustit_pipeline.console.pages.bulk import chosen_ids
+from mustit_pipeline.console.pages.frame import SIZE, by_cursor, chosen, framed, seller_or_none
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.domain.filters import IdPrefix
@@ -74,10 +67,10 @@ def retry(visit: Visiting, sent: Sending) -> Response:
     """Send failed events again: one, those that were chosen, or all that match."""
     back, seller = sent.back or "/outbox", seller_or_none(sent.text("seller"))
     everything = sent.text("which") == "all"
-    ids = [_event(text) for text in dict.fromkeys(sent.all("event"))][:MOST_AT_ONCE]
+    ids = chosen_ids(sent, "event")
     number = _failed(visit, seller) if everything else len(ids)
     if not number:
-        return visit.done(back, visit.say("No event was chosen."), good=False)
+        return visit.done(back, visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed and (everything or number > 1):
         text = visit.say_number(
             "%(number)s failed event is sent again, with all of its tries.",
@@ -96,13 +89,6 @@ def retry(visit: Visiting, sent: Sending) -> Response:
         text = visit.say_logged(text)
     refused = " / ".join(dict.fromkeys(reasons[:3]))
     return visit.done(back, " ".join(part for part in (text, refused) if part), good=not reasons)
-
-
-def _event(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise unreadable_choice() from None
 
 
 def _failed(visit: Visit, seller: SellerId | None) -> int:

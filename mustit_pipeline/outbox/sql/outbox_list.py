@@ -34,7 +34,8 @@ class OutboxEntry:
     last_status: int | None
     last_error: str | None
     superseded_by: UUID | None
-    next_attempt_at: datetime
+    # While it waits.
+    next_attempt_at: datetime | None
     created_at: datetime
     completed_at: datetime | None
 
@@ -209,7 +210,7 @@ def _entry(row: Row[tuple[object, ...]]) -> OutboxEntry:
         last_status=row.last_status,
         last_error=row.last_error,
         superseded_by=row.superseded_by,
-        next_attempt_at=row.next_attempt_at,
+        next_attempt_at=row.next_attempt_at if row.status == OutboxStatus.WAITING.value else None,
         created_at=row.created_at,
         completed_at=row.completed_at,
     )

@@ -443,6 +443,7 @@ STATEMENTS: dict[str, Statement] = {
     "crawl under way": Statement(lambda c, s: change_holds.crawl_under_way(c, WAITING), DAYS),
     "hold closed": Statement(lambda c, s: change_holds.close(c, WAITING, s.now), DAYS),
     "held deletions": Statement(lambda c, s: deletions.still_absent(c, s.hold), BATCH),
+    "deletions of several holds": Statement(lambda c, s: deletions.count_still_absent(c, [s.hold]), BATCH),
     "names": Statement(lambda c, s: deletions.names(c, s.ready, s.items), BATCH),
     "absent from a sweep": Statement(lambda c, s: deletions.absence(c, READY, uuid4(), s.now), SELLER),
     "absences": Statement(lambda c, s: deletions.count_missed(c, READY, s.items), BATCH),
