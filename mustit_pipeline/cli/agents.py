@@ -12,7 +12,6 @@ from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents as stored_agents
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.api.answers.user_agents import AgentAnswer, PoolAnswer
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
 from mustit_pipeline.cli.runtime import Runtime, runtime
@@ -120,7 +119,7 @@ def load(
 ) -> None:
     """Add user agents from a file, one a line; blank lines and lines that start with # are left out."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    with runtime() as ground, audited(ground.database, "agent.load", file.name).transaction() as connection:
+    with runtime() as ground, ground.audited("agents.load", roster.NEW_AGENTS).transaction() as connection:
         report = roster.load(connection, lines)
     if as_json:
         rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
@@ -137,7 +136,7 @@ def block(agent_id: Id, as_json: Json = False) -> None:
     """Take an agent out of use until it is unblocked."""
     with runtime() as ground:
         found = _find(ground, agent_id)
-        database = audited(ground.database, "agent.block", f"agent {found}", roster.look(found))
+        database = ground.audited("agent.block", roster.target(found))
         with database.transaction() as connection:
             _say(roster.block(connection, found), as_json)
 
@@ -156,11 +155,11 @@ def unblock(
     with runtime() as ground:
         if agent_id is not None:
             found = _find(ground, agent_id)
-            database = audited(ground.database, "agent.unblock", f"agent {found}", roster.look(found))
+            database = ground.audited("agent.unblock", roster.target(found))
             with database.transaction() as connection:
                 _say(roster.unblock(connection, ground.settings, found), as_json)
         else:
-            database = audited(ground.database, "agent.unblock", "all agents", roster.look_at_pool)
+            database = ground.audited("agents.unblock", roster.ALL_AGENTS)
             with database.transaction() as connection:
                 paused = roster.end_pause(connection)
                 _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
@@ -170,7 +169,7 @@ def unblock(
 def resume(as_json: Json = False) -> None:
     """Resume calls now: close the breaker and end a pause of all calls. Suspended and blocked agents stay so."""
     with runtime() as ground:
-        database = audited(ground.database, "agent.resume", "all agents", roster.look_at_pool)
+        database = ground.audited("agents.resume", roster.ALL_AGENTS)
         with database.transaction() as connection:
             circuit = roster.close_circuit(connection, ground.settings)
             paused = roster.end_pause(connection)

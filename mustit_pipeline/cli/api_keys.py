@@ -5,10 +5,8 @@ from typing import Annotated
 import typer
 
 from mustit_pipeline.access import api_keys
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.sql import api_keys as stored
 from mustit_pipeline.api.answers.api_keys import KeyAnswer
-from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import iso
 from mustit_pipeline.cli.output import Json, err, local, out, print_json, print_table
 from mustit_pipeline.cli.runtime import runtime
@@ -28,9 +26,7 @@ def create(
     """Create an API key and show it, this once; without --scope it opens `trigger`."""
     key_name, lifetime = KeyName(name), read_duration(expires)
     with runtime() as ground:
-        audited = AuditedDatabase(
-            ground.database, cli_actor(), "apikey.create", f"apikey {key_name}", api_keys.look(key_name.value)
-        )
+        audited = ground.audited("apikey.create", api_keys.target(key_name.value))
         made = api_keys.create(audited, key_name, set(scope or [Scope.TRIGGER]), lifetime)
     if as_json:
         expires_at = iso(made.key.expires_at)
@@ -66,7 +62,7 @@ def revoke(
     with runtime() as ground:
         with ground.database.reading() as connection:
             name = stored.get(connection, key_id).name
-        audited = AuditedDatabase(ground.database, cli_actor(), "apikey.revoke", f"apikey {name}", api_keys.look(name))
+        audited = ground.audited("apikey.revoke", api_keys.target(name))
         api_keys.revoke(audited, key_id)
         with ground.database.reading() as connection:
             key = stored.get(connection, key_id)

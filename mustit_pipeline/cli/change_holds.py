@@ -9,7 +9,6 @@ from mustit_pipeline.api.answers.holds import ChangeHoldAnswer
 from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.sql import change_holds
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import Limit, cut, make_table, minute, short, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.progress import Step, watched
@@ -54,7 +53,7 @@ def release(
         state = now
 
     with runtime() as ground, watched("publishing", lambda: Step(sum(state.versions.values()), None, "versions")):
-        database = audited(ground.database, "hold.release", f"change hold of {key}", releasing.look(key))
+        database = ground.audited("hold.release", releasing.target(key))
         report = releasing.release(database, key, now=utc_now, progress=follow)
     published = sum(report.versions.values())
     if as_json:

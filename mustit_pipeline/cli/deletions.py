@@ -6,11 +6,9 @@ from uuid import UUID
 import typer
 from rich.table import Table
 
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.api.answers.deletions import DeletionHoldAnswer
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
@@ -97,7 +95,9 @@ def approve(hold_id: Id, as_json: Json = False) -> None:
     """Delete the hold's products that are still absent; products that were seen again stay."""
     with runtime() as ground:
         found = _find(ground, hold_id)
-        decision = deletion.approve(_audited(ground, "deletion.approve", found), IdPrefix(str(found)), utc_now())
+        decision = deletion.approve(
+            ground.audited("deletion.approve", deletion.target(found)), IdPrefix(str(found)), utc_now()
+        )
     if as_json:
         print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
@@ -116,7 +116,9 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
     """Close a hold and delete nothing; a sweep that still misses too many products opens the next hold."""
     with runtime() as ground:
         found = _find(ground, hold_id)
-        decision = deletion.reject(_audited(ground, "deletion.reject", found), IdPrefix(str(found)), utc_now())
+        decision = deletion.reject(
+            ground.audited("deletion.reject", deletion.target(found)), IdPrefix(str(found)), utc_now()
+        )
     if as_json:
         print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
@@ -131,10 +133,6 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
 def _find(ground: Runtime, given: str) -> UUID:
     with ground.database.reading() as connection:
         return deletions.find_hold(connection, IdPrefix(given)).id
-
-
-def _audited(ground: Runtime, action: str, hold_id: UUID) -> AuditedDatabase:
-    return audited(ground.database, action, f"deletion hold {hold_id}", deletion.look(hold_id))
 
 
 def _table(found: list[DeletionHold]) -> Table:

@@ -5,11 +5,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.api.answers.drift import DriftAnswer
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Drift
-from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
@@ -21,7 +19,7 @@ from mustit_pipeline.cli.list_options import (
     since_when,
 )
 from mustit_pipeline.cli.output import Json, out, print_json
-from mustit_pipeline.cli.runtime import Runtime, runtime
+from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.foundation.clock import utc_now
 
@@ -50,7 +48,7 @@ def show_all(
 def accept(path: Path, as_json: Json = False) -> None:
     """Accept a change as harmless: it is still counted, without a warning, and MUSTIT_DRIFT_BLOCK ignores it."""
     wanted = _read(path)
-    with runtime() as ground, _audited(ground, "drift.accept", path, wanted).transaction() as connection:
+    with runtime() as ground, ground.audited("drift.accept", drift.target(wanted)).transaction() as connection:
         paths = drift.accept(connection, wanted, utc_now())
     _say("Accepted", paths, as_json)
 
@@ -59,13 +57,9 @@ def accept(path: Path, as_json: Json = False) -> None:
 def forget(path: Path, as_json: Json = False) -> None:
     """Delete the drift of a field; if it still differs, the next crawl records it again."""
     wanted = _read(path)
-    with runtime() as ground, _audited(ground, "drift.forget", path, wanted).transaction() as connection:
+    with runtime() as ground, ground.audited("drift.forget", drift.target(wanted)).transaction() as connection:
         paths = drift.forget(connection, wanted)
     _say("Forgot", paths, as_json)
-
-
-def _audited(ground: Runtime, action: str, path: str, wanted: FieldPaths) -> AuditedDatabase:
-    return AuditedDatabase(ground.database, cli_actor(), action, f"drift {path}", drift.look(wanted))
 
 
 def _read(path: str) -> FieldPaths:

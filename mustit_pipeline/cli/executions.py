@@ -8,9 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.api.answers.executions import ExecutionAnswer, ExecutionDetail
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
@@ -24,7 +22,7 @@ from mustit_pipeline.cli.list_options import (
     status,
 )
 from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
-from mustit_pipeline.cli.runtime import Runtime, runtime
+from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.crawling import forecast, steering
 from mustit_pipeline.crawling.forecast import Forecast
 from mustit_pipeline.crawling.sql import executions
@@ -176,7 +174,7 @@ def pause(execution_id: Id, as_json: Json = False) -> None:
     """Lease no further task of a running execution; requests in flight end normally."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(steering.pause(_audited(ground, "execution.pause", found), found), as_json)
+        _say(steering.pause(ground.audited("execution.pause", steering.target(found)), found), as_json)
 
 
 @app.command("resume", epilog="Example: `mustit execution resume 0b6f13c2`")
@@ -184,7 +182,7 @@ def resume(execution_id: Id, as_json: Json = False) -> None:
     """Continue a paused or failed execution with its stored tasks."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(steering.resume(_audited(ground, "execution.resume", found), found), as_json)
+        _say(steering.resume(ground.audited("execution.resume", steering.target(found)), found), as_json)
 
 
 @app.command("cancel", epilog="Example: `mustit execution cancel 0b6f13c2`")
@@ -192,16 +190,12 @@ def cancel(execution_id: Id, as_json: Json = False) -> None:
     """End an execution and its open tasks for good."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(steering.cancel(_audited(ground, "execution.cancel", found), found, utc_now()), as_json)
+        _say(steering.cancel(ground.audited("execution.cancel", steering.target(found)), found, utc_now()), as_json)
 
 
 def _find(database: Database, given: str) -> ExecutionId:
     with database.reading() as connection:
         return executions.find(connection, IdPrefix(given)).id
-
-
-def _audited(ground: Runtime, action: str, execution_id: ExecutionId) -> AuditedDatabase:
-    return audited(ground.database, action, f"execution {execution_id}", steering.look(execution_id))
 
 
 def _say(stored: StoredExecution, as_json: bool) -> None:

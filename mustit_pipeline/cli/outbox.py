@@ -6,10 +6,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.api.answers.outbox import EventAnswer, EventDetail
 from mustit_pipeline.catalog.sql import history
-from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
@@ -121,7 +119,7 @@ def retry(
 def _retry_one(ground: Runtime, wanted: IdPrefix) -> Retried:
     with ground.database.reading() as connection:
         found = outbox_list.find(connection, wanted).outbox_id
-    audited = AuditedDatabase(ground.database, cli_actor(), "outbox.retry", f"outbox {found}", outbox_list.look(found))
+    audited = ground.audited("outbox.retry", outbox_list.target(found))
     with audited.transaction() as connection:
         return outbox_list.retry_one(connection, IdPrefix(str(found)))
 
@@ -129,9 +127,7 @@ def _retry_one(ground: Runtime, wanted: IdPrefix) -> Retried:
 def _retry_all(ground: Runtime, wanted: OutboxStatus, seller: str | None) -> Retried:
     with ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
-    target = "outbox" if seller_id is None else f"outbox of {seller_id}"
-    look = outbox_list.look_at_failed(seller_id)
-    audited = AuditedDatabase(ground.database, cli_actor(), "outbox.retry", target, look)
+    audited = ground.audited("outbox.retry", outbox_list.target_of_failed(seller_id))
     with audited.transaction() as connection:
         return outbox_list.retry_all(connection, status=wanted, seller_id=seller_id)
 

@@ -49,7 +49,7 @@ def list_keys(caller: Asking, page: PageNumber = 0, size: Size = 20) -> Pages[Ke
 def create_key(body: NewKey, caller: Asking) -> CreatedKey:
     """Create an API key and show it, this once; two of a name can be active."""
     name, lifetime = KeyName(body.name), read_duration(body.expires)
-    audited = caller.audited("apikey.create", f"apikey {name}", api_keys.look(name.value))
+    audited = caller.audited("apikey.create", api_keys.target(name.value))
     made = api_keys.create(audited, name, {Scope(one) for one in body.scope.split(" ")}, lifetime)
     return CreatedKey(**dict(KeyAnswer.of(made.key)), key=made.text)
 
@@ -59,5 +59,5 @@ def revoke_key(key_id: KeyId, caller: Asking) -> Response:
     """End an API key at once."""
     with caller.database.reading() as connection:
         name = stored.get(connection, key_id).name
-    api_keys.revoke(caller.audited("apikey.revoke", f"apikey {name}", api_keys.look(name)), key_id)
+    api_keys.revoke(caller.audited("apikey.revoke", api_keys.target(name)), key_id)
     return Response(status_code=204)

@@ -14,7 +14,6 @@ from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database
 
 router = APIRouter(prefix="/deletions", tags=["deletion holds"])
 
@@ -49,7 +48,9 @@ def approve_deletions(wanted: IdInPath, caller: Asking) -> DecisionAnswer:
     """Delete the hold's products that are still absent; products that were seen again stay."""
     hold = _find(caller, wanted)
     return DecisionAnswer.whole(
-        deletion.approve(_audited(caller, "deletion.approve", hold), IdPrefix(str(hold.id)), utc_now())
+        deletion.approve(
+            caller.audited("deletion.approve", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now()
+        )
     )
 
 
@@ -58,14 +59,10 @@ def reject_deletions(wanted: IdInPath, caller: Asking) -> DecisionAnswer:
     """Close a hold and delete nothing; a sweep that still misses too many products opens the next hold."""
     hold = _find(caller, wanted)
     return DecisionAnswer.whole(
-        deletion.reject(_audited(caller, "deletion.reject", hold), IdPrefix(str(hold.id)), utc_now())
+        deletion.reject(caller.audited("deletion.reject", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now())
     )
 
 
 def _find(caller: Caller, wanted: IdPrefix) -> DeletionHold:
     with caller.database.reading() as connection:
         return deletions.find_hold(connection, wanted)
-
-
-def _audited(caller: Caller, action: str, hold: DeletionHold) -> Database:
-    return caller.audited(action, f"deletion hold {hold.id}", deletion.look(hold.id))

@@ -55,7 +55,7 @@ def list_drift(
 def accept_drift(body: DriftPath, caller: Asking) -> PathsAnswer:
     """Accept a change as harmless: it is still counted, without a warning."""
     wanted = FieldPaths(body.path)
-    with caller.audited("drift.accept", f"drift {body.path}", drift.look(wanted)).transaction() as connection:
+    with caller.audited("drift.accept", drift.target(wanted)).transaction() as connection:
         return PathsAnswer(paths=drift.accept(connection, wanted, utc_now()))
 
 
@@ -63,5 +63,5 @@ def accept_drift(body: DriftPath, caller: Asking) -> PathsAnswer:
 def forget_drift(body: DriftPath, caller: Asking) -> PathsAnswer:
     """Delete the drift of a field; if it still differs, the next crawl records it again."""
     wanted = FieldPaths(body.path)
-    with caller.audited("drift.forget", f"drift {body.path}", drift.look(wanted)).transaction() as connection:
+    with caller.audited("drift.forget", drift.target(wanted)).transaction() as connection:
         return PathsAnswer(paths=drift.forget(connection, wanted))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.api.answers.executions import ExecutionAnswer, ExecutionDetail
-from mustit_pipeline.api.context import Asking, Caller
+from mustit_pipeline.api.context import Asking
 from mustit_pipeline.api.filters import SellerInQuery, require_known
 from mustit_pipeline.api.live import EndReason, OnHub, Source, Topic
 from mustit_pipeline.api.models import Answer, CursorPage
@@ -72,21 +72,23 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
 def pause_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Lease no further task of a running execution; requests in flight end normally."""
     found = _find(caller.database, wanted)
-    return ExecutionAnswer.of(steering.pause(_audited(caller, "execution.pause", found), found))
+    return ExecutionAnswer.of(steering.pause(caller.audited("execution.pause", steering.target(found)), found))
 
 
 @router.post("/{id}/resume")
 def resume_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Continue a paused or failed execution with its stored tasks."""
     found = _find(caller.database, wanted)
-    return ExecutionAnswer.of(steering.resume(_audited(caller, "execution.resume", found), found))
+    return ExecutionAnswer.of(steering.resume(caller.audited("execution.resume", steering.target(found)), found))
 
 
 @router.post("/{id}/cancel")
 def cancel_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """End an execution and its open tasks for good."""
     found = _find(caller.database, wanted)
-    return ExecutionAnswer.of(steering.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
+    return ExecutionAnswer.of(
+        steering.cancel(caller.audited("execution.cancel", steering.target(found)), found, utc_now())
+    )
 
 
 def _watched(wanted: IdInPath, caller: Asking, hub: OnHub) -> StoredExecution:
@@ -141,7 +143,3 @@ EXECUTIONS = Source(_read, _has_ended)
 def _find(database: Database, wanted: IdPrefix) -> ExecutionId:
     with database.reading() as connection:
         return executions.find(connection, wanted).id
-
-
-def _audited(caller: Caller, action: str, execution_id: ExecutionId) -> Database:
-    return caller.audited(action, f"execution {execution_id}", steering.look(execution_id))

@@ -44,6 +44,6 @@ def list_change_holds(
 @router.post("/{sellerId}/release")
 def release_changes(seller_id: SellerInPath, caller: Asking) -> Released:
     """Publish a seller's held changes, after some of them were checked on the marketplace."""
-    database = caller.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
+    database = caller.audited("hold.release", releasing.target(seller_id))
     report = releasing.release(database, seller_id, now=utc_now)
     return Released(seller_id=seller_id.value, published=sum(report.versions.values()), changes=dict(report.changes))

@@ -55,8 +55,7 @@ def retry_events(
     """Send all failed events again, with all their tries; one whose product has a newer version is not sent."""
     with caller.database.reading() as connection:
         require_known(connection, seller_id)
-    target = "outbox" if seller_id is None else f"outbox of {seller_id}"
-    audited = caller.audited("outbox.retry", target, outbox_list.look_at_failed(seller_id))
+    audited = caller.audited("outbox.retry", outbox_list.target_of_failed(seller_id))
     with audited.transaction() as connection:
         done = outbox_list.retry_all(connection, status=status, seller_id=seller_id)
     return RetriedAnswer(retried=len(done.waiting), superseded=len(done.superseded))
@@ -75,6 +74,6 @@ def show_event(outbox_id: Id, caller: Asking) -> EventDetail:
 def retry_event(outbox_id: Id, caller: Asking) -> EventAnswer:
     """Send one failed event again, with all its tries; a newer version of its product replaces it."""
     wanted = IdPrefix(str(outbox_id))
-    with caller.audited("outbox.retry", f"outbox {outbox_id}", outbox_list.look(outbox_id)).transaction() as connection:
+    with caller.audited("outbox.retry", outbox_list.target(outbox_id)).transaction() as connection:
         outbox_list.retry_one(connection, wanted)
         return EventAnswer.of(outbox_list.find(connection, wanted))

@@ -59,7 +59,7 @@ def list_user_agents(
 @router.post("", status_code=201)
 def add_user_agents(body: NewAgents, caller: Asking) -> AddedAgents:
     """Add user agents to the pool."""
-    with caller.audited("agents.load", "agents").transaction() as connection:
+    with caller.audited("agents.load", roster.NEW_AGENTS).transaction() as connection:
         report = roster.load(connection, body.user_agents)
     rejected = [Rejected(number=number, reason=reason) for number, reason in report.rejected]
     return AddedAgents(added=report.added, known=report.known, rejected=rejected)
@@ -74,7 +74,7 @@ def show_pool(caller: Asking) -> PoolAnswer:
 @router.post("/resume")
 def resume_calls(caller: Asking) -> PoolAnswer:
     """End a pause of all calls and close the breaker, although the marketplace may still throttle."""
-    with caller.audited("agents.resume", "agents", roster.look_at_pool).transaction() as connection:
+    with caller.audited("agents.resume", roster.ALL_AGENTS).transaction() as connection:
         roster.close_circuit(connection, caller.settings)
         roster.end_pause(connection)
     return _pool(caller)
@@ -90,7 +90,7 @@ def _pool(caller: Caller) -> PoolAnswer:
 def block_user_agent(wanted: IdInPath, caller: Asking) -> AgentAnswer:
     """Take an agent out of use until it is unblocked."""
     agent = _find(caller.database, wanted)
-    database = caller.audited("agent.block", f"agent {agent.agent_id}", roster.look(agent.agent_id))
+    database = caller.audited("agent.block", roster.target(agent.agent_id))
     with database.transaction() as connection:
         return AgentAnswer.of(roster.block(connection, agent.agent_id))
 
@@ -99,7 +99,7 @@ def block_user_agent(wanted: IdInPath, caller: Asking) -> AgentAnswer:
 def unblock_user_agent(wanted: IdInPath, caller: Asking) -> AgentAnswer:
     """Put a blocked agent back into use, with a new token."""
     agent = _find(caller.database, wanted)
-    database = caller.audited("agent.unblock", f"agent {agent.agent_id}", roster.look(agent.agent_id))
+    database = caller.audited("agent.unblock", roster.target(agent.agent_id))
     with database.transaction() as connection:
         return AgentAnswer.of(roster.unblock(connection, caller.settings, agent.agent_id))
 

@@ -63,7 +63,7 @@ def add_user(body: NewUser, caller: Asking) -> UserAnswer:
     """Add a user."""
     name = UserName(body.name)
     password = None if body.password is None else GoodPassword(body.password, name)
-    audited = caller.audited("user.add", f"user {name}", users.look(name))
+    audited = caller.audited("user.add", users.target(name))
     return UserAnswer.of(users.add(audited, name, body.role, password))
 
 
@@ -75,8 +75,7 @@ def change_user(name: Name, body: ChangedUser, caller: Asking) -> UserAnswer:
     """
     user_name = UserName(name)
     password = None if body.password is None else GoodPassword(body.password, user_name)
-    look = users.look(user_name, password=password is not None)
-    audited = caller.audited(_action(body), f"user {user_name}", look)
+    audited = caller.audited(_action(body), users.target(user_name, password=password is not None))
     return UserAnswer.of(users.change(audited, user_name, UserChange(body.role, password, body.disabled)))
 
 

@@ -17,7 +17,6 @@ from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database
 
 SHOWN_PRODUCTS = 200
 ACTIONS = {"approve": marked("Approve the deletions"), "reject": marked("Reject the deletions")}
@@ -82,7 +81,7 @@ def act(visit: Visiting, sent: Sending) -> Response:
 
     def decide(hold: DeletionHold) -> None:
         change = deletion.approve if approves else deletion.reject
-        change(_audited(visit, f"deletion.{action}", hold), IdPrefix(str(hold.id)), utc_now())
+        change(visit.audited(f"deletion.{action}", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now())
 
     return act_on_all(visit, sent, "/deletions", holds, question=question, change=decide)
 
@@ -108,7 +107,9 @@ def approve(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
             action=visit.say("Delete them"),
             danger=True,
         )
-    decision = deletion.approve(_audited(visit, "deletion.approve", hold), IdPrefix(str(hold.id)), utc_now())
+    decision = deletion.approve(
+        visit.audited("deletion.approve", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now()
+    )
     said = visit.say_number(
         "%(number)s product is deleted. Written to the audit log.",
         "%(number)s products are deleted. Written to the audit log.",
@@ -129,7 +130,7 @@ def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
             text=visit.say("No product of %(seller)s is deleted until another crawl misses it.", seller=hold.seller_id),
             action=visit.say("Reject"),
         )
-    deletion.reject(_audited(visit, "deletion.reject", hold), IdPrefix(str(hold.id)), utc_now())
+    deletion.reject(visit.audited("deletion.reject", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now())
     said = visit.say("Rejected: no product is deleted. Written to the audit log.")
     return visit.done("/deletions", said)
 
@@ -137,7 +138,3 @@ def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
 def _find(visit: Visit, wanted: IdPrefix) -> DeletionHold:
     with visit.database.reading() as connection:
         return deletions.find_hold(connection, wanted)
-
-
-def _audited(visit: Visit, action: str, hold: DeletionHold) -> Database:
-    return visit.audited(action, f"deletion hold {hold.id}", deletion.look(hold.id))

@@ -74,7 +74,7 @@ def accept(visit: Visiting, sent: Sending) -> Response:
             "%(number)s field is accepted as harmless.", "%(number)s fields are accepted as harmless.", len(paths.paths)
         )
         return ask(visit, sent, title=visit.say("Accept these fields?"), text=text, action=visit.say("Accept"))
-    with visit.audited("drift.accept", f"drift {','.join(paths.paths)}", drift.look(paths)).transaction() as connection:
+    with visit.audited("drift.accept", drift.target(paths)).transaction() as connection:
         done = drift.accept(connection, paths, utc_now())
     said = visit.say_number(
         "%(number)s field is accepted. Written to the audit log.",
@@ -102,7 +102,7 @@ def forget(visit: Visiting, sent: Sending) -> Response:
             ),
             action=visit.say("Forget"),
         )
-    with visit.audited("drift.forget", f"drift {','.join(paths.paths)}", drift.look(paths)).transaction() as connection:
+    with visit.audited("drift.forget", drift.target(paths)).transaction() as connection:
         done = drift.forget(connection, paths)
     said = visit.say_number(
         "%(number)s field is forgotten. Written to the audit log.",

@@ -92,5 +92,5 @@ def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response
 
 
 def _release(visit: Visit, seller_id: SellerId) -> ProcessingReport:
-    database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
+    database = visit.audited("hold.release", releasing.target(seller_id))
     return releasing.release(database, seller_id, now=utc_now)

@@ -47,7 +47,7 @@ def list_events(
             seller=seller,
             status=wanted,
             statuses=list(OutboxStatus),
-            failed=outbox_list.look_at_failed(of)(connection)["failed"],
+            failed=outbox_list.count_failed(connection, of),
             backlog=health.unsent_events(connection),
             pager=by_cursor(visit, "/outbox", cursor, following, seller=seller, status=wanted),
         )
@@ -93,12 +93,11 @@ def retry(visit: Visiting, sent: Sending) -> Response:
 
 def _failed(visit: Visit, seller: SellerId | None) -> int:
     with visit.database.reading() as connection:
-        return int(str(outbox_list.look_at_failed(seller)(connection)["failed"]))
+        return outbox_list.count_failed(connection, seller)
 
 
 def _retry_all(visit: Visit, seller: SellerId | None) -> tuple[int, int, list[str]]:
-    target = "outbox FAILED" if seller is None else f"outbox FAILED of {seller}"
-    audited = visit.audited("outbox.retry", target, outbox_list.look_at_failed(seller))
+    audited = visit.audited("outbox.retry", outbox_list.target_of_failed(seller))
     with audited.transaction() as connection:
         done = outbox_list.retry_all(connection, status=OutboxStatus.FAILED, seller_id=seller)
     return len(done.waiting), len(done.superseded), []
@@ -110,7 +109,7 @@ def _retry(visit: Visit, ids: list[UUID]) -> tuple[int, int, list[str]]:
     reasons: list[str] = []
     for one in ids:
         try:
-            with visit.audited("outbox.retry", f"outbox {one}", outbox_list.look(one)).transaction() as connection:
+            with visit.audited("outbox.retry", outbox_list.target(one)).transaction() as connection:
                 done.append(outbox_list.retry_one(connection, IdPrefix(str(one))))
         except DomainError as error:
             reasons.append(error.message(visit.language))

@@ -20,6 +20,7 @@ from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, SellerId
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.sellers import enrolment, registry
@@ -76,7 +77,7 @@ def register(visit: Visiting, sent: Sending) -> Response:
     """Register one seller; its first crawl is due at once."""
     seller_id, interval = SellerId(sent.text("seller_id")), _interval(sent)
     name = sent.text("name") or seller_id.value
-    database = visit.audited("seller.register", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.register", registry.target(seller_id))
     registry.register(database, seller_id, name, interval, utc_now())
     said = visit.say("%(seller)s is registered. Its first crawl is due now.", seller=seller_id)
     return visit.done(seller_path(seller_id), visit.say_logged(said))
@@ -89,7 +90,7 @@ def load(visit: Visiting, sent: Sending) -> Response:
     if file is None:
         return visit.done("/sellers", visit.say("Choose a CSV file first."), good=False)
     lines = io.TextIOWrapper(file.file, encoding="utf-8-sig", errors="replace").read().splitlines()
-    report = enrolment.enrol(visit.audited("seller.load", f"file {file.filename}"), lines, utc_now())
+    report = enrolment.enrol(visit.audited("seller.load", Target(f"file {file.filename}")), lines, utc_now())
     added = visit.say(
         "%(added)s sellers are registered, %(known)s were known.",
         added=f"{len(report.added):,}",
@@ -145,7 +146,7 @@ def crawl(visit: Visit, seller_id: SellerId, *, full: bool = False) -> bool:
     """Crawl a seller now; says whether a crawl was open already."""
     actor = visit.who.actor()
     opened = steering.trigger(
-        visit.audited("crawl.trigger", f"seller {seller_id}", steering.look_open(seller_id)),
+        visit.audited("crawl.trigger", steering.target_of_trigger(seller_id)),
         seller_id,
         triggered_by=f"{actor.kind} {actor.name}",
         now=utc_now(),
@@ -156,19 +157,19 @@ def crawl(visit: Visit, seller_id: SellerId, *, full: bool = False) -> bool:
 
 def activate(visit: Visit, seller_id: SellerId) -> None:
     """Crawl a seller again."""
-    database = visit.audited("seller.activate", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.activate", registry.target(seller_id))
     registry.activate(database, seller_id, utc_now())
 
 
 def deactivate(visit: Visit, seller_id: SellerId) -> None:
     """Stop crawling a seller."""
-    database = visit.audited("seller.deactivate", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.deactivate", registry.target(seller_id))
     deactivate_seller(database, seller_id, utc_now())
 
 
 def change_interval(visit: Visit, seller_id: SellerId, interval: CrawlingInterval) -> None:
     """Crawl a seller at another interval."""
-    database = visit.audited("seller.interval", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.interval", registry.target(seller_id))
     registry.change_interval(database, seller_id, interval, utc_now())
 
 

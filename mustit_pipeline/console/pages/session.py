@@ -16,6 +16,7 @@ from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.visits import Theme, Visit, Visiting
 from mustit_pipeline.domain.access import SHORTEST_PASSWORD, Password, UserName
 from mustit_pipeline.domain.errors import DomainError, TooMany, Unauthorized
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 
 REMEMBERED = int(timedelta(days=365).total_seconds())
@@ -90,7 +91,7 @@ def change_password(visit: Visiting, sent: Sending) -> Response:
         password = Password(sent.untouched("fresh"), name)
     except DomainError as error:
         return _password(visit, error.message(visit.language), error.status)
-    user = users.change_password(visit.audited("user.password", f"user {name}"), name, password)
+    user = users.change_password(visit.audited("user.password", Target(f"user {name}")), name, password)
     return _open(visit, user, "/", visit.say(CHANGED))
 
 

@@ -618,8 +618,8 @@ STATEMENTS: dict[str, Statement] = {
     "event by its first digits": Statement(lambda c, s: outbox_list.find(c, IdPrefix(str(s.outbox_id))), 5),
     "events behind a place": Statement(_events_behind(None), BATCH),
     "events of one behind a place": Statement(_events_behind(READY), BATCH),
-    "failed events before a retry": Statement(lambda c, s: outbox_list.look_at_failed(None)(c), BATCH),
-    "failed events of one before a retry": Statement(lambda c, s: outbox_list.look_at_failed(s.ready)(c), BATCH),
+    "failed events before a retry": Statement(lambda c, s: outbox_list.count_failed(c, None), BATCH),
+    "failed events of one before a retry": Statement(lambda c, s: outbox_list.count_failed(c, s.ready), BATCH),
     "events of one retried": Statement(
         lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=s.ready), BATCH
     ),
