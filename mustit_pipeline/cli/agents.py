@@ -13,7 +13,17 @@ from mustit_pipeline.agents.sql import agents as stored_agents
 from mustit_pipeline.agents.sql.agents import AgentRow
 from mustit_pipeline.api.answers.user_agents import AgentAnswer, PoolAnswer
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
+from mustit_pipeline.cli.output import (
+    Json,
+    end_load,
+    local,
+    out,
+    print_fields,
+    print_json,
+    print_outcome,
+    print_table,
+    until,
+)
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling.forecast import used_up
 from mustit_pipeline.domain.filters import IdPrefix
@@ -121,14 +131,7 @@ def load(
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     with runtime() as ground, ground.audited("agents.load", roster.NEW_AGENTS).transaction() as connection:
         report = roster.load(connection, lines)
-    if as_json:
-        rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
-        print_json({"added": report.added, "known": report.known, "rejected": rejected})
-    else:
-        out.print(f"{report.added} added, {report.known} known already.", highlight=False)
-        for number, reason in report.rejected:
-            err.print(f"line {number}: {reason}", markup=False, highlight=False)
-    raise typer.Exit(1 if report.rejected else 0)
+    end_load(report.added, report.known, report.rejected, word="added", as_json=as_json)
 
 
 @app.command("block", epilog="Example: `mustit agents block 3f2c90d4`")
@@ -202,7 +205,4 @@ def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: boo
 
 
 def _say(agent: AgentRow, as_json: bool) -> None:
-    if as_json:
-        print_json(AgentAnswer.document_of(agent))
-    else:
-        out.print(f"{agent.agent_id} is {agent.status}.", highlight=False)
+    print_outcome(AgentAnswer.document_of(agent), f"{agent.agent_id} is {agent.status}.", as_json=as_json)

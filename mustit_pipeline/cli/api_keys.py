@@ -8,7 +8,7 @@ from mustit_pipeline.access import api_keys
 from mustit_pipeline.access.sql import api_keys as stored
 from mustit_pipeline.api.answers.api_keys import KeyAnswer
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_json, print_table
+from mustit_pipeline.cli.output import Json, err, local, out, print_json, print_outcome, print_table
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.access import KeyName, Scope
 from mustit_pipeline.domain.filters import read_duration
@@ -66,7 +66,4 @@ def revoke(
         api_keys.revoke(audited, key_id)
         with ground.database.reading() as connection:
             key = stored.get(connection, key_id)
-    if as_json:
-        print_json(KeyAnswer.document_of(key))
-    else:
-        out.print(f"{key.id} of {key.name} is refused from now on.", markup=False, highlight=False)
+    print_outcome(KeyAnswer.document_of(key), f"{key.id} of {key.name} is refused from now on.", as_json=as_json)

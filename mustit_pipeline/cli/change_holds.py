@@ -10,7 +10,7 @@ from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.sql import change_holds
 from mustit_pipeline.cli.list_options import Limit, cut, make_table, minute, short, show_page, status
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.output import Json, print_outcome
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.change_hold import ChangeHold, Suspicion
@@ -56,14 +56,10 @@ def release(
         database = ground.audited("hold.release", releasing.target(key))
         report = releasing.release(database, key, now=utc_now, progress=follow)
     published = sum(report.versions.values())
-    if as_json:
-        print_json({"sellerId": seller, "published": published, "changes": dict(report.changes)})
-        return
-    out.print(
+    print_outcome(
+        {"sellerId": seller, "published": published, "changes": dict(report.changes)},
         f"Published {published} changes of {seller}. The next relay tells the product server.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        as_json=as_json,
     )
 
 

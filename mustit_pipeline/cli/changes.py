@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mustit_pipeline.api.answers.changes import ChangeSetAnswer
 from mustit_pipeline.catalog.sql import history
-from mustit_pipeline.catalog.sql.history import ChangeSet
+from mustit_pipeline.catalog.sql.history import ChangeFilter, ChangeSet
 from mustit_pipeline.cli.list_options import (
     STATUS_STYLES,
     Limit,
@@ -46,10 +46,10 @@ def changes(
     Example: `mustit changes --seller dmont --since 3d --type PRICE`
     """
     after = since_when(since, utc_now())
-    wanted = None if kind is None else ChangeKind.parse(kind)
+    parsed = None if kind is None else ChangeKind.parse(kind)
     with runtime() as ground, ground.database.reading() as connection:
-        seller_id = known_seller(connection, seller)
-        found = history.changes(connection, seller_id=seller_id, since=after, kind=wanted, limit=limit)
+        wanted = ChangeFilter(known_seller(connection, seller), since=after, kind=parsed)
+        found = history.changes(connection, wanted, limit)
     what = "Nothing changed" if kind is None else f"No change of type {kind.upper()}"
     whose = "" if seller is None else f" at {seller}"
     when = " yet: changes are noticed by `mustit crawl`." if after is None else f" since {local(after)}."

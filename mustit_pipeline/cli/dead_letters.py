@@ -8,7 +8,7 @@ from rich.table import Table
 from mustit_pipeline.access import audit
 from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import iso, make_table, minute, short, show_page, status
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_outcome
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling.dead_letters import DeadLetter, DeadLetters
 from mustit_pipeline.domain.errors import Conflict
@@ -99,10 +99,7 @@ def drop(message_id: Id, as_json: Json = False) -> None:
             with ground.database.transaction() as connection:
                 audit.record(connection, cli_actor(), "dlq.drop", f"dead letter {letter.id}", before=None, after=None)
             letters.drop(letter)
-    if as_json:
-        print_json({"dropped": letter.id})
-    else:
-        out.print(f"{letter.id} is dropped.", highlight=False)
+    print_outcome({"dropped": letter.id}, f"{letter.id} is dropped.", as_json=as_json)
 
 
 def _letters(ground: Runtime, action: str | None = None, target: str = "") -> DeadLetters:

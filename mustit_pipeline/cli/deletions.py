@@ -20,7 +20,7 @@ from mustit_pipeline.cli.list_options import (
     show_page,
     status,
 )
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_outcome
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
@@ -119,14 +119,10 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
         decision = deletion.reject(
             ground.audited("deletion.reject", deletion.target(found)), IdPrefix(str(found)), utc_now()
         )
-    if as_json:
-        print_json(_document(decision.hold) | {"deleted": decision.deleted})
-        return
-    out.print(
+    print_outcome(
+        _document(decision.hold) | {"deleted": decision.deleted},
         f"Rejected: {decision.kept} products of {decision.seller_id} stay.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        as_json=as_json,
     )
 
 

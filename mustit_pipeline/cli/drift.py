@@ -18,7 +18,7 @@ from mustit_pipeline.cli.list_options import (
     show_page,
     since_when,
 )
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.output import Json, out, print_outcome
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.foundation.clock import utc_now
@@ -70,10 +70,7 @@ def _read(path: str) -> FieldPaths:
 
 
 def _say(done: str, paths: list[str], as_json: bool) -> None:
-    if as_json:
-        print_json({"paths": paths})
-    else:
-        out.print(f"{done} {', '.join(paths)}.", markup=False, highlight=False, soft_wrap=True)
+    print_outcome({"paths": paths}, f"{done} {', '.join(paths)}.", as_json=as_json)
 
 
 def _table(found: list[Drift]) -> Table:

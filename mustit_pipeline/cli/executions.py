@@ -21,7 +21,7 @@ from mustit_pipeline.cli.list_options import (
     show_page,
     status,
 )
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_outcome, print_table, until
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.crawling import forecast, steering
 from mustit_pipeline.crawling.forecast import Forecast
@@ -199,10 +199,7 @@ def _find(database: Database, given: str) -> ExecutionId:
 
 
 def _say(stored: StoredExecution, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(stored))
-    else:
-        out.print(f"{stored.id} is {stored.status}.", highlight=False)
+    print_outcome(_document(stored), f"{stored.id} is {stored.status}.", as_json=as_json)
 
 
 def _document(stored: StoredExecution, answer: ExecutionAnswer | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mustit_pipeline.cli.budget import Boost
 from mustit_pipeline.cli.changes import types_text
 from mustit_pipeline.cli.comparison import print_comparison
 from mustit_pipeline.cli.list_options import LARGEST_NUMBER, Limit, make_table, minute, show_page
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.output import Json, out, print_json, print_outcome
 from mustit_pipeline.cli.product_page import print_product
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_cell
@@ -101,10 +101,11 @@ def boost(item_no: Item, factor: Boost, seller: Whose = None, as_json: Json = Fa
     with runtime() as ground, ground.database.transaction() as connection:
         product = find_product(connection, ItemNo(item_no), _seller(seller))
         recrawl_terms.boost_product(connection, product.seller_id, product.item_no, factor)
-    if as_json:
-        print_json({"sellerId": product.seller_id, "itemNo": product.item_no, "boost": factor})
-    else:
-        out.print(f"{product.item_no} of {product.seller_id} counts {factor:g} times as much.", highlight=False)
+    print_outcome(
+        {"sellerId": product.seller_id, "itemNo": product.item_no, "boost": factor},
+        f"{product.item_no} of {product.seller_id} counts {factor:g} times as much.",
+        as_json=as_json,
+    )
 
 
 def _seller(given: str | None) -> SellerId | None:

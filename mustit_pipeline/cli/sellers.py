@@ -7,7 +7,15 @@ import typer
 
 from mustit_pipeline.cli.budget import Boost
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
+from mustit_pipeline.cli.output import (
+    Json,
+    end_load,
+    local,
+    print_fields,
+    print_json,
+    print_outcome,
+    print_table,
+)
 from mustit_pipeline.cli.runtime import announce_partitions, runtime
 from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.crawling.steering import deactivate_seller
@@ -56,14 +64,7 @@ def load(
     with runtime() as ground:
         report = enrol(ground.audited("seller.load", Target(f"file {file.name}")), lines, utc_now())
         announce_partitions(ground.settings, report.added)
-    if as_json:
-        rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
-        print_json({"added": len(report.added), "known": report.known, "rejected": rejected})
-    else:
-        out.print(f"{len(report.added)} registered, {report.known} known already.", highlight=False)
-        for number, reason in report.rejected:
-            err.print(f"line {number}: {reason}", markup=False, highlight=False)
-    raise typer.Exit(1 if report.rejected else 0)
+    end_load(len(report.added), report.known, report.rejected, word="registered", as_json=as_json)
 
 
 @app.command("list", epilog="Example: `mustit seller list --status ACTIVE`")
@@ -145,10 +146,11 @@ def boost(seller_id: Id, factor: Boost, as_json: Json = False) -> None:
     with runtime() as ground, ground.database.transaction() as connection:
         seller, _ = sellers.get(connection, key)
         recrawl_terms.boost_seller(connection, key.value, factor)
-    if as_json:
-        print_json({"sellerId": seller.seller_id.value, "boost": factor})
-    else:
-        out.print(f"Products of {seller.seller_id} count {factor:g} times as much.", highlight=False)
+    print_outcome(
+        {"sellerId": seller.seller_id.value, "boost": factor},
+        f"Products of {seller.seller_id} count {factor:g} times as much.",
+        as_json=as_json,
+    )
 
 
 @app.command("activate", epilog="Example: `mustit seller activate dmont`")
@@ -174,10 +176,7 @@ def deactivate(seller_id: Id, as_json: Json = False) -> None:
 
 
 def _say(seller: Seller, text: str, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(seller))
-    else:
-        out.print(text, markup=False, highlight=False)
+    print_outcome(_document(seller), text, as_json=as_json)
 
 
 def _document(seller: Seller) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from mustit_pipeline.access import users
 from mustit_pipeline.access.sql import users as stored
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.api.answers.users import UserAnswer
-from mustit_pipeline.cli.output import Json, local, out, print_json, print_table
+from mustit_pipeline.cli.output import Json, local, out, print_json, print_outcome, print_table
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.access import Password, Role, UserName
 from mustit_pipeline.foundation.audited import Target
@@ -106,10 +106,7 @@ def _password(name: UserName, *, from_stdin: bool) -> Password:
 
 
 def _say(user: User, line: str, as_json: bool) -> None:
-    if as_json:
-        print_json(UserAnswer.document_of(user))
-    else:
-        out.print(line, markup=False, highlight=False)
+    print_outcome(UserAnswer.document_of(user), line, as_json=as_json)
 
 
 def _state(user: User) -> str:

@@ -10,12 +10,13 @@ from mustit_pipeline.access.login import authenticate
 from mustit_pipeline.access.sql import users as stored_users
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.api.languages import Language
+from mustit_pipeline.api.problems import retry_after
 from mustit_pipeline.console.cookies import Cookie
 from mustit_pipeline.console.forms import Sending, local_path
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.visits import Theme, Visit, Visiting
 from mustit_pipeline.domain.access import SHORTEST_PASSWORD, Password, UserName
-from mustit_pipeline.domain.errors import DomainError, TooMany, Unauthorized
+from mustit_pipeline.domain.errors import DomainError, Unauthorized
 from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 
@@ -118,8 +119,8 @@ def _login(visit: Visit, after: str, *, name: str = "", error: DomainError | Non
     status = HTTPStatus.OK if error is None else error.status
     said = None if error is None else error.message(visit.language)
     response = visit.page("login.html", status, next=local_path(after), username=name, error=said)
-    if isinstance(error, TooMany):
-        response.headers["Retry-After"] = str(error.retry_after)
+    if error is not None:
+        response.headers.update(retry_after(error))
     return response
 
 
