@@ -11,6 +11,7 @@ from benchmarks import (
     budget,
     console,
     crawl,
+    growing,
     growth,
     growth_plot,
     lake,
@@ -59,7 +60,7 @@ def _memory(options: argparse.Namespace) -> report.Part:
 
 
 def _growth(options: argparse.Namespace) -> report.Part:
-    sizes = tuple(size for size in growth.SIZES if size <= options.stored)
+    sizes = tuple(size for size in growing.SIZES if size <= options.stored)
     grown = growth.run(growth.QUICK if options.quick else growth.Plan(sizes))
     growth_plot.draw(grown, options.output.with_name("growth.svg"))
     return grown
@@ -129,7 +130,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of the crawl and of the relay (3)")
     parser.add_argument("--window", type=float, default=60.0, help="WINDOW_SECONDS of the budget runs (60)")
     parser.add_argument("--windows", type=int, default=3, help="windows of each budget run (3)")
-    parser.add_argument("--stored", type=int, default=growth.SIZES[-1], help="the most products stored (1000000)")
+    parser.add_argument("--stored", type=int, default=growing.SIZES[-1], help="the most products stored (1000000)")
     parser.add_argument(
         "--quick", action="store_true", help="500 products or fewer, one round, windows of seconds: shows that it works"
     )

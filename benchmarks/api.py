@@ -20,12 +20,11 @@ import psutil
 from sqlalchemy import text
 
 from benchmarks.crawl import OURS, crawl_once
-from benchmarks.filling import Filler, register_sellers, seller_name
-from benchmarks.growth import PATTERN, SIZES, make_pattern, receiving
-from benchmarks.ours import settings_of
-from benchmarks.report import Table, Target
+from benchmarks.filling import seller_name
+from benchmarks.growing import SIZES, growing
+from benchmarks.report import Table, Target, p95
 from benchmarks.resting import rest
-from benchmarks.world import AGENTS, World, connected, opened, register
+from benchmarks.world import AGENTS, World, register
 from mustit_pipeline.access import api_keys
 from mustit_pipeline.access.tokens import issue_for_cli
 from mustit_pipeline.cli.serve import free_port
@@ -78,8 +77,7 @@ class Load:
 
     def p95(self, size: int, kind: str) -> float:
         """The time that 95 of 100 requests stayed below."""
-        taken = sorted(self.seconds[size][kind])
-        return taken[min(len(taken) - 1, round(0.95 * len(taken)))]
+        return p95(self.seconds[size][kind])
 
     def targets(self) -> list[Target]:
         smallest, largest = self.plan.sizes[0], self.plan.sizes[-1]
@@ -139,22 +137,16 @@ class _Bench:
 def run(plan: Plan) -> Load:
     """Fill one database step by step, and ask at each; the idle streams come at the end."""
     load = Load(plan)
-    with opened() as world, receiving(world) as (server_url, receiver):
-        url = world.fresh_database()
-        world.prepare_ours(url, PATTERN, AGENTS)
-        settings = settings_of(world.job(PATTERN, url, first=True), product_server_url=server_url)
-        with connected(url) as database:
-            bench = _Bench(world, url, database, settings, load)
-            register_sellers(database, plan.sellers, plan.sizes[-1] // plan.pattern, utc_now())
-            make_pattern(world, database, settings, plan.pattern, receiver)
-            filler = Filler(database, PATTERN, plan.pattern, plan.bodies_every)
-            for size in plan.sizes:
-                filler.fill(size)
-                rest(database, plan.rest_seconds)
-                with serving(settings, plan.workers) as (address, _):
-                    _ask(bench, size, address)
-            with serving(settings, 1) as (address, process):
-                _stream(bench, address, process)
+    with growing(plan.sellers, plan.sizes[-1] // plan.pattern) as ground:
+        bench = _Bench(ground.world, ground.database_url, ground.database, ground.settings, load)
+        filler = ground.filler(plan.pattern, plan.bodies_every)
+        for size in plan.sizes:
+            filler.fill(size)
+            rest(bench.database, plan.rest_seconds)
+            with serving(bench.settings, plan.workers) as (address, _):
+                _ask(bench, size, address)
+        with serving(bench.settings, 1) as (address, process):
+            _stream(bench, address, process)
     return load
 
 

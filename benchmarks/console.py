@@ -13,12 +13,10 @@ import psutil
 from sqlalchemy import text
 
 from benchmarks.api import serving
-from benchmarks.filling import Filler, register_sellers, seller_name
-from benchmarks.growth import PATTERN, SIZES, make_pattern, receiving
-from benchmarks.ours import settings_of
-from benchmarks.report import Table, Target
+from benchmarks.filling import seller_name
+from benchmarks.growing import SIZES, growing
+from benchmarks.report import Table, Target, p95
 from benchmarks.resting import rest
-from benchmarks.world import AGENTS, connected, opened
 from mustit_pipeline.access import users
 from mustit_pipeline.access.console_sessions import open_session
 from mustit_pipeline.catalog.sql.tables import product_change_sets, products
@@ -63,8 +61,7 @@ class Console:
 
     def p95(self, page: str) -> float:
         """The time that 95 of 100 requests stayed below."""
-        taken = sorted(self.seconds[page])
-        return taken[min(len(taken) - 1, round(0.95 * len(taken)))]
+        return p95(self.seconds[page])
 
     def targets(self) -> list[Target]:
         return [
@@ -97,22 +94,17 @@ class Console:
 def run(plan: Plan) -> Console:
     """Fill a database, and look at every page that grows with it."""
     found = Console(plan)
-    with opened() as world, receiving(world) as (server_url, receiver):
-        url = world.fresh_database()
-        world.prepare_ours(url, PATTERN, AGENTS)
-        settings = settings_of(world.job(PATTERN, url, first=True), product_server_url=server_url)
-        with connected(url) as database:
-            register_sellers(database, plan.sellers, plan.stored // plan.pattern, utc_now())
-            make_pattern(world, database, settings, plan.pattern, receiver)
-            Filler(database, PATTERN, plan.pattern, plan.bodies_every).fill(plan.stored)
-            item_no = _make_large(database, plan)
-            rest(database, plan.rest_seconds)
-            with serving(settings, 1) as (address, process):
-                cookies = {"mustit_session": _session(database, settings)}
-                with httpx.Client(base_url=address, cookies=cookies, trust_env=False, timeout=60) as client:
-                    for page, path in _pages(item_no).items():
-                        _look(found, client, page, path)
-                asyncio.run(_idle(found, address, cookies, process))
+    with growing(plan.sellers, plan.stored // plan.pattern) as ground:
+        database, settings = ground.database, ground.settings
+        ground.filler(plan.pattern, plan.bodies_every).fill(plan.stored)
+        item_no = _make_large(database, plan)
+        rest(database, plan.rest_seconds)
+        with serving(settings, 1) as (address, process):
+            cookies = {"mustit_session": _session(database, settings)}
+            with httpx.Client(base_url=address, cookies=cookies, trust_env=False, timeout=60) as client:
+                for page, path in _pages(item_no).items():
+                    _look(found, client, page, path)
+            asyncio.run(_idle(found, address, cookies, process))
     return found
 
 

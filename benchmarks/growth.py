@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -11,33 +10,24 @@ from sqlalchemy import text
 
 from benchmarks import growth_operations
 from benchmarks.crawl import CHANGED_SHARE, OURS, crawl_once
-from benchmarks.filling import Filler, register_sellers, seller_name
+from benchmarks.filling import seller_name
+from benchmarks.growing import SIZES, growing
 from benchmarks.growth_operations import Ground, keep
-from benchmarks.job import Outcome, Stopwatch
-from benchmarks.ours import crawl_seller, settings_of
+from benchmarks.job import Outcome
 from benchmarks.report import Table, Target
 from benchmarks.resting import rest
-from benchmarks.world import AGENTS, World, connected, opened, register
+from benchmarks.world import World, register
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline.domain.values import SellerId
-from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
-from mustit_pipeline.simulator.control import ProductServerControl
-from mustit_pipeline.simulator.process import start_product_server
 
 # Crawls and relay are compared with those into a database where nothing is stored; the rest needs something to look at.
 EMPTY = 0
-SIZES = (10_000, 100_000, 1_000_000)
 MOST = 1.3
 # What takes less than this moves by milliseconds for reasons of its own: so many of them are no growth.
 SHORT_SECONDS, ALLOWED_SECONDS = 0.020, 0.005
 # The recrawl policy's part of an hour, with everything stored.
 RECRAWL_SECONDS = 1.0
-PATTERN, HELD = "pattern", "held"
-PATTERN_CRAWLS = 5
-PATTERN_CHANGED, PATTERN_REMOVED, HELD_SHARE = 0.02, 0.005, 0.5
-PATIENCE_SECONDS = 60.0
 # An operation is repeated until this much time is spent on it, but at least three times.
 ENOUGH_SECONDS, LEAST_REPEATS = 15.0, 3
 NIGHT_BEFORE, NIGHT = "maintenance, nothing to remove", "maintenance, one seller's repeated bodies"
@@ -172,60 +162,16 @@ class _Bench:
 def run(plan: Plan, look: Callable[[Database], None] = lambda _: None) -> Growth:
     """Fill one database step by step, and measure everything at each; who wants to may look into it before."""
     growth = Growth(plan)
-    with opened() as world, receiving(world) as (server_url, receiver):
-        url = world.fresh_database()
-        world.prepare_ours(url, PATTERN, AGENTS)
-        job = world.job(PATTERN, url, first=True)
-        settings = settings_of(job, product_server_url=server_url)
-        with connected(url) as database:
-            bench = _Bench(world, plan, url, database, settings, growth)
-            register_sellers(database, plan.sellers, plan.sizes[-1] // plan.pattern, utc_now())
-            _measure_empty(bench)
-            make_pattern(world, database, settings, plan.pattern, receiver)
-            filler = Filler(database, PATTERN, plan.pattern, plan.bodies_every)
-            for size in plan.sizes:
-                growth.stored[size] = {"fill_seconds": filler.fill(size)} | rest(database, plan.rest_seconds)
-                print(f"{size:,} products: {growth.stored[size]}", file=sys.stderr, flush=True)
-                look(database)
-                _measure(bench, size)
+    with growing(plan.sellers, plan.sizes[-1] // plan.pattern) as ground:
+        bench = _Bench(ground.world, plan, ground.database_url, ground.database, ground.settings, growth)
+        _measure_empty(bench)
+        filler = ground.filler(plan.pattern, plan.bodies_every)
+        for size in plan.sizes:
+            growth.stored[size] = {"fill_seconds": filler.fill(size)} | rest(bench.database, plan.rest_seconds)
+            print(f"{size:,} products: {growth.stored[size]}", file=sys.stderr, flush=True)
+            look(bench.database)
+            _measure(bench, size)
     return growth
-
-
-@contextmanager
-def receiving(world: World) -> Generator[tuple[str, ProductServerControl]]:
-    with start_product_server(state=world.home / "receiver") as server, ProductServerControl(server.url) as receiver:
-        yield server.url, receiver
-
-
-def make_pattern(
-    world: World, database: Database, settings: Settings, products: int, receiver: ProductServerControl
-) -> None:
-    """Crawls of a seller as they happen: changes, deletions, one failed call, one refused event. And a held one."""
-    # What is refused has failed at the end: as a waiting event its copies would be sent while something is timed.
-    settings = settings.model_copy(update={"retry_base_seconds": 0.01, "outbox_retry_base_seconds": 0.01})
-    market = world.market
-    world.add_seller(PATTERN, products)
-    refused, failing, *others = (product["itemNo"] for product in market.products(PATTERN))
-    for number in range(PATTERN_CRAWLS):
-        if number:
-            market.random_changes(PATTERN, max(1, round(products * PATTERN_CHANGED)))
-        if number == 1:
-            market.remove(PATTERN, others[: max(1, round(products * PATTERN_REMOVED))])
-        if number == PATTERN_CRAWLS - 1:
-            market.fault("wrong_shape", "detail", itemNo=failing)
-            market.change(PATTERN, refused, "STOCK")
-            receiver.fault("status", "events", status=422, itemNo=refused)
-        crawl_seller(database, settings, SellerId(PATTERN), Stopwatch())
-        relay(database, settings, patience_seconds=PATIENCE_SECONDS)
-    receiver.clear_faults()
-    market.clear_faults()
-    world.add_seller(HELD, products)
-    register(database, HELD)
-    for _ in range(2):
-        crawl_seller(database, settings, SellerId(HELD), Stopwatch())
-        relay(database, settings, patience_seconds=PATIENCE_SECONDS)
-        market.remove(HELD, count=round(products * HELD_SHARE / 2))
-    crawl_seller(database, settings, SellerId(HELD), Stopwatch())
 
 
 def _measure(bench: _Bench, size: int) -> None:

@@ -169,7 +169,7 @@ def _show(ground: Ground) -> None:
 
 def _changes(database: Database, seller_id: SellerId | None) -> None:
     with database.reading() as connection:
-        found = history.changes(connection, seller_id=seller_id, since=None, kind=None, limit=PAGE)
+        found = history.changes(connection, history.ChangeFilter(seller_id), PAGE)
     _require(len(found.rows) == PAGE, "too few changes are stored")
 
 

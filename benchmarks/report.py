@@ -39,6 +39,12 @@ class Target:
         return low and (self.at_most is None or self.measured <= self.at_most)
 
 
+def p95(seconds: Sequence[float]) -> float:
+    """The time that 95 of 100 stayed below."""
+    taken = sorted(seconds)
+    return taken[min(len(taken) - 1, round(0.95 * len(taken)))]
+
+
 class Part(Protocol):
     """What a benchmark hands over."""
 

@@ -10,12 +10,12 @@ import structlog
 from sqlalchemy import Connection
 
 from mustit_pipeline.access import keyed_secrets
-from mustit_pipeline.access.audit import Look, State
 from mustit_pipeline.access.sql import api_keys
 from mustit_pipeline.access.sql.api_keys import ApiKey
 from mustit_pipeline.access.sql.audit_log import Actor
 from mustit_pipeline.domain.access import ActorKind, KeyName, Scope
 from mustit_pipeline.domain.errors import Conflict, Forbidden, Unauthorized, ValidationFailed
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 
 PREFIX = "mk"
@@ -113,7 +113,7 @@ def revoke(database: Database, key_id: str) -> ApiKey:
     return key
 
 
-def look(name: str) -> Look:
+def target(name: str) -> Target:
     """The active keys of a name as the audit log shows them."""
 
     def seen(connection: Connection) -> State | None:
@@ -124,7 +124,7 @@ def look(name: str) -> Look:
             ]
         }
 
-    return seen
+    return Target(f"apikey {name}", seen)
 
 
 def _refused(reason: KeyRefusal) -> Unauthorized:

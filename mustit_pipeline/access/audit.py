@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -11,28 +11,25 @@ from sqlalchemy import Connection
 from mustit_pipeline.access.sql import audit_log
 from mustit_pipeline.access.sql.audit_log import Actor
 from mustit_pipeline.domain.errors import NotFound
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 
 KEPT_DAYS = 365
 REDACTED = "***"
 _SECRET = re.compile(r"passw|secret|token|hash|credential|authorization|cookie|api_?key", re.IGNORECASE)
 
-State = Mapping[str, Any]
-Look = Callable[[Connection], State | None]
-
 
 class AuditedDatabase(Database):
-    """A database whose transactions leave one entry in the audit log where they change what `look` sees.
+    """A database whose transactions leave one entry in the audit log where they change its target.
 
-    A use case that is given it opens its transactions as always. `look` reads the thing before and after; one that is
+    A use case that is given it opens its transactions as always. The target's `look` reads it before and after; what is
     not there is None, and NotFound says the same. Without a `look` the first transaction that commits is the entry.
     """
 
-    def __init__(self, database: Database, actor: Actor, action: str, target: str, look: Look | None = None) -> None:
+    def __init__(self, database: Database, actor: Actor, action: str, target: Target) -> None:
         super().__init__(database.engine)
         self._database = database
         self._actor, self._action, self._target = actor, action, target
-        self._look = look
         self._recorded = False
 
     @contextmanager
@@ -40,20 +37,20 @@ class AuditedDatabase(Database):
         """A transaction whose change and entry are committed together, or neither."""
         with self._database.transaction() as connection:
             # First of all: two audited changes of one thing would each see it as it was before the other.
-            audit_log.lock(connection, self._target)
+            audit_log.lock(connection, self._target.name)
             before = self._state(connection)
             yield connection
             after = self._state(connection)
-            due = not self._recorded if self._look is None else before != after
+            due = not self._recorded if self._target.look is None else before != after
             if due:
-                record(connection, self._actor, self._action, self._target, before=before, after=after)
+                record(connection, self._actor, self._action, self._target.name, before=before, after=after)
         self._recorded = self._recorded or due
 
     def _state(self, connection: Connection) -> State | None:
-        if self._look is None:
+        if self._target.look is None:
             return None
         try:
-            return self._look(connection)
+            return self._target.look(connection)
         except NotFound:
             return None
 

@@ -5,7 +5,7 @@ import ipaddress
 import math
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 
 from mustit_pipeline.access import passwords
 from mustit_pipeline.access.sql import login_failures, users
@@ -14,7 +14,7 @@ from mustit_pipeline.access.tokens import AccessToken, issue
 from mustit_pipeline.domain.access import UserName, login_wait
 from mustit_pipeline.domain.errors import TooMany, Unauthorized, Unavailable, ValidationFailed
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database, is_outage
+from mustit_pipeline.foundation.database import Database, is_away
 from mustit_pipeline.settings import Settings
 
 # An address from which the account has logged in is known for as long.
@@ -38,7 +38,7 @@ def authenticate(database: Database, username: str, password: str, address: str 
     try:
         return _authenticate(database, username, password, address)
     except SQLAlchemyError as error:
-        if not (is_outage(error) or isinstance(error, TimeoutError)):
+        if not is_away(error):
             raise
         log.warning("login refused", reason="the database cannot count it")
         raise Unavailable(
@@ -82,7 +82,7 @@ def _count(database: Database, name: UserName | None, account: str, origin: str)
                 english=f"Too many failed logins: try again in {seconds} s",
                 retry_after=seconds,
             )
-        login_failures.count(connection, account, origin)
+        login_failures.add(connection, account, origin)
         # For an impossible name the same is done, in vain.
         found = users.credentials(connection, name or UNKNOWN_USER)
     return None if name is None else found

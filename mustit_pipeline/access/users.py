@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from mustit_pipeline.access.audit import Look, State
 from mustit_pipeline.access.passwords import hash_password
 from mustit_pipeline.access.sql import users
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.domain.access import Password, Role, UserName
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 
 
@@ -71,7 +71,7 @@ def enable(database: Database, name: UserName) -> User:
     return change(database, name, UserChange(disabled=False))
 
 
-def look(name: UserName, *, password: bool = False) -> Look:
+def target(name: UserName, *, password: bool = False) -> Target:
     """A user as the audit log shows it; a change of the password is seen, the log shows nothing of it."""
 
     def seen(connection: Connection) -> State:
@@ -79,7 +79,7 @@ def look(name: UserName, *, password: bool = False) -> Look:
         shown = {"role": user.role.value, "disabled": user.is_disabled}
         return {**shown, "password": user.generation} if password else shown
 
-    return seen
+    return Target(f"user {name}", seen)
 
 
 def _require_other(user: User, *, disabled: bool) -> None:

@@ -16,6 +16,7 @@ from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.states import AGENT, AgentStatus
 from mustit_pipeline.domain.user_agent import AgentRules, UserAgent
 from mustit_pipeline.domain.values import UserAgentId
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.settings import Settings
 
 LONGEST_USER_AGENT = 1000
@@ -168,21 +169,26 @@ def recover_suspended(connection: Connection, settings: Settings, now: datetime)
     return len(rested)
 
 
-def look(agent_id: UUID) -> Callable[[Connection], dict[str, object]]:
+def target(agent_id: UUID) -> Target:
     """An agent as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object]:
+    def seen(connection: Connection) -> State:
         agent = agents.read_agent(connection, agent_id)
         return {"status": agent.status.value, "reason": agent.reason}
 
-    return seen
+    return Target(f"agent {agent_id}", seen)
 
 
-def look_at_pool(connection: Connection) -> dict[str, object]:
+def _look_at_all(connection: Connection) -> State:
     """What an admin changes for all agents at once, as the audit log shows it."""
     pool = agent_pool.read_pool(connection)
     blocked = [str(row.agent_id) for row in agents.read_agents(connection) if row.status is AgentStatus.BLOCKED]
     return {"circuitOpenUntil": pool.breaker_open_until, "pausedUntil": pool.paused_until, "blocked": blocked}
+
+
+ALL_AGENTS = Target("agents", _look_at_all)
+# Without a look: what is loaded is seen in the list of agents.
+NEW_AGENTS = Target(ALL_AGENTS.name)
 
 
 def _change(

@@ -6,9 +6,10 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from mustit_pipeline.access.api_keys import KeyIdentity
-from mustit_pipeline.access.audit import AuditedDatabase, Look
+from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.api.requests import RequestInfo, info
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings, SigningKeys
 
@@ -40,10 +41,10 @@ class Caller:
     def settings(self) -> Settings:
         return self.ground.settings
 
-    def audited(self, action: str, target: str, look: Look | None = None) -> AuditedDatabase:
+    def audited(self, action: str, target: Target) -> AuditedDatabase:
         """The database for one change, which is written down with who made it."""
         actor = self.identity.actor(request_id=self.request.request_id, address=self.request.address)
-        return AuditedDatabase(self.database, actor, action, target, look)
+        return AuditedDatabase(self.database, actor, action, target)
 
 
 def ground_of(request: Request) -> Ground:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 from fastapi import Request
-from sqlalchemy.exc import SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mustit_pipeline.access import tokens
@@ -16,7 +16,7 @@ from mustit_pipeline.api.requests import info
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.access import Scope as KeyScope
 from mustit_pipeline.domain.errors import DomainError
-from mustit_pipeline.foundation.database import is_outage
+from mustit_pipeline.foundation.database import is_away
 
 READS = {"GET", "HEAD", "OPTIONS"}
 OPEN = {"/api/v1/auth/login"}
@@ -68,7 +68,7 @@ class Gate:
             await problem(info(scope), error)(scope, receive, send)
             return
         except SQLAlchemyError as error:
-            if not (is_outage(error) or isinstance(error, TimeoutError)):
+            if not is_away(error):
                 raise
             await problem(info(scope), unavailable())(scope, receive, send)
             return

@@ -2,9 +2,9 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T")
@@ -17,9 +17,29 @@ class Body(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a client gets."""
+    """What a client gets; where a field is found in a row under another name, its alias says so."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+    # Outside only: a row would be asked for each field under its camelCase name first, which takes ten times as long.
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(serialization_alias=to_camel),
+        populate_by_name=True,
+        frozen=True,
+        from_attributes=True,
+    )
+
+    @classmethod
+    def of(cls, found: object) -> Self:
+        """The answer about a row or an aggregate, field by field."""
+        return cls.model_validate(found)
+
+    def document(self) -> dict[str, Any]:
+        """The answer as JSON has it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @classmethod
+    def document_of(cls, found: object) -> dict[str, Any]:
+        """The same of a row or an aggregate."""
+        return cls.of(found).document()
 
 
 class Pages(Answer, Generic[T]):
@@ -59,8 +79,20 @@ def _utc(value: datetime) -> datetime:
         return value.replace(tzinfo=UTC)
 
 
+def _written(value: object) -> object:
+    return None if value is None else str(value)
+
+
+def rounded(digits: int) -> AfterValidator:
+    """For a number of an answer."""
+    return AfterValidator(lambda value: round(value, digits))
+
+
 # PostgreSQL stores any character but NUL.
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+# A UUID or another id as its text.
+Id = Annotated[str, BeforeValidator(_written)]
+Rounded = Annotated[float, rounded(2)]
 Time = Annotated[
     datetime,
     BeforeValidator(_dated),

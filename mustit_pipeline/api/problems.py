@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from mustit_pipeline.api.languages import Language
@@ -19,7 +19,7 @@ from mustit_pipeline.api.requests import RequestInfo, info
 from mustit_pipeline.domain.errors import DomainError, TooMany, Unauthorized, Unavailable, ValidationFailed
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import is_outage
+from mustit_pipeline.foundation.database import is_away
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
@@ -99,12 +99,16 @@ def problem(request: RequestInfo, error: DomainError) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, TooMany):
-        headers["Retry-After"] = str(error.retry_after)
-    if isinstance(error, Unavailable):
-        headers["Retry-After"] = str(RETRY_SECONDS)
+    headers |= retry_after(error)
     fields = error.errors if isinstance(error, RequestRefused) else []
     return answer(request, error.status, error.code, error.message(request.language), headers=headers, errors=fields)
+
+
+def retry_after(error: DomainError) -> dict[str, str]:
+    """The header that says when to come back, where that may help."""
+    if isinstance(error, TooMany):
+        return {"Retry-After": str(error.retry_after)}
+    return {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
 
 
 def answer(
@@ -171,7 +175,7 @@ async def _environment(request: Request, error: Exception) -> Response:
 
 async def _database(request: Request, error: Exception) -> Response:
     assert isinstance(error, SQLAlchemyError)
-    if is_outage(error) or isinstance(error, TimeoutError):
+    if is_away(error):
         log.warning("database away", error=type(error).__name__)
         return problem(info(request.scope), unavailable())
     log.error("request failed", exc_info=error)

@@ -1,6 +1,6 @@
 """The deletion guard: a product is gone only when complete sweeps and its own detail page say so."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -17,6 +17,7 @@ from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.product import Product, absent_long_enough
 from mustit_pipeline.domain.states import LifeCycle
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 
 log = structlog.get_logger(__name__)
@@ -113,14 +114,14 @@ def reject(database: Database, wanted: IdPrefix, at: datetime) -> Decision:
     return Decision(hold, [])
 
 
-def look(hold_id: UUID) -> Callable[[Connection], dict[str, object]]:
+def target(hold_id: UUID) -> Target:
     """A hold as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object]:
+    def seen(connection: Connection) -> State:
         hold = deletions.find_hold(connection, IdPrefix(str(hold_id)))
-        return {"sellerId": hold.seller_id.value, "status": hold.status.value, "heldCount": len(hold.item_nos)}
+        return {"sellerId": hold.seller_id.value, "status": hold.status.value, "heldCount": hold.held_count}
 
-    return seen
+    return Target(f"deletion hold {hold_id}", seen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from mustit_pipeline.catalog.sql import change_holds, products, publication, raw
 from mustit_pipeline.domain.change_hold import ChangeHold
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 
 
@@ -46,15 +47,15 @@ def release(
     return report
 
 
-def look(seller_id: SellerId) -> Callable[[Connection], dict[str, object] | None]:
+def target(seller_id: SellerId) -> Target:
     """The seller's open hold, or else its newest, as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object] | None:
+    def seen(connection: Connection) -> State | None:
         for hold in change_holds.newest(connection, status=None, seller_id=seller_id, limit=1).rows:
             return {"holdId": str(hold.id), "status": hold.status.value}
         return None
 
-    return seen
+    return Target(f"change hold of {seller_id}", seen)
 
 
 def _open_hold(connection: Connection, seller_id: SellerId) -> ChangeHold:

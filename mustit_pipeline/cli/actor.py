@@ -3,10 +3,8 @@
 import getpass
 import os
 
-from mustit_pipeline.access.audit import AuditedDatabase, Look
 from mustit_pipeline.access.sql.audit_log import Actor
 from mustit_pipeline.domain.access import ActorKind
-from mustit_pipeline.foundation.database import Database
 
 
 def operator() -> str:
@@ -20,8 +18,3 @@ def operator() -> str:
 def cli_actor() -> Actor:
     """The operator as the audit log names them."""
     return Actor(ActorKind.CLI, operator())
-
-
-def audited(database: Database, action: str, target: str, look: Look | None = None) -> AuditedDatabase:
-    """The database for one change by the operator, which is written down in the audit log."""
-    return AuditedDatabase(database, cli_actor(), action, target, look)

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -11,9 +11,19 @@ from mustit_pipeline.agents import roster
 from mustit_pipeline.agents.roster import PoolStatus
 from mustit_pipeline.agents.sql import agents as stored_agents
 from mustit_pipeline.agents.sql.agents import AgentRow
-from mustit_pipeline.cli.actor import audited
+from mustit_pipeline.api.answers.user_agents import AgentAnswer, PoolAnswer
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table, until
+from mustit_pipeline.cli.output import (
+    Json,
+    end_load,
+    local,
+    out,
+    print_fields,
+    print_json,
+    print_outcome,
+    print_table,
+    until,
+)
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling.forecast import used_up
 from mustit_pipeline.domain.filters import IdPrefix
@@ -31,7 +41,7 @@ def show_all(as_json: Json = False) -> None:
     with runtime() as ground, ground.database.reading() as connection:
         agents = roster.list_agents(connection)
     if as_json:
-        print_json([_document(agent) for agent in agents])
+        print_json([AgentAnswer.document_of(agent) for agent in agents])
         return
     print_table(
         f"{len(agents)} agents",
@@ -58,25 +68,8 @@ def status(as_json: Json = False) -> None:
     now = utc_now()
     with runtime() as ground, ground.database.reading() as connection:
         pool = roster.pool_status(connection, ground.settings, now)
-    document = {
-        "totalCount": pool.total,
-        "availableCount": pool.available,
-        "suspendedCount": pool.suspended,
-        "blockedCount": pool.blocked,
-        "withTokenCount": pool.with_token,
-        "circuit": pool.circuit,
-        "circuitOpenUntil": iso(pool.circuit_open_until),
-        "hostPausedUntil": iso(pool.host_paused_until),
-        "nextRecoveryAt": iso(pool.next_recovery_at),
-        "nextFreeAt": iso(pool.next_free_at),
-        "requestsToday": pool.requests_today,
-        "requestsInWindow": pool.used_in_window,
-        "requestsPerWindow": pool.available * ground.settings.requests_per_hour,
-        "requestsInFlight": pool.in_flight,
-        "countedBy": pool.counter,
-    }
     if as_json:
-        print_json(document)
+        print_json(PoolAnswer.whole(pool, ground.settings.requests_per_hour).document())
     else:
         _print_status(ground.settings, pool, now)
 
@@ -136,16 +129,9 @@ def load(
 ) -> None:
     """Add user agents from a file, one a line; blank lines and lines that start with # are left out."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    with runtime() as ground, audited(ground.database, "agent.load", file.name).transaction() as connection:
+    with runtime() as ground, ground.audited("agents.load", roster.NEW_AGENTS).transaction() as connection:
         report = roster.load(connection, lines)
-    if as_json:
-        rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
-        print_json({"added": report.added, "known": report.known, "rejected": rejected})
-    else:
-        out.print(f"{report.added} added, {report.known} known already.", highlight=False)
-        for number, reason in report.rejected:
-            err.print(f"line {number}: {reason}", markup=False, highlight=False)
-    raise typer.Exit(1 if report.rejected else 0)
+    end_load(report.added, report.known, report.rejected, word="added", as_json=as_json)
 
 
 @app.command("block", epilog="Example: `mustit agents block 3f2c90d4`")
@@ -153,7 +139,7 @@ def block(agent_id: Id, as_json: Json = False) -> None:
     """Take an agent out of use until it is unblocked."""
     with runtime() as ground:
         found = _find(ground, agent_id)
-        database = audited(ground.database, "agent.block", f"agent {found}", roster.look(found))
+        database = ground.audited("agent.block", roster.target(found))
         with database.transaction() as connection:
             _say(roster.block(connection, found), as_json)
 
@@ -172,11 +158,11 @@ def unblock(
     with runtime() as ground:
         if agent_id is not None:
             found = _find(ground, agent_id)
-            database = audited(ground.database, "agent.unblock", f"agent {found}", roster.look(found))
+            database = ground.audited("agent.unblock", roster.target(found))
             with database.transaction() as connection:
                 _say(roster.unblock(connection, ground.settings, found), as_json)
         else:
-            database = audited(ground.database, "agent.unblock", "all agents", roster.look_at_pool)
+            database = ground.audited("agents.unblock", roster.ALL_AGENTS)
             with database.transaction() as connection:
                 paused = roster.end_pause(connection)
                 _say_unblocked(roster.unblock_all(connection, ground.settings), paused, as_json)
@@ -186,7 +172,7 @@ def unblock(
 def resume(as_json: Json = False) -> None:
     """Resume calls now: close the breaker and end a pause of all calls. Suspended and blocked agents stay so."""
     with runtime() as ground:
-        database = audited(ground.database, "agent.resume", "all agents", roster.look_at_pool)
+        database = ground.audited("agents.resume", roster.ALL_AGENTS)
         with database.transaction() as connection:
             circuit = roster.close_circuit(connection, ground.settings)
             paused = roster.end_pause(connection)
@@ -219,21 +205,4 @@ def _say_unblocked(agents: list[AgentRow], paused: datetime | None, as_json: boo
 
 
 def _say(agent: AgentRow, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(agent))
-    else:
-        out.print(f"{agent.agent_id} is {agent.status}.", highlight=False)
-
-
-def _document(agent: AgentRow) -> dict[str, Any]:
-    return {
-        "agentId": str(agent.agent_id),
-        "userAgent": agent.user_agent,
-        "status": agent.status.value,
-        "health": agent.health,
-        "requestsToday": agent.requests_today,
-        "tokenExpiresAt": iso(agent.token_expires_at),
-        "suspendedUntil": iso(agent.suspended_until),
-        "lastUsedAt": iso(agent.last_used_at),
-        "reason": agent.reason,
-    }
+    print_outcome(AgentAnswer.document_of(agent), f"{agent.agent_id} is {agent.status}.", as_json=as_json)

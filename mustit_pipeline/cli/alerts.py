@@ -1,11 +1,12 @@
 """`mustit alerts`: open problems, and a test of the notifications."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, show_page, status
+from mustit_pipeline.api.answers.alerts import AlertAnswer
+from mustit_pipeline.cli.list_options import Limit, cut, make_table, minute, show_page, status
 from mustit_pipeline.cli.output import Json, out, print_json
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.monitoring.channels import Message, channels
@@ -25,7 +26,7 @@ def show_all(
     """List open alerts, newest first; they are kept also without MUSTIT_ALERT_URLS."""
     with runtime() as ground, ground.database.reading() as connection:
         found = alerts.newest(connection, everything=everything, limit=limit)
-    show_page(found, as_json=as_json, document=_document, table=_table, empty="No alert is open.")
+    show_page(found, as_json=as_json, document=AlertAnswer.document_of, table=_table, empty="No alert is open.")
 
 
 @app.command("test", epilog="Example: `MUSTIT_ALERT_URLS=json://127.0.0.1:9000/ mustit alerts test`")
@@ -63,18 +64,3 @@ def _table(found: list[Alert]) -> Table:
             for alert in found
         ],
     )
-
-
-def _document(alert: Alert) -> dict[str, Any]:
-    return {
-        "alertId": str(alert.id),
-        "subject": alert.subject,
-        "kind": alert.kind,
-        "title": alert.title,
-        "detail": alert.detail,
-        "openedAt": iso(alert.opened_at),
-        "lastSeenAt": iso(alert.last_seen_at),
-        "endedAt": iso(alert.ended_at),
-        "notices": alert.notices,
-        "lastError": alert.last_error,
-    }

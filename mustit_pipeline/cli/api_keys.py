@@ -1,16 +1,14 @@
 """`mustit apikey`: keys for machines."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mustit_pipeline.access import api_keys
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.sql import api_keys as stored
-from mustit_pipeline.access.sql.api_keys import ApiKey
-from mustit_pipeline.cli.actor import cli_actor
+from mustit_pipeline.api.answers.api_keys import KeyAnswer
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_json, print_table
+from mustit_pipeline.cli.output import Json, err, local, out, print_json, print_outcome, print_table
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.access import KeyName, Scope
 from mustit_pipeline.domain.filters import read_duration
@@ -28,13 +26,11 @@ def create(
     """Create an API key and show it, this once; without --scope it opens `trigger`."""
     key_name, lifetime = KeyName(name), read_duration(expires)
     with runtime() as ground:
-        audited = AuditedDatabase(
-            ground.database, cli_actor(), "apikey.create", f"apikey {key_name}", api_keys.look(key_name.value)
-        )
+        audited = ground.audited("apikey.create", api_keys.target(key_name.value))
         made = api_keys.create(audited, key_name, set(scope or [Scope.TRIGGER]), lifetime)
     if as_json:
         expires_at = iso(made.key.expires_at)
-        print_json({"id": made.key.id, "key": made.text, "scope": _scope(made.key), "expiresAt": expires_at})
+        print_json({"id": made.key.id, "key": made.text, "scope": made.key.scope, "expiresAt": expires_at})
     else:
         out.print(made.text, markup=False, highlight=False, soft_wrap=True)
         err.print(f"Shown this once, and good until {local(made.key.expires_at)}.", highlight=False)
@@ -46,17 +42,14 @@ def show_all(as_json: Json = False) -> None:
     with runtime() as ground, ground.database.reading() as connection:
         found = stored.everything(connection)
     if as_json:
-        print_json([_document(key) for key in found])
+        print_json([KeyAnswer.document_of(key) for key in found])
     elif not found:
         out.print("There are no API keys.", highlight=False)
     else:
         print_table(
             f"{len(found)} API keys",
             ["id", "name", "scope", "state", "expires", "last use"],
-            [
-                (key.id, key.name, _scope(key), _state(key), local(key.expires_at), local(key.last_used_at))
-                for key in found
-            ],
+            [(key.id, key.name, key.scope, key.state, local(key.expires_at), local(key.last_used_at)) for key in found],
         )
 
 
@@ -69,35 +62,8 @@ def revoke(
     with runtime() as ground:
         with ground.database.reading() as connection:
             name = stored.get(connection, key_id).name
-        audited = AuditedDatabase(ground.database, cli_actor(), "apikey.revoke", f"apikey {name}", api_keys.look(name))
+        audited = ground.audited("apikey.revoke", api_keys.target(name))
         api_keys.revoke(audited, key_id)
         with ground.database.reading() as connection:
             key = stored.get(connection, key_id)
-    if as_json:
-        print_json(_document(key))
-    else:
-        out.print(f"{key.id} of {key.name} is refused from now on.", markup=False, highlight=False)
-
-
-def _scope(key: ApiKey) -> str:
-    """As OAuth writes several."""
-    return " ".join(sorted(key.scopes))
-
-
-def _state(key: ApiKey) -> str:
-    if key.revoked_at is not None:
-        return "revoked"
-    return "expired" if key.expired else "active"
-
-
-def _document(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scope": _scope(key),
-        "state": _state(key),
-        "createdAt": iso(key.created_at),
-        "expiresAt": iso(key.expires_at),
-        "lastUsedAt": iso(key.last_used_at),
-        "revokedAt": iso(key.revoked_at),
-    }
+    print_outcome(KeyAnswer.document_of(key), f"{key.id} of {key.name} is refused from now on.", as_json=as_json)

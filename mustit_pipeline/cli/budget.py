@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mustit_pipeline.api.answers.budget import BudgetAnswer
 from mustit_pipeline.cli.list_options import cut
 from mustit_pipeline.cli.output import Json, out, print_fields, print_json, print_table
 from mustit_pipeline.cli.runtime import runtime
@@ -59,10 +60,7 @@ def budget(
             only=None if only is None else only.value,
         )
     if as_json:
-        # FastAPI takes a while to import, and only this document needs it.
-        from mustit_pipeline.api.routes.budget import BudgetAnswer
-
-        print_json(BudgetAnswer.of(found).model_dump(mode="json", by_alias=True))
+        print_json(BudgetAnswer.document_of(found))
     else:
         _tell(found, order)
 

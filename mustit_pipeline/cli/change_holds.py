@@ -1,16 +1,16 @@
 """`mustit holds`: changes held back because too many of a seller's products looked wrong at once."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from mustit_pipeline.api.answers.holds import ChangeHoldAnswer
 from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.sql import change_holds
-from mustit_pipeline.cli.actor import audited
-from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, short, show_page, status
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.list_options import Limit, cut, make_table, minute, short, show_page, status
+from mustit_pipeline.cli.output import Json, print_outcome
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.change_hold import ChangeHold, Suspicion
@@ -37,7 +37,7 @@ def show_all(
     with runtime() as ground, ground.database.reading() as connection:
         found = change_holds.newest(connection, status=wanted, limit=limit)
     empty = "No changes are held back." if wanted in (None, ChangeHoldStatus.OPEN) else f"No hold is {wanted}."
-    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+    show_page(found, as_json=as_json, document=ChangeHoldAnswer.document_of, table=_table, empty=empty)
 
 
 @app.command("release", epilog="Example: `mustit holds release dmont`")
@@ -53,17 +53,13 @@ def release(
         state = now
 
     with runtime() as ground, watched("publishing", lambda: Step(sum(state.versions.values()), None, "versions")):
-        database = audited(ground.database, "hold.release", f"change hold of {key}", releasing.look(key))
+        database = ground.audited("hold.release", releasing.target(key))
         report = releasing.release(database, key, now=utc_now, progress=follow)
     published = sum(report.versions.values())
-    if as_json:
-        print_json({"sellerId": seller, "published": published, "changes": dict(report.changes)})
-        return
-    out.print(
+    print_outcome(
+        {"sellerId": seller, "published": published, "changes": dict(report.changes)},
         f"Published {published} changes of {seller}. The next relay tells the product server.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        as_json=as_json,
     )
 
 
@@ -87,20 +83,3 @@ def _row(hold: ChangeHold, found: Suspicion) -> tuple[object, ...]:
         cut(hold.seller_id.value),
         cut(", ".join(map(str, found.examples))),
     )
-
-
-def _document(hold: ChangeHold) -> dict[str, Any]:
-    found = hold.suspicion
-    return {
-        "holdId": str(hold.id),
-        "sellerId": hold.seller_id.value,
-        "status": hold.status.value,
-        "jumped": found.jumped,
-        "emptied": found.emptied,
-        "suspicious": found.suspicious,
-        "lookedAt": found.looked_at,
-        "share": round(found.share, 2),
-        "examples": list(found.examples),
-        "openedAt": iso(hold.opened_at),
-        "closedAt": iso(hold.closed_at),
-    }

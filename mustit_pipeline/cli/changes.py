@@ -1,20 +1,20 @@
 """`mustit changes`: what changed on the marketplace."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from mustit_pipeline.api.answers.changes import ChangeSetAnswer
 from mustit_pipeline.catalog.sql import history
-from mustit_pipeline.catalog.sql.history import ChangeSet
+from mustit_pipeline.catalog.sql.history import ChangeFilter, ChangeSet
 from mustit_pipeline.cli.list_options import (
     STATUS_STYLES,
     Limit,
     Seller,
     Since,
     cut,
-    iso,
     known_seller,
     make_table,
     minute,
@@ -46,29 +46,14 @@ def changes(
     Example: `mustit changes --seller dmont --since 3d --type PRICE`
     """
     after = since_when(since, utc_now())
-    wanted = None if kind is None else ChangeKind.parse(kind)
+    parsed = None if kind is None else ChangeKind.parse(kind)
     with runtime() as ground, ground.database.reading() as connection:
-        seller_id = known_seller(connection, seller)
-        found = history.changes(connection, seller_id=seller_id, since=after, kind=wanted, limit=limit)
+        wanted = ChangeFilter(known_seller(connection, seller), since=after, kind=parsed)
+        found = history.changes(connection, wanted, limit)
     what = "Nothing changed" if kind is None else f"No change of type {kind.upper()}"
     whose = "" if seller is None else f" at {seller}"
     when = " yet: changes are noticed by `mustit crawl`." if after is None else f" since {local(after)}."
-    show_page(found, as_json=as_json, document=change_set_document, table=_table, empty=what + whose + when)
-
-
-def change_set_document(found: ChangeSet) -> dict[str, Any]:
-    """A version's change set for machines."""
-    return {
-        "sellerId": found.seller_id,
-        "itemNo": found.item_no,
-        "name": found.name,
-        "version": found.version,
-        "lifeCycle": found.life_cycle.value,
-        "changeTypes": found.change_types,
-        "changes": found.changes,
-        "executionId": str(found.execution_id),
-        "detectedAt": iso(found.detected_at),
-    }
+    show_page(found, as_json=as_json, document=ChangeSetAnswer.document_of, table=_table, empty=what + whose + when)
 
 
 def types_text(found: ChangeSet) -> Text:

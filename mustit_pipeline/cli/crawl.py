@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mustit_pipeline.catalog.sql import change_holds
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import LARGEST_NUMBER
 from mustit_pipeline.cli.output import Json, err, lasting, message_of, out, print_error, print_json
 from mustit_pipeline.cli.progress import Step, watched
@@ -24,7 +23,7 @@ from mustit_pipeline.crawling.estimate import estimate
 from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.choosing import Reasons
 from mustit_pipeline.crawling.sql.executions import StoredExecution
-from mustit_pipeline.crawling.steering import find, look_open, open_or_join
+from mustit_pipeline.crawling.steering import find, open_or_join, target_of_trigger
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.recrawl.choosing import Reason
 from mustit_pipeline.domain.states import ExecutionStatus
@@ -131,7 +130,7 @@ def run_crawl(
 ) -> CrawlSummary:
     """Open or join the seller's execution and run its slices until it has ended or is stopped."""
     opened = open_or_join(
-        audited(ground.database, "crawl.trigger", f"seller {seller_id}", look_open(seller_id)),
+        ground.audited("crawl.trigger", target_of_trigger(seller_id)),
         seller_id,
         triggered_by="cli",
         now=utc_now(),

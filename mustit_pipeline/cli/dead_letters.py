@@ -6,13 +6,13 @@ import typer
 from rich.table import Table
 
 from mustit_pipeline.access import audit
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import iso, make_table, minute, short, show_page, status
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_outcome
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.crawling.dead_letters import DeadLetter, DeadLetters
 from mustit_pipeline.domain.errors import Conflict
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.paging import page
 from mustit_pipeline.settings import SettingsError
 
@@ -99,10 +99,7 @@ def drop(message_id: Id, as_json: Json = False) -> None:
             with ground.database.transaction() as connection:
                 audit.record(connection, cli_actor(), "dlq.drop", f"dead letter {letter.id}", before=None, after=None)
             letters.drop(letter)
-    if as_json:
-        print_json({"dropped": letter.id})
-    else:
-        out.print(f"{letter.id} is dropped.", highlight=False)
+    print_outcome({"dropped": letter.id}, f"{letter.id} is dropped.", as_json=as_json)
 
 
 def _letters(ground: Runtime, action: str | None = None, target: str = "") -> DeadLetters:
@@ -111,7 +108,7 @@ def _letters(ground: Runtime, action: str | None = None, target: str = "") -> De
             "MUSTIT_TASK_TRANSPORT is not sqs: PostgreSQL carries the tasks, and there is no dead-letter queue",
             korean="MUSTIT_TASK_TRANSPORT가 sqs가 아닙니다. PostgreSQL이 작업을 전달하므로 DLQ가 없습니다",
         )
-    database = ground.database if action is None else AuditedDatabase(ground.database, cli_actor(), action, target)
+    database = ground.database if action is None else ground.audited(action, Target(target))
     return DeadLetters(database, ground.settings)
 
 

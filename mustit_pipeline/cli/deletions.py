@@ -6,15 +6,13 @@ from uuid import UUID
 import typer
 from rich.table import Table
 
-from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.api.answers.deletions import DeletionHoldAnswer
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
     cut,
-    iso,
     known_seller,
     make_table,
     minute,
@@ -22,7 +20,7 @@ from mustit_pipeline.cli.list_options import (
     show_page,
     status,
 )
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_outcome
 from mustit_pipeline.cli.runtime import Runtime, runtime
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
@@ -71,7 +69,7 @@ def show(hold_id: Id, as_json: Json = False) -> None:
         "seller": hold.seller_id,
         "status": hold.status,
         "execution": hold.execution_id,
-        "held": f"{len(hold.item_nos)} of {hold.live_count} products ({hold.share:.0f} %)",
+        "held": f"{hold.held_count} of {hold.live_count} products ({hold.share:.0f} %)",
         "opened": local(hold.opened_at),
     }
     if hold.status is HoldStatus.OPEN:
@@ -97,7 +95,9 @@ def approve(hold_id: Id, as_json: Json = False) -> None:
     """Delete the hold's products that are still absent; products that were seen again stay."""
     with runtime() as ground:
         found = _find(ground, hold_id)
-        decision = deletion.approve(_audited(ground, "deletion.approve", found), IdPrefix(str(found)), utc_now())
+        decision = deletion.approve(
+            ground.audited("deletion.approve", deletion.target(found)), IdPrefix(str(found)), utc_now()
+        )
     if as_json:
         print_json(_document(decision.hold) | {"deleted": decision.deleted})
         return
@@ -116,25 +116,19 @@ def reject(hold_id: Id, as_json: Json = False) -> None:
     """Close a hold and delete nothing; a sweep that still misses too many products opens the next hold."""
     with runtime() as ground:
         found = _find(ground, hold_id)
-        decision = deletion.reject(_audited(ground, "deletion.reject", found), IdPrefix(str(found)), utc_now())
-    if as_json:
-        print_json(_document(decision.hold) | {"deleted": decision.deleted})
-        return
-    out.print(
+        decision = deletion.reject(
+            ground.audited("deletion.reject", deletion.target(found)), IdPrefix(str(found)), utc_now()
+        )
+    print_outcome(
+        _document(decision.hold) | {"deleted": decision.deleted},
         f"Rejected: {decision.kept} products of {decision.seller_id} stay.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        as_json=as_json,
     )
 
 
 def _find(ground: Runtime, given: str) -> UUID:
     with ground.database.reading() as connection:
         return deletions.find_hold(connection, IdPrefix(given)).id
-
-
-def _audited(ground: Runtime, action: str, hold_id: UUID) -> AuditedDatabase:
-    return audited(ground.database, action, f"deletion hold {hold_id}", deletion.look(hold_id))
 
 
 def _table(found: list[DeletionHold]) -> Table:
@@ -146,7 +140,7 @@ def _table(found: list[DeletionHold]) -> Table:
                 short(hold.id),
                 status(hold.status),
                 minute(hold.opened_at),
-                len(hold.item_nos),
+                hold.held_count,
                 hold.live_count,
                 f"{hold.share:.0f} %",
                 cut(hold.seller_id.value),
@@ -157,15 +151,4 @@ def _table(found: list[DeletionHold]) -> Table:
 
 
 def _document(hold: DeletionHold) -> dict[str, Any]:
-    return {
-        "holdId": str(hold.id),
-        "sellerId": hold.seller_id.value,
-        "executionId": str(hold.execution_id),
-        "status": hold.status.value,
-        "liveCount": hold.live_count,
-        "heldCount": len(hold.item_nos),
-        "share": round(hold.share, 2),
-        "itemNos": list(hold.item_nos),
-        "openedAt": iso(hold.opened_at),
-        "closedAt": iso(hold.closed_at),
-    }
+    return DeletionHoldAnswer.document_of(hold) | {"itemNos": list(hold.item_nos)}

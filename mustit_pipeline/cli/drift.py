@@ -1,27 +1,25 @@
 """`mustit drift`: fields of the marketplace's bodies that changed shape."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.api.answers.drift import DriftAnswer
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Drift
-from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
     Since,
     cut,
-    iso,
     make_table,
     minute,
     show_page,
     since_when,
 )
-from mustit_pipeline.cli.output import Json, out, print_json
-from mustit_pipeline.cli.runtime import Runtime, runtime
+from mustit_pipeline.cli.output import Json, out, print_outcome
+from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.field_paths import FieldPaths
 from mustit_pipeline.foundation.clock import utc_now
 
@@ -43,14 +41,14 @@ def show_all(
     with runtime() as ground, ground.database.reading() as connection:
         found = drift.newest(connection, since=since_when(since, utc_now()), accepted=everything, limit=limit)
     empty = "The marketplace's bodies are as they were."
-    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+    show_page(found, as_json=as_json, document=DriftAnswer.document_of, table=_table, empty=empty)
 
 
 @app.command("accept", epilog="Example: `mustit drift accept detail.ProductInfoModule.couponList`")
 def accept(path: Path, as_json: Json = False) -> None:
     """Accept a change as harmless: it is still counted, without a warning, and MUSTIT_DRIFT_BLOCK ignores it."""
     wanted = _read(path)
-    with runtime() as ground, _audited(ground, "drift.accept", path, wanted).transaction() as connection:
+    with runtime() as ground, ground.audited("drift.accept", drift.target(wanted)).transaction() as connection:
         paths = drift.accept(connection, wanted, utc_now())
     _say("Accepted", paths, as_json)
 
@@ -59,13 +57,9 @@ def accept(path: Path, as_json: Json = False) -> None:
 def forget(path: Path, as_json: Json = False) -> None:
     """Delete the drift of a field; if it still differs, the next crawl records it again."""
     wanted = _read(path)
-    with runtime() as ground, _audited(ground, "drift.forget", path, wanted).transaction() as connection:
+    with runtime() as ground, ground.audited("drift.forget", drift.target(wanted)).transaction() as connection:
         paths = drift.forget(connection, wanted)
     _say("Forgot", paths, as_json)
-
-
-def _audited(ground: Runtime, action: str, path: str, wanted: FieldPaths) -> AuditedDatabase:
-    return AuditedDatabase(ground.database, cli_actor(), action, f"drift {path}", drift.look(wanted))
 
 
 def _read(path: str) -> FieldPaths:
@@ -76,10 +70,7 @@ def _read(path: str) -> FieldPaths:
 
 
 def _say(done: str, paths: list[str], as_json: bool) -> None:
-    if as_json:
-        print_json({"paths": paths})
-    else:
-        out.print(f"{done} {', '.join(paths)}.", markup=False, highlight=False, soft_wrap=True)
+    print_outcome({"paths": paths}, f"{done} {', '.join(paths)}.", as_json=as_json)
 
 
 def _table(found: list[Drift]) -> Table:
@@ -100,19 +91,3 @@ def _table(found: list[Drift]) -> Table:
             for entry in found
         ],
     )
-
-
-def _document(entry: Drift) -> dict[str, Any]:
-    return {
-        "path": entry.deviation.path,
-        "kind": entry.deviation.kind.value,
-        "expected": entry.deviation.expected,
-        "observed": entry.deviation.observed,
-        "sample": entry.deviation.sample,
-        "count": entry.count,
-        "firstSeenAt": iso(entry.first_seen_at),
-        "lastSeenAt": iso(entry.last_seen_at),
-        "sellerId": entry.seller_id,
-        "itemNo": entry.item_no,
-        "acceptedAt": iso(entry.accepted_at),
-    }

@@ -8,14 +8,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mustit_pipeline.access.audit import AuditedDatabase
-from mustit_pipeline.cli.actor import audited
+from mustit_pipeline.api.answers.executions import ExecutionAnswer, ExecutionDetail
 from mustit_pipeline.cli.list_options import (
     WIDE_SCREEN,
     Limit,
     Seller,
     cut,
-    iso,
     known_seller,
     make_table,
     minute,
@@ -23,8 +21,8 @@ from mustit_pipeline.cli.list_options import (
     show_page,
     status,
 )
-from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_table, until
-from mustit_pipeline.cli.runtime import Runtime, runtime
+from mustit_pipeline.cli.output import Json, local, out, print_fields, print_json, print_outcome, print_table, until
+from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.crawling import forecast, steering
 from mustit_pipeline.crawling.forecast import Forecast
 from mustit_pipeline.crawling.sql import executions
@@ -88,16 +86,9 @@ def show(execution_id: Id, as_json: Json = False) -> None:
         now = utc_now()
         ahead = forecast.look(connection, ground.settings, stored, now)
     if as_json:
-        expected = {
-            "doing": ahead.doing,
-            "expectedTasks": ahead.expected_tasks,
-            "expectedTasksIsEstimate": ahead.is_estimate,
-            "tasksInProgress": ahead.in_progress,
-            "tasksPerSecond": round(ahead.per_second, 2),
-            "expectedEndAt": iso(ahead.done_at),
-            "tasks": [asdict(standing) for standing in ahead.standings],
-        }
-        print_json(_document(stored) | {"changes": changes, "failures": failures} | expected)
+        whole = ExecutionDetail.whole(stored, ahead, changes, failures)
+        # Tasks by type, in the names that they have always had here.
+        print_json(_document(stored, whole) | {"tasks": [asdict(standing) for standing in ahead.standings]})
         return
     _print_execution(stored, ahead, changes, now)
     if failures:
@@ -183,7 +174,7 @@ def pause(execution_id: Id, as_json: Json = False) -> None:
     """Lease no further task of a running execution; requests in flight end normally."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(steering.pause(_audited(ground, "execution.pause", found), found), as_json)
+        _say(steering.pause(ground.audited("execution.pause", steering.target(found)), found), as_json)
 
 
 @app.command("resume", epilog="Example: `mustit execution resume 0b6f13c2`")
@@ -191,7 +182,7 @@ def resume(execution_id: Id, as_json: Json = False) -> None:
     """Continue a paused or failed execution with its stored tasks."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(steering.resume(_audited(ground, "execution.resume", found), found), as_json)
+        _say(steering.resume(ground.audited("execution.resume", steering.target(found)), found), as_json)
 
 
 @app.command("cancel", epilog="Example: `mustit execution cancel 0b6f13c2`")
@@ -199,7 +190,7 @@ def cancel(execution_id: Id, as_json: Json = False) -> None:
     """End an execution and its open tasks for good."""
     with runtime() as ground:
         found = _find(ground.database, execution_id)
-        _say(steering.cancel(_audited(ground, "execution.cancel", found), found, utc_now()), as_json)
+        _say(steering.cancel(ground.audited("execution.cancel", steering.target(found)), found, utc_now()), as_json)
 
 
 def _find(database: Database, given: str) -> ExecutionId:
@@ -207,40 +198,9 @@ def _find(database: Database, given: str) -> ExecutionId:
         return executions.find(connection, IdPrefix(given)).id
 
 
-def _audited(ground: Runtime, action: str, execution_id: ExecutionId) -> AuditedDatabase:
-    return audited(ground.database, action, f"execution {execution_id}", steering.look(execution_id))
-
-
 def _say(stored: StoredExecution, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(stored))
-    else:
-        out.print(f"{stored.id} is {stored.status}.", highlight=False)
+    print_outcome(_document(stored), f"{stored.id} is {stored.status}.", as_json=as_json)
 
 
-def _document(stored: StoredExecution) -> dict[str, Any]:
-    execution = stored.execution
-    return {
-        "executionId": str(execution.id),
-        "sellerId": execution.seller_id.value,
-        "kind": stored.kind.value,
-        "fullRefetch": stored.full_refetch,
-        "status": execution.status.value,
-        "triggeredBy": stored.triggered_by,
-        "totalTasks": execution.total_tasks,
-        "completedTasks": execution.completed_tasks,
-        "failedTasks": execution.failed_tasks,
-        "progressRate": round(execution.progress_rate, 2),
-        "successRate": round(execution.success_rate, 2),
-        "requests": stored.requests,
-        "throttled": stored.throttled,
-        "listedCount": stored.listed_count,
-        "skippedItems": stored.skipped_items,
-        "foreignItems": stored.foreign_items,
-        "sweep": stored.sweep_status.value,
-        "drift": list(stored.drift),
-        "createdAt": iso(execution.created_at),
-        "startedAt": iso(execution.started_at),
-        "endedAt": iso(execution.ended_at),
-        "error": execution.error_text,
-    }
+def _document(stored: StoredExecution, answer: ExecutionAnswer | None = None) -> dict[str, Any]:
+    return (answer or ExecutionAnswer.of(stored)).document() | {"kind": stored.kind.value}

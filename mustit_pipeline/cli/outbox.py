@@ -1,19 +1,17 @@
 """`mustit outbox`: events for the product server: waiting and failed ones, and retries."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from mustit_pipeline.access.audit import AuditedDatabase
+from mustit_pipeline.api.answers.outbox import EventAnswer, EventDetail
 from mustit_pipeline.catalog.sql import history
-from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.list_options import (
     Limit,
     Seller,
     cut,
-    iso,
     known_seller,
     make_table,
     minute,
@@ -49,7 +47,7 @@ def show_all(wanted: Status = None, seller: Seller = None, limit: Limit = 50, as
         found = outbox_list.newest(connection, status=wanted, seller_id=seller_id, limit=limit)
     what = "There is no event" if wanted is None else f"No event is {wanted}"
     empty = f"{what}{'' if seller is None else f' of {seller}'}."
-    show_page(found, as_json=as_json, document=_document, table=_table, empty=empty)
+    show_page(found, as_json=as_json, document=EventAnswer.document_of, table=_table, empty=empty)
 
 
 @app.command("show", epilog="Example: `mustit outbox show 0b6f13c2`")
@@ -59,8 +57,7 @@ def show(outbox_id: Id, as_json: Json = False) -> None:
         entry = outbox_list.find(connection, IdPrefix(outbox_id))
         version = history.version(connection, entry.seller_id, entry.item_no, entry.version)
     if as_json:
-        changes = [] if version is None else version.change_set.changes
-        print_json(_document(entry) | {"changes": changes})
+        print_json(EventDetail.whole(entry, version).document())
         return
     fields: dict[str, object] = {
         "id": entry.outbox_id,
@@ -72,7 +69,7 @@ def show(outbox_id: Id, as_json: Json = False) -> None:
         "attempts": f"{entry.attempts}, of which {entry.retry_count} counted as failures",
         "created": local(entry.created_at),
     }
-    if entry.status is OutboxStatus.WAITING:
+    if entry.next_attempt_at is not None:
         fields["next attempt"] = local(entry.next_attempt_at)
     if entry.completed_at is not None:
         fields["completed"] = local(entry.completed_at)
@@ -122,7 +119,7 @@ def retry(
 def _retry_one(ground: Runtime, wanted: IdPrefix) -> Retried:
     with ground.database.reading() as connection:
         found = outbox_list.find(connection, wanted).outbox_id
-    audited = AuditedDatabase(ground.database, cli_actor(), "outbox.retry", f"outbox {found}", outbox_list.look(found))
+    audited = ground.audited("outbox.retry", outbox_list.target(found))
     with audited.transaction() as connection:
         return outbox_list.retry_one(connection, IdPrefix(str(found)))
 
@@ -130,9 +127,7 @@ def _retry_one(ground: Runtime, wanted: IdPrefix) -> Retried:
 def _retry_all(ground: Runtime, wanted: OutboxStatus, seller: str | None) -> Retried:
     with ground.database.reading() as connection:
         seller_id = known_seller(connection, seller)
-    target = "outbox" if seller_id is None else f"outbox of {seller_id}"
-    look = outbox_list.look_at_failed(seller_id)
-    audited = AuditedDatabase(ground.database, cli_actor(), "outbox.retry", target, look)
+    audited = ground.audited("outbox.retry", outbox_list.target_of_failed(seller_id))
     with audited.transaction() as connection:
         return outbox_list.retry_all(connection, status=wanted, seller_id=seller_id)
 
@@ -173,24 +168,3 @@ def _answer(one: OutboxEntry) -> Text:
     if one.superseded_by is not None:
         return cut(f"superseded by {short(one.superseded_by)}")
     return cut(shortened(one.last_error or str(one.last_status or ""), 200))
-
-
-def _document(one: OutboxEntry) -> dict[str, Any]:
-    return {
-        "outboxId": str(one.outbox_id),
-        "eventId": str(one.event_id),
-        "eventType": one.event_type.value,
-        "sellerId": one.seller_id,
-        "itemNo": one.item_no,
-        "version": one.version,
-        "status": one.status.value,
-        "idempotencyKey": one.idempotency_key,
-        "attempts": one.attempts,
-        "retryCount": one.retry_count,
-        "lastStatus": one.last_status,
-        "lastError": one.last_error,
-        "supersededBy": None if one.superseded_by is None else str(one.superseded_by),
-        "nextAttemptAt": iso(one.next_attempt_at) if one.status is OutboxStatus.WAITING else None,
-        "createdAt": iso(one.created_at),
-        "completedAt": iso(one.completed_at),
-    }

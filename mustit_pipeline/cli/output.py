@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 from zoneinfo import ZoneInfo
 
 import typer
@@ -33,6 +33,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 def print_json(document: object) -> None:
     """Print one JSON document."""
     typer.echo(json.dumps(document, ensure_ascii=False, default=str))
+
+
+def print_outcome(document: object, line: str, *, as_json: bool) -> None:
+    """What a command has done: a JSON document, or one line for people, which may contain brackets."""
+    if as_json:
+        print_json(document)
+    else:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def end_load(added: int, known: int, rejected: Sequence[tuple[int, str]], *, word: str, as_json: bool) -> NoReturn:
+    """What came of the lines of a file, and the end of the command; exit 1 if a line was refused."""
+    lines = [{"line": number, "reason": reason} for number, reason in rejected]
+    document = {"added": added, "known": known, "rejected": lines}
+    print_outcome(document, f"{added} {word}, {known} known already.", as_json=as_json)
+    for number, reason in () if as_json else rejected:
+        err.print(f"line {number}: {reason}", markup=False, highlight=False)
+    raise typer.Exit(1 if rejected else 0)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

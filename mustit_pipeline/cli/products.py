@@ -5,14 +5,16 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from mustit_pipeline.catalog.history import compare, find_product, find_version, state
+from mustit_pipeline.api.answers.changes import ChangeSetAnswer
+from mustit_pipeline.api.answers.products import DeliveryAnswer, ProductAnswer, VersionHead
+from mustit_pipeline.catalog.history import compare, find_product, find_version
 from mustit_pipeline.catalog.sql import history
-from mustit_pipeline.catalog.sql.history import Delivery, KnownProduct, Version
+from mustit_pipeline.catalog.sql.history import Delivery, Version
 from mustit_pipeline.cli.budget import Boost
-from mustit_pipeline.cli.changes import change_set_document, types_text
+from mustit_pipeline.cli.changes import types_text
 from mustit_pipeline.cli.comparison import print_comparison
-from mustit_pipeline.cli.list_options import LARGEST_NUMBER, Limit, iso, make_table, minute, show_page
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.list_options import LARGEST_NUMBER, Limit, make_table, minute, show_page
+from mustit_pipeline.cli.output import Json, out, print_json, print_outcome
 from mustit_pipeline.cli.product_page import print_product
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.values import change_set_cell
@@ -45,7 +47,7 @@ def show(
         wanted = number if number is not None or not product.version else product.version
         version = None if wanted is None else find_version(connection, product, wanted)
     if as_json:
-        print_json(_product_document(product, version))
+        print_json(ProductAnswer.whole(product, version).document())
     else:
         print_product(product, version)
 
@@ -86,8 +88,8 @@ def show_diff(
         {
             "sellerId": product.seller_id,
             "itemNo": product.item_no,
-            "from": _version_head(comparison.old),
-            "to": _version_head(comparison.new),
+            "from": VersionHead.document_of(comparison.old.change_set),
+            "to": VersionHead.document_of(comparison.new.change_set),
             "changes": [change.as_json() for change in comparison.changes],
         }
     )
@@ -99,10 +101,11 @@ def boost(item_no: Item, factor: Boost, seller: Whose = None, as_json: Json = Fa
     with runtime() as ground, ground.database.transaction() as connection:
         product = find_product(connection, ItemNo(item_no), _seller(seller))
         recrawl_terms.boost_product(connection, product.seller_id, product.item_no, factor)
-    if as_json:
-        print_json({"sellerId": product.seller_id, "itemNo": product.item_no, "boost": factor})
-    else:
-        out.print(f"{product.item_no} of {product.seller_id} counts {factor:g} times as much.", highlight=False)
+    print_outcome(
+        {"sellerId": product.seller_id, "itemNo": product.item_no, "boost": factor},
+        f"{product.item_no} of {product.seller_id} counts {factor:g} times as much.",
+        as_json=as_json,
+    )
 
 
 def _seller(given: str | None) -> SellerId | None:
@@ -134,38 +137,6 @@ def _delivery_text(delivery: Delivery) -> str:
     return delivery.status or ""
 
 
-def _version_head(version: Version) -> dict[str, Any]:
-    found = version.change_set
-    return {
-        "version": found.version,
-        "lifeCycle": found.life_cycle.value,
-        "detectedAt": iso(found.detected_at),
-    }
-
-
 def _version_document(version: Version) -> dict[str, Any]:
-    delivery = version.delivery
-    return change_set_document(version.change_set) | {
-        "outboxId": None if delivery.outbox_id is None else str(delivery.outbox_id),
-        "outboxStatus": delivery.status,
-        "superseded": delivery.superseded,
-        "completedAt": iso(delivery.completed_at),
-    }
-
-
-def _product_document(product: KnownProduct, version: Version | None) -> dict[str, Any]:
-    data = product.data if version is None else version.data
-    return {
-        "sellerId": product.seller_id,
-        "itemNo": product.item_no,
-        "version": 0 if version is None else version.change_set.version,
-        "newestVersion": product.version,
-        "deliveredVersion": product.delivered_version,
-        "lifeCycle": None if version is None else version.change_set.life_cycle.value,
-        "detectedAt": None if version is None else iso(version.change_set.detected_at),
-        "complete": product.complete,
-        "firstSeenAt": iso(product.created_at),
-        "lastSeenAt": iso(product.last_seen_at),
-        "deletedAt": iso(product.deleted_at),
-        "productData": None if data is None else dict(state(data)),
-    }
+    delivery = DeliveryAnswer.document_of(version.delivery)
+    return ChangeSetAnswer.document_of(version.change_set) | {"outboxStatus": delivery.pop("status")} | delivery

@@ -127,13 +127,8 @@ def _followed(view: _View) -> Generator[None]:
             with suppress(SQLAlchemyError):
                 pause = min(max(POLL_SECONDS, view.refresh() / LOOKING_SHARE), LONGEST_POLL_SECONDS)
 
-    follower = threading.Thread(target=follow, daemon=True)
-    follower.start()
-    try:
+    with _beside(follow, ended):
         yield
-    finally:
-        ended.set()
-        follower.join()
 
 
 @contextmanager
@@ -155,10 +150,16 @@ def _in_lines(view: _View) -> Generator[None]:
                 told, told_at = line, now
                 err.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    with _beside(tell, ended):
+        yield
+
+
+@contextmanager
+def _beside(work: Callable[[], None], ended: threading.Event) -> Generator[None]:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        thread.join()

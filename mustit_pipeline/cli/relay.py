@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mustit_pipeline.cli.output import Json, err, out, print_json
+from mustit_pipeline.cli.output import Json, err, print_outcome
 from mustit_pipeline.cli.progress import Step, watched
 from mustit_pipeline.cli.runtime import RunFailed, Runtime, dagster_instance, failure_reason, run_quietly, runtime
 from mustit_pipeline.cli.stopping import Stopped, raise_if_stopped
@@ -47,14 +47,12 @@ def relay(as_json: Json = False) -> None:
 
 
 def _tell(report: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-    else:
-        out.print(
-            f"sent {report['sent']}, superseded {report['superseded']}, failed {report['failed']}, "
-            f"waiting {report['waiting']}",
-            highlight=False,
-        )
+    print_outcome(
+        report,
+        f"sent {report['sent']}, superseded {report['superseded']}, failed {report['failed']}, "
+        f"waiting {report['waiting']}",
+        as_json=as_json,
+    )
 
 
 def run_relay(ground: Runtime, instance: "dg.DagsterInstance", *, quiet: bool = False) -> dict[str, Any]:

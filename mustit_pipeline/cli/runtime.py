@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
+from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.agents import roster
+from mustit_pipeline.cli.actor import cli_actor
 from mustit_pipeline.cli.dagster_home import celery_address, make_dagster_home, make_own_dagster_yaml
 from mustit_pipeline.cli.output import err
 from mustit_pipeline.cli.stopping import noted_signals, stopped_by
 from mustit_pipeline.environment_failure import EnvironmentFailure
 from mustit_pipeline.foundation import logs, schema
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.database import Database, DatabaseUnreachable, addresses, open_database
 from mustit_pipeline.settings import Settings, load_settings
 
@@ -37,6 +40,10 @@ class Runtime:
 
     settings: Settings
     database: Database
+
+    def audited(self, action: str, target: Target) -> AuditedDatabase:
+        """The database for one change by the operator, which is written down in the audit log."""
+        return AuditedDatabase(self.database, cli_actor(), action, target)
 
 
 @contextmanager

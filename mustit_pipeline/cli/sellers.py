@@ -5,17 +5,24 @@ from typing import Annotated, Any
 
 import typer
 
-from mustit_pipeline.access.audit import AuditedDatabase
-from mustit_pipeline.cli.actor import audited
 from mustit_pipeline.cli.budget import Boost
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_fields, print_json, print_table
-from mustit_pipeline.cli.runtime import Runtime, announce_partitions, runtime
+from mustit_pipeline.cli.output import (
+    Json,
+    end_load,
+    local,
+    print_fields,
+    print_json,
+    print_outcome,
+    print_table,
+)
+from mustit_pipeline.cli.runtime import announce_partitions, runtime
 from mustit_pipeline.crawling.sql import recrawl_terms
 from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.sellers import registry
 from mustit_pipeline.sellers.enrolment import enrol
@@ -37,7 +44,9 @@ def add(
     """Register a seller; its first crawl is due at once."""
     seller_key, every = SellerId(seller_id), CrawlingInterval.parse(interval)
     with runtime() as ground:
-        seller = registry.register(_audited(ground, "seller.register", seller_key), seller_key, name, every, utc_now())
+        seller = registry.register(
+            ground.audited("seller.register", registry.target(seller_key)), seller_key, name, every, utc_now()
+        )
         announce_partitions(ground.settings, [seller.seller_id.value])
     _say(seller, f"Registered {seller.seller_id}, crawled every {seller.interval}.", as_json)
 
@@ -53,16 +62,9 @@ def load(
     """
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     with runtime() as ground:
-        report = enrol(audited(ground.database, "seller.load", f"sellers of {file.name}"), lines, utc_now())
+        report = enrol(ground.audited("seller.load", Target(f"file {file.name}")), lines, utc_now())
         announce_partitions(ground.settings, report.added)
-    if as_json:
-        rejected = [{"line": number, "reason": reason} for number, reason in report.rejected]
-        print_json({"added": len(report.added), "known": report.known, "rejected": rejected})
-    else:
-        out.print(f"{len(report.added)} registered, {report.known} known already.", highlight=False)
-        for number, reason in report.rejected:
-            err.print(f"line {number}: {reason}", markup=False, highlight=False)
-    raise typer.Exit(1 if report.rejected else 0)
+    end_load(len(report.added), report.known, report.rejected, word="registered", as_json=as_json)
 
 
 @app.command("list", epilog="Example: `mustit seller list --status ACTIVE`")
@@ -132,7 +134,7 @@ def set_interval(
     """Crawl a seller at another interval."""
     seller_key, every = SellerId(seller_id), CrawlingInterval.parse(interval)
     with runtime() as ground:
-        database = _audited(ground, "seller.interval", seller_key)
+        database = ground.audited("seller.interval", registry.target(seller_key))
         seller = registry.change_interval(database, seller_key, every, utc_now())
     _say(seller, f"{seller.seller_id} is crawled every {seller.interval} now.", as_json)
 
@@ -144,10 +146,11 @@ def boost(seller_id: Id, factor: Boost, as_json: Json = False) -> None:
     with runtime() as ground, ground.database.transaction() as connection:
         seller, _ = sellers.get(connection, key)
         recrawl_terms.boost_seller(connection, key.value, factor)
-    if as_json:
-        print_json({"sellerId": seller.seller_id.value, "boost": factor})
-    else:
-        out.print(f"Products of {seller.seller_id} count {factor:g} times as much.", highlight=False)
+    print_outcome(
+        {"sellerId": seller.seller_id.value, "boost": factor},
+        f"Products of {seller.seller_id} count {factor:g} times as much.",
+        as_json=as_json,
+    )
 
 
 @app.command("activate", epilog="Example: `mustit seller activate dmont`")
@@ -155,7 +158,9 @@ def activate(seller_id: Id, as_json: Json = False) -> None:
     """Crawl a seller again."""
     seller_key = SellerId(seller_id)
     with runtime() as ground:
-        seller = registry.activate(_audited(ground, "seller.activate", seller_key), seller_key, utc_now())
+        seller = registry.activate(
+            ground.audited("seller.activate", registry.target(seller_key)), seller_key, utc_now()
+        )
     _say(seller, f"{seller.seller_id} is ACTIVE.", as_json)
 
 
@@ -164,19 +169,14 @@ def deactivate(seller_id: Id, as_json: Json = False) -> None:
     """Stop crawling a seller; an open crawl is cancelled."""
     seller_key = SellerId(seller_id)
     with runtime() as ground:
-        seller = deactivate_seller(_audited(ground, "seller.deactivate", seller_key), seller_key, utc_now())
+        seller = deactivate_seller(
+            ground.audited("seller.deactivate", registry.target(seller_key)), seller_key, utc_now()
+        )
     _say(seller, f"{seller.seller_id} is INACTIVE.", as_json)
 
 
-def _audited(ground: Runtime, action: str, seller_id: SellerId) -> AuditedDatabase:
-    return audited(ground.database, action, f"seller {seller_id}", registry.look(seller_id))
-
-
 def _say(seller: Seller, text: str, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(seller))
-    else:
-        out.print(text, markup=False, highlight=False)
+    print_outcome(_document(seller), text, as_json=as_json)
 
 
 def _document(seller: Seller) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 from mustit_pipeline.access import audit, tokens
 from mustit_pipeline.cli.actor import cli_actor, operator
 from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, err, local, out, print_json
+from mustit_pipeline.cli.output import Json, err, local, out, print_json, print_outcome
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.filters import read_duration
@@ -52,7 +52,4 @@ def revoke(
     with runtime() as ground, ground.database.transaction() as connection:
         tokens.revoke_by_id(connection, token_id, utc_now())
         audit.record(connection, cli_actor(), "token.revoke", f"token {token_id}", before=None, after=None)
-    if as_json:
-        print_json({"tokenId": str(token_id), "revoked": True})
-    else:
-        out.print(f"{token_id} is refused from now on.", highlight=False)
+    print_outcome({"tokenId": str(token_id), "revoked": True}, f"{token_id} is refused from now on.", as_json=as_json)

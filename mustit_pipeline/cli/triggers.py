@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from mustit_pipeline.cli.list_options import Limit, cut, iso, make_table, minute, short, show_page
-from mustit_pipeline.cli.output import Json, out, print_json
+from mustit_pipeline.cli.output import Json, print_outcome
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.foundation.clock import utc_now
@@ -47,10 +47,11 @@ def dismiss(
             korean=f"보류된 메시지를 찾을 수 없습니다: {message_id}",
             english=f"There is no parked message that begins with {message_id}: see `mustit triggers list`",
         )
-    if as_json:
-        print_json({"dismissed": dismissed})
-    else:
-        out.print(f"{len(dismissed)} messages dismissed." if dismissed else "No message is parked.", highlight=False)
+    print_outcome(
+        {"dismissed": dismissed},
+        f"{len(dismissed)} messages dismissed." if dismissed else "No message is parked.",
+        as_json=as_json,
+    )
 
 
 def _table(found: list[ParkedMessage]) -> Table:

@@ -1,19 +1,18 @@
 """`mustit user`: who may log in, and with which role."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mustit_pipeline.access import users
-from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.sql import users as stored
 from mustit_pipeline.access.sql.users import User
-from mustit_pipeline.cli.actor import cli_actor
-from mustit_pipeline.cli.list_options import iso
-from mustit_pipeline.cli.output import Json, local, out, print_json, print_table
-from mustit_pipeline.cli.runtime import Runtime, runtime
+from mustit_pipeline.api.answers.users import UserAnswer
+from mustit_pipeline.cli.output import Json, local, out, print_json, print_outcome, print_table
+from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.domain.access import Password, Role, UserName
+from mustit_pipeline.foundation.audited import Target
 
 app = typer.Typer(help="People who may log in, and what they may do.", no_args_is_help=True)
 
@@ -34,7 +33,7 @@ def add(
     user_name = UserName(name)
     password = _password(user_name, from_stdin=password_stdin)
     with runtime() as ground:
-        user = users.add(_audited(ground, "user.add", user_name), user_name, role, password)
+        user = users.add(ground.audited("user.add", users.target(user_name)), user_name, role, password)
     _say(user, f"Added {user.name} as {user.role}.", as_json)
 
 
@@ -44,7 +43,7 @@ def show_all(as_json: Json = False) -> None:
     with runtime() as ground, ground.database.reading() as connection:
         found = stored.all_users(connection)
     if as_json:
-        print_json([_document(user) for user in found])
+        print_json([UserAnswer.document_of(user) for user in found])
     elif not found:
         out.print("There are no users: `mustit user add` adds one.", highlight=False)
     else:
@@ -64,7 +63,7 @@ def change_role(
     """Give a user another role; access tokens of before are refused at once."""
     user_name = UserName(name)
     with runtime() as ground:
-        user = users.change_role(_audited(ground, "user.role", user_name), user_name, role)
+        user = users.change_role(ground.audited("user.role", users.target(user_name)), user_name, role)
     _say(user, f"{user.name} is {user.role} now.", as_json)
 
 
@@ -75,7 +74,7 @@ def change_password(name: Name, password_stdin: FromStdin = False, as_json: Json
     password = _password(user_name, from_stdin=password_stdin)
     with runtime() as ground:
         # Nothing of a password may be seen in the log, so that there is nothing to look at.
-        audited = AuditedDatabase(ground.database, cli_actor(), "user.password", f"user {user_name}")
+        audited = ground.audited("user.password", Target(f"user {user_name}"))
         user = users.change_password(audited, user_name, password)
     _say(user, f"{user.name} has another password now.", as_json)
 
@@ -85,7 +84,7 @@ def disable(name: Name, as_json: Json = False) -> None:
     """Let a user in no more; access tokens of before are refused at once."""
     user_name = UserName(name)
     with runtime() as ground:
-        user = users.disable(_audited(ground, "user.disable", user_name), user_name)
+        user = users.disable(ground.audited("user.disable", users.target(user_name)), user_name)
     _say(user, f"{user.name} is disabled.", as_json)
 
 
@@ -94,12 +93,8 @@ def enable(name: Name, as_json: Json = False) -> None:
     """Let a disabled user in again."""
     user_name = UserName(name)
     with runtime() as ground:
-        user = users.enable(_audited(ground, "user.enable", user_name), user_name)
+        user = users.enable(ground.audited("user.enable", users.target(user_name)), user_name)
     _say(user, f"{user.name} is enabled.", as_json)
-
-
-def _audited(ground: Runtime, action: str, name: UserName) -> AuditedDatabase:
-    return AuditedDatabase(ground.database, cli_actor(), action, f"user {name}", users.look(name))
 
 
 def _password(name: UserName, *, from_stdin: bool) -> Password:
@@ -111,25 +106,10 @@ def _password(name: UserName, *, from_stdin: bool) -> Password:
 
 
 def _say(user: User, line: str, as_json: bool) -> None:
-    if as_json:
-        print_json(_document(user))
-    else:
-        out.print(line, markup=False, highlight=False)
+    print_outcome(UserAnswer.document_of(user), line, as_json=as_json)
 
 
 def _state(user: User) -> str:
     if user.is_disabled:
         return "disabled"
     return "enabled" if user.has_password else "no password"
-
-
-def _document(user: User) -> dict[str, Any]:
-    return {
-        "name": user.name.value,
-        "role": user.role.value,
-        "disabled": user.is_disabled,
-        "hasPassword": user.has_password,
-        "createdAt": iso(user.created_at),
-        "updatedAt": iso(user.updated_at),
-        "lastLoginAt": iso(user.last_login_at),
-    }

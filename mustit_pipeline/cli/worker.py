@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mustit_pipeline.cli.list_options import LARGEST_NUMBER
-from mustit_pipeline.cli.output import Json, err, out, print_json
+from mustit_pipeline.cli.output import Json, err, print_outcome
 from mustit_pipeline.cli.runtime import runtime
 from mustit_pipeline.cli.stopping import taken
 from mustit_pipeline.crawling.result_buffer import WorkReport
@@ -70,17 +70,16 @@ def worker(
                 serve(ground.database, ground.settings, math.inf if seconds is None else seconds, tally.follow)
             )
     total = tally.total()
-    if as_json:
-        print_json(
-            {
-                "completedTasks": total.completed,
-                "failedTasks": total.failed,
-                "requests": total.requests,
-                "throttled": total.throttled,
-            }
-        )
-    else:
-        out.print(sentence(total), highlight=False)
+    print_outcome(
+        {
+            "completedTasks": total.completed,
+            "failedTasks": total.failed,
+            "requests": total.requests,
+            "throttled": total.throttled,
+        },
+        sentence(total),
+        as_json=as_json,
+    )
 
 
 def sentence(report: WorkReport) -> str:

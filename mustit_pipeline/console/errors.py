@@ -5,16 +5,16 @@ from http import HTTPStatus
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from mustit_pipeline.api.problems import RETRY_SECONDS, unavailable
+from mustit_pipeline.api.problems import retry_after, unavailable
 from mustit_pipeline.console.forms import sent_form
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.visits import Visit, visit_of
-from mustit_pipeline.domain.errors import DomainError, TooMany, Unavailable
+from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.environment_failure import EnvironmentFailure
-from mustit_pipeline.foundation.database import is_outage
+from mustit_pipeline.foundation.database import is_away
 
 log = structlog.get_logger(__name__)
 
@@ -36,10 +36,7 @@ def install(app: FastAPI) -> None:
 def error_page(visit: Visit, error: DomainError) -> Response:
     """The page of a known error."""
     response = plain_error_page(visit, error.status, error.message(visit.language), error.code)
-    if isinstance(error, TooMany):
-        response.headers["Retry-After"] = str(error.retry_after)
-    if isinstance(error, Unavailable):
-        response.headers["Retry-After"] = str(RETRY_SECONDS)
+    response.headers.update(retry_after(error))
     return response
 
 
@@ -64,7 +61,7 @@ async def _away(request: Request, error: Exception) -> Response:
 
 async def _database(request: Request, error: Exception) -> Response:
     assert isinstance(error, SQLAlchemyError)
-    if is_outage(error) or isinstance(error, TimeoutError):
+    if is_away(error):
         log.warning("database away", error=type(error).__name__)
         return error_page(visit_of(request), unavailable())
     log.error("request failed", exc_info=error)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from anyio.to_thread import run_sync
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from sqlalchemy.exc import SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mustit_pipeline.access import console_sessions
@@ -23,7 +23,7 @@ from mustit_pipeline.console.visits import STATE, Theme, Visit, read_notice
 from mustit_pipeline.domain.access import Role
 from mustit_pipeline.domain.errors import Forbidden, Unauthorized
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import is_outage
+from mustit_pipeline.foundation.database import is_away
 
 READS = {"GET", "HEAD"}
 OPEN = {"/login", "/login/link", "/preferences"}
@@ -59,7 +59,7 @@ class Gate:
         try:
             identity = await run_sync(_identify, ground, cookies.read(request, Cookie.SESSION))
         except SQLAlchemyError as error:
-            if not (is_outage(error) or isinstance(error, TimeoutError)):
+            if not is_away(error):
                 raise
             identity, away = None, True
         login = cookies.read(request, Cookie.LOGIN)

@@ -35,12 +35,8 @@ def _read_parts(connection: Connection, keys: Collection[Parts]) -> dict[Parts, 
     return {key: tuple(found[part] for part in key) for key in keys}
 
 
-def _read_sellers(connection: Connection, keys: Collection[str]) -> dict[str, tuple[object, ...]]:
-    return activity.marks_of_sellers(connection, keys)
-
-
 PARTS = Source(_read_parts)
-SELLERS = Source(_read_sellers)
+SELLERS = Source(activity.marks_of_sellers)
 
 
 @router.get("/live", response_class=EventSourceResponse)

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from mustit_pipeline.access.audit import AuditedDatabase, Look
+from mustit_pipeline.access.audit import AuditedDatabase
 from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.api.context import Caller, Ground
 from mustit_pipeline.api.languages import Language
@@ -19,6 +19,7 @@ from mustit_pipeline.console.cookies import Cookie, Cookies
 from mustit_pipeline.console.rendering import render
 from mustit_pipeline.console.seals import Purpose
 from mustit_pipeline.domain.access import Role
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.settings import Settings
 
@@ -96,9 +97,9 @@ class Visit:
         """What every form of this visit carries."""
         return seals.seal(self.ground.keys, Purpose.FORM, self.form_id)
 
-    def audited(self, action: str, target: str, look: Look | None = None) -> AuditedDatabase:
+    def audited(self, action: str, target: Target) -> AuditedDatabase:
         """The database for one change, which is written down with who made it."""
-        return Caller(self.ground, self.request, self.who).audited(action, target, look)
+        return Caller(self.ground, self.request, self.who).audited(action, target)
 
     def say(self, text: str, **values: Any) -> str:
         """A text in the language of this visit."""

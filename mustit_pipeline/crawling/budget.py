@@ -67,7 +67,8 @@ class SellerFreshness:
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What would keep the promise, each by itself: agents in all, products in all, the interval of all sellers.
+    """What would keep the promise, each by itself: agents in all, products in all, the interval of all sellers,
+    another promise.
 
     Without an interval no longer one would be enough.
     """
@@ -75,6 +76,7 @@ class Remedies:
     agents: int
     products: int
     interval_hours: int | None
+    max_age: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def _adaptive(settings: Settings, crowd: Crowd, looks: Looks, pool: PoolMeans, w
     max_age = settings.max_age_hours if what_if.max_age is None else what_if.max_age
     means = means_of(settings, pool, looks.look_hours, max_age=max_age)
     found = outlook(crowd.groups, means)
+    kept = max(found.kept_age, max_age)
     sources = sum(group.sources for group in crowd.groups)
     promise = sources / max_age
     per_agent = pool.requests_per_hour / max(pool.agents, 1)
@@ -207,7 +210,7 @@ def _adaptive(settings: Settings, crowd: Crowd, looks: Looks, pool: PoolMeans, w
     saves = left >= LOOK_SHARE * pool.requests_per_hour
     return _Told(
         max_age=max_age,
-        kept_age=max(found.kept_age, max_age),
+        kept_age=kept,
         freshness=found.freshness,
         for_products=found.per_hour,
         for_listings=looks.pages_per_hour,
@@ -216,6 +219,7 @@ def _adaptive(settings: Settings, crowd: Crowd, looks: Looks, pool: PoolMeans, w
             agents=_needed(with_pages, per_agent),
             products=int(pool.for_products * max_age / len(SOURCES)),
             interval_hours=_interval(looks.pages / left) if saves else None,
+            max_age=kept,
         ),
         terms=(means, found),
     )
@@ -224,11 +228,12 @@ def _adaptive(settings: Settings, crowd: Crowd, looks: Looks, pool: PoolMeans, w
 def _everything(crowd: Crowd, looks: Looks, pool: PoolMeans) -> _Told:
     """Where every due crawl fetches everything: without enough requests a round takes longer than the intervals."""
     stretched = max(1.0, looks.everything_per_hour / pool.requests_per_hour)
+    kept = looks.longest_interval * stretched
     per_agent = pool.requests_per_hour / max(pool.agents, 1)
     share = pool.requests_per_hour / looks.everything_per_hour if looks.everything_per_hour else math.inf
     return _Told(
         max_age=looks.longest_interval,
-        kept_age=looks.longest_interval * stretched,
+        kept_age=kept,
         freshness=freshness_by_interval(crowd.groups, looks.interval_hours * stretched),
         for_products=(looks.everything_per_hour - looks.due_pages_per_hour) / stretched,
         for_listings=looks.due_pages_per_hour / stretched,
@@ -237,6 +242,7 @@ def _everything(crowd: Crowd, looks: Looks, pool: PoolMeans) -> _Told:
             agents=_needed(looks.everything_per_hour, per_agent),
             products=crowd.products if math.isinf(share) else int(crowd.products * share),
             interval_hours=_interval(looks.everything / pool.requests_per_hour),
+            max_age=kept,
         ),
         terms=None,
         stretched=stretched,

@@ -1,6 +1,6 @@
 """Executions as a whole, steered: open, fail its plan, pause, resume, cancel, end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from mustit_pipeline.domain.execution import CrawlingScheduleExecution
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.states import ExecutionKind, ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId, SellerId
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.foundation.failures import FetchError
 from mustit_pipeline.sellers import registry
@@ -254,26 +255,26 @@ def find(database: Database, execution_id: ExecutionId) -> StoredExecution:
         return executions.get(connection, execution_id)
 
 
-def look(execution_id: ExecutionId) -> Callable[[Connection], dict[str, object]]:
+def target(execution_id: ExecutionId) -> Target:
     """An execution as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object]:
+    def seen(connection: Connection) -> State:
         return _shown(executions.get(connection, execution_id))
 
-    return seen
+    return Target(f"execution {execution_id}", seen)
 
 
-def look_open(seller_id: SellerId) -> Callable[[Connection], dict[str, object] | None]:
+def target_of_trigger(seller_id: SellerId) -> Target:
     """A seller's open execution as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object] | None:
+    def seen(connection: Connection) -> State | None:
         present = executions.find_open(connection, seller_id)
         return None if present is None else _shown(present)
 
-    return seen
+    return Target(f"seller {seller_id}", seen)
 
 
-def _shown(stored: StoredExecution) -> dict[str, object]:
+def _shown(stored: StoredExecution) -> State:
     return {
         "executionId": str(stored.id),
         "sellerId": stored.seller_id.value,

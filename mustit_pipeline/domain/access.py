@@ -37,6 +37,14 @@ class Scope(StrEnum):
     METRICS = "metrics"
 
 
+class KeyState(StrEnum):
+    """Whether a key opens something."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 class ActorKind(StrEnum):
     """Who made a change: a person over the API or the console, an API key, the command line, or the pipeline itself."""
 

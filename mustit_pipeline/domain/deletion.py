@@ -23,9 +23,13 @@ class DeletionHold(Aggregate):
     closed_at: datetime | None = None
 
     @property
+    def held_count(self) -> int:
+        return len(self.item_nos)
+
+    @property
     def share(self) -> float:
         """How many of the seller's products it would delete, in percent."""
-        return 100 * len(self.item_nos) / self.live_count if self.live_count else 0.0
+        return 100 * self.held_count / self.live_count if self.live_count else 0.0
 
     def approve(self, at: datetime) -> None:
         """An admin confirms that the products are gone."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import InvalidatePoolError, OperationalError
+from sqlalchemy.exc import InvalidatePoolError, OperationalError, SQLAlchemyError, TimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from mustit_pipeline import embedded
@@ -74,6 +74,11 @@ def is_outage(error: Exception) -> bool:
     """Whether PostgreSQL went away, closed the connection or is failing over: the same work may succeed later."""
     # COPY uses the driver directly, so SQLAlchemy does not wrap its errors.
     return isinstance(error, _OUTAGES) or isinstance(getattr(error, "orig", None), _OUTAGES)
+
+
+def is_away(error: SQLAlchemyError) -> bool:
+    """Whether PostgreSQL does not answer, or no connection became free in time: later it may."""
+    return is_outage(error) or isinstance(error, TimeoutError)
 
 
 def addresses(settings: Settings) -> Addresses:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.lake.arrow_tables import catalog_schema, changes_schema, changes_table, product_table
 from mustit_pipeline.lake.columns import library
 from mustit_pipeline.lake.place import NewFiles, Place, day_folder, seller_folder
 from mustit_pipeline.lake.sql.catalog_states import ProductState, count_states, product_states
 from mustit_pipeline.lake.sql.field_changes import StoredChange, count_changes, field_changes
-from mustit_pipeline.lake.tables import catalog_schema, changes_schema, changes_table, product_table
 from mustit_pipeline.monitoring.metrics import day_span
 
 CATALOG, CHANGES = "product_catalog", "product_changes"
@@ -68,7 +68,7 @@ def export_catalog(database: Database, place: Place, day: date) -> Exported:
     folder = day_folder(CATALOG, day)
     with place.replace(folder) as fresh, database.reading() as connection:
         written = write_catalog(fresh, product_states(connection, end))
-        stored = sum(count_states(connection, end).values())
+        stored = count_states(connection, end)
     return Exported(folder, written, stored, len(fresh.sizes), sum(fresh.sizes.values()))
 
 

@@ -97,7 +97,7 @@ def spot_check(database: Database, settings: Settings) -> TruthReport:
     with database.transaction() as connection:
         spot_checks.add(connection, samples, now)
         spot_checks.judge(connection, judged, now)
-        staleness.count(
+        staleness.record(
             connection, [_comparison(one, looks) for one in drawn if one in after and not after[one].deleted]
         )
         tallies.add(connection, Subject.FETCH, calls.durations)

@@ -114,7 +114,7 @@ def sample_size(products: int, requests_per_hour: float, least: int, chance: Ran
     return int(wanted) + (chance.random() < wanted % 1)
 
 
-def count(connection: Connection, compared: Iterable[Comparison]) -> None:
+def record(connection: Connection, compared: Iterable[Comparison]) -> None:
     """Count how drawn products compared."""
     numbers = Counter(labels for one in compared for labels in one.labels())
     tallies.count(connection, Subject.SAMPLE, numbers)

@@ -1,7 +1,6 @@
 """Registration of sellers, and whether and how often they are crawled."""
 
 import json
-from collections.abc import Callable
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -10,6 +9,7 @@ from mustit_pipeline.domain.outbox import SchedulerOutbox
 from mustit_pipeline.domain.schedule import CrawlingSchedule, ScheduleEvent
 from mustit_pipeline.domain.seller import Seller
 from mustit_pipeline.domain.values import CrawlingInterval, OutboxId, ScheduleId, SellerId
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.sellers.sql import scheduler_outbox, sellers
 
@@ -56,14 +56,14 @@ def deactivate(connection: Connection, seller_id: SellerId, now: datetime) -> Se
     return seller
 
 
-def look(seller_id: SellerId) -> Callable[[Connection], dict[str, object]]:
+def target(seller_id: SellerId) -> Target:
     """A seller as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object]:
+    def seen(connection: Connection) -> State:
         seller, _ = sellers.get(connection, seller_id)
         return {"name": seller.name, "status": seller.status.value, "interval": str(seller.interval)}
 
-    return seen
+    return Target(f"seller {seller_id}", seen)
 
 
 def resend(database: Database, now: datetime, schedule_id: ScheduleId | None = None) -> int:

@@ -28,6 +28,7 @@ from mustit_pipeline.domain.states import HoldStatus, TaskType
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
 from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import Numbered, Only, PerName
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.marketplace.endpoints import Endpoints
@@ -256,7 +257,7 @@ def let_people_in(database: Database, settings: Settings) -> None:
 
 
 def by_a_person(database: Database) -> AuditedDatabase:
-    return AuditedDatabase(database, Actor(ActorKind.PERSON, "kim"), "test", "what a person changes")
+    return AuditedDatabase(database, Actor(ActorKind.PERSON, "kim"), "test", Target("what a person changes"))
 
 
 def test_a_transaction_that_takes_its_locks_the_other_way_round_is_noticed(database: Database) -> None:

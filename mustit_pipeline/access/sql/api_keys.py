@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from mustit_pipeline.domain.access import KEYS_PER_NAME, KeyName, Scope
+from mustit_pipeline.domain.access import KEYS_PER_NAME, KeyName, KeyState, Scope
 from mustit_pipeline.domain.errors import Conflict, NotFound
 from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import PerName
@@ -28,8 +28,19 @@ class ApiKey:
     expired: bool
 
     @property
+    def scope(self) -> str:
+        """What it opens, as OAuth writes several."""
+        return " ".join(sorted(self.scopes))
+
+    @property
+    def state(self) -> KeyState:
+        if self.revoked_at is not None:
+            return KeyState.REVOKED
+        return KeyState.EXPIRED if self.expired else KeyState.ACTIVE
+
+    @property
     def is_active(self) -> bool:
-        return self.revoked_at is None and not self.expired
+        return self.state is KeyState.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def recent(connection: Connection, account: str, address: str) -> Recent:
     )
 
 
-def count(connection: Connection, account: str, address: str) -> None:
+def add(connection: Connection, account: str, address: str) -> None:
     """One more try, which is a failure until it has succeeded."""
     connection.execute(_COUNT, {"account": account, "address": address})
 

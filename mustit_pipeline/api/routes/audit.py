@@ -3,10 +3,10 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from mustit_pipeline.access.sql import audit_log
-from mustit_pipeline.access.sql.audit_log import AuditEntry, AuditFilter
+from mustit_pipeline.access.sql.audit_log import AuditFilter
 from mustit_pipeline.api.context import Asking
 from mustit_pipeline.api.filters import Since
 from mustit_pipeline.api.models import Answer, CursorPage, Text, Time
@@ -18,19 +18,25 @@ router = APIRouter(prefix="/audit", tags=["audit"])
 Words = Annotated[Text | None, Query(max_length=300)]
 
 
+def _of_actor(name: str) -> AliasPath:
+    return AliasPath("actor", name)
+
+
 class AuditAnswer(Answer):
     """One change: who, when, what, before, after."""
 
     id: int = Field(examples=[4711])
     at: Time = Field(examples=["2026-11-17T00:00:00+00:00"])
-    actor_kind: ActorKind
-    actor: str = Field(examples=["kim"])
+    actor_kind: ActorKind = Field(validation_alias=_of_actor("kind"))
+    actor: str = Field(validation_alias=_of_actor("name"), examples=["kim"])
     action: str = Field(examples=["seller.interval"])
     target: str = Field(examples=["seller dmont"])
     before: dict[str, Any] | None = Field(examples=[{"interval": "1d"}])
     after: dict[str, Any] | None = Field(examples=[{"interval": "7d"}])
-    request_id: str | None = Field(examples=["5b0c7f0e9a1d4c0f8e1a2b3c4d5e6f70"])
-    address: str | None = Field(examples=["127.0.0.1"])
+    request_id: str | None = Field(
+        validation_alias=_of_actor("request_id"), examples=["5b0c7f0e9a1d4c0f8e1a2b3c4d5e6f70"]
+    )
+    address: str | None = Field(validation_alias=_of_actor("address"), examples=["127.0.0.1"])
 
 
 @router.get("")
@@ -50,19 +56,4 @@ def list_audit_log(
     with caller.database.reading() as connection:
         found = audit_log.newest(connection, wanted, limit=size, before_id=before_id)
     following = make_cursor(found.rows[-1].id) if found.more else None
-    return CursorPage(content=[_answer(entry) for entry in found.rows], size=size, next_cursor=following)
-
-
-def _answer(entry: AuditEntry) -> AuditAnswer:
-    return AuditAnswer(
-        id=entry.id,
-        at=entry.at,
-        actor_kind=entry.actor.kind,
-        actor=entry.actor.name,
-        action=entry.action,
-        target=entry.target,
-        before=None if entry.before is None else dict(entry.before),
-        after=None if entry.after is None else dict(entry.after),
-        request_id=entry.actor.request_id,
-        address=entry.actor.address,
-    )
+    return CursorPage(content=[AuditAnswer.of(entry) for entry in found.rows], size=size, next_cursor=following)

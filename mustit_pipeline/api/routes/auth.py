@@ -7,7 +7,7 @@ from pydantic import Field
 
 from mustit_pipeline.access import login as logins
 from mustit_pipeline.access import tokens
-from mustit_pipeline.access.tokens import AccessToken, Identity
+from mustit_pipeline.access.tokens import Identity
 from mustit_pipeline.api.context import Asking, OnGround
 from mustit_pipeline.api.models import Answer, Body
 from mustit_pipeline.api.requests import info
@@ -35,16 +35,12 @@ class LoggedIn(Answer):
     role: Role
 
 
-def logged_in(token: AccessToken) -> LoggedIn:
-    """A new token as the client gets it, this once."""
-    return LoggedIn(access_token=token.text, expires_in=token.expires_in, role=token.role)
-
-
 @entrance.post("/login")
 def login(body: Login, ground: OnGround, request: Request) -> LoggedIn:
     """An access token for 15 minutes; wrong logins are slowed by account and address."""
     address = info(request.scope).address
-    return logged_in(logins.login(ground.database, ground.settings, body.username, body.password, address))
+    token = logins.login(ground.database, ground.settings, body.username, body.password, address)
+    return LoggedIn(access_token=token.text, expires_in=token.expires_in, role=token.role)
 
 
 @router.post("/logout", status_code=204)

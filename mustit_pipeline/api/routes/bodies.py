@@ -1,6 +1,6 @@
 """What the marketplace has answered about a product: the stored bodies."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import Field
@@ -12,7 +12,6 @@ from mustit_pipeline.api.paging import Size
 from mustit_pipeline.api.routes.products import Item
 from mustit_pipeline.catalog.history import find_product
 from mustit_pipeline.catalog.sql import raw
-from mustit_pipeline.catalog.sql.raw import RawEntry
 from mustit_pipeline.domain.states import RawStatus, TaskType
 from mustit_pipeline.domain.values import LARGEST_ITEM_NO, ItemNo
 
@@ -51,7 +50,7 @@ def list_bodies(item_no: Item, caller: Asking, seller_id: SellerInQuery, size: S
     with caller.database.reading() as connection:
         product = find_product(connection, ItemNo(item_no), seller_id)
         found = raw.of_item(connection, product.seller_id, product.item_no, size)
-    return BodiesAnswer(bodies=[BodyEntry(**_entry(one)) for one in found])
+    return BodiesAnswer(bodies=[BodyEntry.of(one) for one in found])
 
 
 @router.get("/{rawId}")
@@ -65,16 +64,4 @@ def show_body(
         shown = raw.show_body(connection, raw_id, LONGEST)
     if shown.entry.item_no != item_no:
         raise raw.unknown(raw_id)
-    return BodyAnswer(**_entry(shown.entry), text=shown.text)
-
-
-def _entry(entry: RawEntry) -> dict[str, Any]:
-    return {
-        "raw_id": entry.raw_id,
-        "source": entry.source,
-        "status": entry.status,
-        "size": entry.size,
-        "error_code": entry.error_code,
-        "error_text": entry.error_text,
-        "fetched_at": entry.fetched_at,
-    }
+    return BodyAnswer(**dict(BodyEntry.of(shown.entry)), text=shown.text)

@@ -61,7 +61,7 @@ def trigger_crawl(body: TriggeredSeller, caller: Asking) -> CrawlTriggered:
 def _trigger(caller: Caller, seller_id: SellerId, *, full: bool = False) -> Opened:
     actor = caller.identity.actor()
     return steering.trigger(
-        caller.audited("crawl.trigger", f"seller {seller_id}", steering.look_open(seller_id)),
+        caller.audited("crawl.trigger", steering.target_of_trigger(seller_id)),
         seller_id,
         triggered_by=f"{actor.kind} {actor.name}",
         now=utc_now(),

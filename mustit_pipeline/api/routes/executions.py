@@ -1,8 +1,7 @@
 """Executions: their state, live progress, pause, resume and cancel."""
 
 from collections.abc import AsyncIterator, Collection
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends
@@ -11,10 +10,11 @@ from pydantic import Field
 from sqlalchemy import Connection
 
 from mustit_pipeline.access.tokens import Identity
-from mustit_pipeline.api.context import Asking, Caller
+from mustit_pipeline.api.answers.executions import ExecutionAnswer, ExecutionDetail
+from mustit_pipeline.api.context import Asking
 from mustit_pipeline.api.filters import SellerInQuery, require_known
 from mustit_pipeline.api.live import EndReason, OnHub, Source, Topic
-from mustit_pipeline.api.models import Answer, CursorPage, Time
+from mustit_pipeline.api.models import Answer, CursorPage
 from mustit_pipeline.api.paging import Cursor, Size, cursor_id, make_cursor
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.api.problems import MEDIA_TYPE, Problem
@@ -23,74 +23,12 @@ from mustit_pipeline.crawling.sql import executions
 from mustit_pipeline.crawling.sql.executions import StoredExecution
 from mustit_pipeline.domain.execution import OPEN_STATES
 from mustit_pipeline.domain.filters import IdPrefix
-from mustit_pipeline.domain.states import ExecutionStatus, SweepStatus, TaskType
+from mustit_pipeline.domain.states import ExecutionStatus
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 
 router = APIRouter(prefix="/executions", tags=["executions"])
-
-
-class ExecutionAnswer(Answer):
-    """One crawl of one seller, with its counters."""
-
-    execution_id: str = Field(examples=["0b6f13c2-8d5e-4a3c-9b1f-2e7d6c5b4a39"])
-    seller_id: str = Field(examples=["dmont"])
-    status: ExecutionStatus
-    triggered_by: str = Field(examples=["person kim"])
-    full_refetch: bool
-    product_limit: int | None
-    total_tasks: int = Field(examples=[1204])
-    completed_tasks: int = Field(examples=[871])
-    failed_tasks: int = Field(examples=[2])
-    progress_rate: float = Field(description="Ended tasks of all tasks, in percent", examples=[72.51])
-    success_rate: float = Field(description="Succeeded tasks of the ended ones, in percent", examples=[99.77])
-    requests: int = Field(examples=[873])
-    throttled: int = Field(description="Requests that were answered with 429", examples=[0])
-    listed_count: int | None = Field(description="Products that the listing names", examples=[600])
-    skipped_items: int
-    foreign_items: int
-    sweep: SweepStatus
-    drift: list[str] = Field(description="Paths of fields that changed shape")
-    created_at: Time
-    started_at: Time | None
-    ended_at: Time | None
-    error: str | None
-
-
-class TaskCounts(Answer):
-    """The tasks of one type."""
-
-    task_type: TaskType
-    total: int
-    waiting: int
-    in_progress: int
-    completed: int
-    failed: int
-
-
-class FailedTasks(Answer):
-    """Failed tasks that failed for the same reason."""
-
-    tasks: int
-    code: str | None
-    example: str | None
-
-
-class ExecutionDetail(ExecutionAnswer):
-    """An execution with its activity, its expected end and its results."""
-
-    doing: str = Field(examples=["fetching"])
-    expected_tasks: int
-    expected_tasks_is_estimate: bool = Field(
-        description="true while the listing is read: the tasks of its products are not planned yet"
-    )
-    tasks_in_progress: int
-    tasks_per_second: float
-    expected_end_at: Time | None = Field(description="null where no progress is expected, and when it has ended")
-    tasks: list[TaskCounts]
-    changes: dict[str, int] = Field(examples=[{"CREATED": 12, "PRICE": 40}])
-    failures: list[FailedTasks]
 
 
 class StreamEnd(Answer):
@@ -115,7 +53,7 @@ def list_executions(
         require_known(connection, seller_id)
         found = executions.newest(connection, seller_id, size, status=status, before=before)
     following = make_cursor(str(found.rows[-1].id)) if found.more else None
-    content = [execution_answer(row) for row in found.rows]
+    content = [ExecutionAnswer.of(row) for row in found.rows]
     return CursorPage(content=content, size=size, next_cursor=following, total_elements=None)
 
 
@@ -127,49 +65,30 @@ def show_execution(wanted: IdInPath, caller: Asking) -> ExecutionDetail:
         changes = executions.changes_by_type(connection, stored.id.value)
         failures = executions.failures_by_reason(connection, stored)
         ahead = forecast.look(connection, caller.settings, stored, utc_now())
-    return ExecutionDetail(
-        **_fields(stored),
-        doing=ahead.doing,
-        expected_tasks=ahead.expected_tasks,
-        expected_tasks_is_estimate=ahead.is_estimate,
-        tasks_in_progress=ahead.in_progress,
-        tasks_per_second=round(ahead.per_second, 2),
-        expected_end_at=ahead.done_at,
-        tasks=[
-            TaskCounts(
-                task_type=one.task_type,
-                total=one.total,
-                waiting=one.waiting,
-                in_progress=one.in_progress,
-                completed=one.completed,
-                failed=one.failed,
-            )
-            for one in ahead.standings
-        ],
-        changes=changes,
-        failures=[FailedTasks.model_validate(failure) for failure in failures],
-    )
+    return ExecutionDetail.whole(stored, ahead, changes, failures)
 
 
 @router.post("/{id}/pause")
 def pause_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Lease no further task of a running execution; requests in flight end normally."""
     found = _find(caller.database, wanted)
-    return execution_answer(steering.pause(_audited(caller, "execution.pause", found), found))
+    return ExecutionAnswer.of(steering.pause(caller.audited("execution.pause", steering.target(found)), found))
 
 
 @router.post("/{id}/resume")
 def resume_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """Continue a paused or failed execution with its stored tasks."""
     found = _find(caller.database, wanted)
-    return execution_answer(steering.resume(_audited(caller, "execution.resume", found), found))
+    return ExecutionAnswer.of(steering.resume(caller.audited("execution.resume", steering.target(found)), found))
 
 
 @router.post("/{id}/cancel")
 def cancel_execution(wanted: IdInPath, caller: Asking) -> ExecutionAnswer:
     """End an execution and its open tasks for good."""
     found = _find(caller.database, wanted)
-    return execution_answer(steering.cancel(_audited(caller, "execution.cancel", found), found, utc_now()))
+    return ExecutionAnswer.of(
+        steering.cancel(caller.audited("execution.cancel", steering.target(found)), found, utc_now())
+    )
 
 
 def _watched(wanted: IdInPath, caller: Asking, hub: OnHub) -> StoredExecution:
@@ -200,7 +119,7 @@ async def watch_execution(
     (`SERVER_STOPS`): after that, connect again.
     """
     assert isinstance(caller.identity, Identity)
-    state = execution_answer(stored)
+    state = ExecutionAnswer.of(stored)
     topic = Topic(EXECUTIONS, stored.id.value)
     with hub.subscribe(topic, caller.identity, state) as subscription:
         async for state in subscription:
@@ -211,7 +130,7 @@ async def watch_execution(
 
 
 def _read(connection: Connection, ids: Collection[UUID]) -> dict[UUID, ExecutionAnswer]:
-    return {stored.id.value: execution_answer(stored) for stored in executions.find_all(connection, ids)}
+    return {stored.id.value: ExecutionAnswer.of(stored) for stored in executions.find_all(connection, ids)}
 
 
 def _has_ended(state: ExecutionAnswer) -> bool:
@@ -221,46 +140,6 @@ def _has_ended(state: ExecutionAnswer) -> bool:
 EXECUTIONS = Source(_read, _has_ended)
 
 
-def execution_answer(stored: StoredExecution) -> ExecutionAnswer:
-    """An execution as the API shows it."""
-    return ExecutionAnswer(**_fields(stored))
-
-
-def _fields(stored: StoredExecution) -> dict[str, Any]:
-    execution = stored.execution
-    moments: dict[str, datetime | None] = {
-        "created_at": execution.created_at,
-        "started_at": execution.started_at,
-        "ended_at": execution.ended_at,
-    }
-    return {
-        "execution_id": str(execution.id),
-        "seller_id": execution.seller_id.value,
-        "status": execution.status,
-        "triggered_by": stored.triggered_by,
-        "full_refetch": stored.full_refetch,
-        "product_limit": stored.product_limit,
-        "total_tasks": execution.total_tasks,
-        "completed_tasks": execution.completed_tasks,
-        "failed_tasks": execution.failed_tasks,
-        "progress_rate": round(execution.progress_rate, 2),
-        "success_rate": round(execution.success_rate, 2),
-        "requests": stored.requests,
-        "throttled": stored.throttled,
-        "listed_count": stored.listed_count,
-        "skipped_items": stored.skipped_items,
-        "foreign_items": stored.foreign_items,
-        "sweep": stored.sweep_status,
-        "drift": list(stored.drift),
-        "error": execution.error_text,
-        **moments,
-    }
-
-
 def _find(database: Database, wanted: IdPrefix) -> ExecutionId:
     with database.reading() as connection:
         return executions.find(connection, wanted).id
-
-
-def _audited(caller: Caller, action: str, execution_id: ExecutionId) -> Database:
-    return caller.audited(action, f"execution {execution_id}", steering.look(execution_id))

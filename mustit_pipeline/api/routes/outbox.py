@@ -6,47 +6,20 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
+from mustit_pipeline.api.answers.outbox import EventAnswer, EventDetail
 from mustit_pipeline.api.context import Asking
 from mustit_pipeline.api.filters import SellerInQuery, require_known
-from mustit_pipeline.api.models import Answer, CursorPage, Time
+from mustit_pipeline.api.models import Answer, CursorPage
 from mustit_pipeline.api.paging import Cursor, Size, make_time_cursor, read_time_cursor
-from mustit_pipeline.api.routes.changes import ChangedField, changed_fields
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.domain.filters import IdPrefix
-from mustit_pipeline.domain.states import OutboxStatus, ProductEventType
+from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.outbox.sql import outbox_list
-from mustit_pipeline.outbox.sql.outbox_list import OutboxEntry, OutboxKey
+from mustit_pipeline.outbox.sql.outbox_list import OutboxKey
 
 router = APIRouter(prefix="/outbox", tags=["outbox"])
 
 Id = Annotated[UUID, Path(alias="outboxId", examples=["0b6f13c2-0000-4000-8000-000000000002"])]
-
-
-class EventAnswer(Answer):
-    """One event: its tries and its state."""
-
-    outbox_id: str = Field(examples=["0b6f13c2-0000-4000-8000-000000000002"])
-    event_id: str = Field(examples=["5f0c2d9e-0000-4000-8000-000000000003"])
-    event_type: ProductEventType
-    seller_id: str = Field(examples=["dmont"])
-    item_no: int = Field(examples=[118005032])
-    version: int = Field(examples=[2])
-    status: OutboxStatus
-    idempotency_key: str = Field(examples=["dmont:118005032:2"])
-    attempts: int = Field(examples=[1])
-    retry_count: int = Field(description="Attempts that counted as failures", examples=[0])
-    last_status: int | None = Field(description="HTTP status of the last answer", examples=[200])
-    last_error: str | None = Field(examples=[None])
-    superseded_by: str | None = Field(description="The event of a newer version, sent in its place", examples=[None])
-    next_attempt_at: Time | None = Field(description="While it waits", examples=[None])
-    created_at: Time = Field(examples=["2026-11-17T00:00:00+00:00"])
-    completed_at: Time | None = Field(examples=["2026-11-17T00:00:05+00:00"])
-
-
-class EventDetail(EventAnswer):
-    """One event with what it says."""
-
-    changes: list[ChangedField]
 
 
 class RetriedAnswer(Answer):
@@ -70,7 +43,7 @@ def list_events(
         require_known(connection, seller_id)
         found = outbox_list.newest(connection, status=status, seller_id=seller_id, limit=size, behind=behind)
     following = make_time_cursor(found.rows[-1].created_at, found.rows[-1].outbox_id) if found.more else None
-    return CursorPage(content=[_answer(one) for one in found.rows], size=size, next_cursor=following)
+    return CursorPage(content=[EventAnswer.of(one) for one in found.rows], size=size, next_cursor=following)
 
 
 @router.post("/retry")
@@ -82,8 +55,7 @@ def retry_events(
     """Send all failed events again, with all their tries; one whose product has a newer version is not sent."""
     with caller.database.reading() as connection:
         require_known(connection, seller_id)
-    target = "outbox" if seller_id is None else f"outbox of {seller_id}"
-    audited = caller.audited("outbox.retry", target, outbox_list.look_at_failed(seller_id))
+    audited = caller.audited("outbox.retry", outbox_list.target_of_failed(seller_id))
     with audited.transaction() as connection:
         done = outbox_list.retry_all(connection, status=status, seller_id=seller_id)
     return RetriedAnswer(retried=len(done.waiting), superseded=len(done.superseded))
@@ -95,35 +67,13 @@ def show_event(outbox_id: Id, caller: Asking) -> EventDetail:
     with caller.database.reading() as connection:
         entry = outbox_list.find(connection, IdPrefix(str(outbox_id)))
         version = history.version(connection, entry.seller_id, entry.item_no, entry.version)
-    changes = [] if version is None else version.change_set.changes
-    return EventDetail(**_answer(entry).model_dump(), changes=changed_fields(changes))
+    return EventDetail.whole(entry, version)
 
 
 @router.post("/{outboxId:uuid}/retry")
 def retry_event(outbox_id: Id, caller: Asking) -> EventAnswer:
     """Send one failed event again, with all its tries; a newer version of its product replaces it."""
     wanted = IdPrefix(str(outbox_id))
-    with caller.audited("outbox.retry", f"outbox {outbox_id}", outbox_list.look(outbox_id)).transaction() as connection:
+    with caller.audited("outbox.retry", outbox_list.target(outbox_id)).transaction() as connection:
         outbox_list.retry_one(connection, wanted)
-        return _answer(outbox_list.find(connection, wanted))
-
-
-def _answer(one: OutboxEntry) -> EventAnswer:
-    return EventAnswer(
-        outbox_id=str(one.outbox_id),
-        event_id=str(one.event_id),
-        event_type=one.event_type,
-        seller_id=one.seller_id,
-        item_no=one.item_no,
-        version=one.version,
-        status=one.status,
-        idempotency_key=one.idempotency_key,
-        attempts=one.attempts,
-        retry_count=one.retry_count,
-        last_status=one.last_status,
-        last_error=one.last_error,
-        superseded_by=None if one.superseded_by is None else str(one.superseded_by),
-        next_attempt_at=one.next_attempt_at if one.status is OutboxStatus.WAITING else None,
-        created_at=one.created_at,
-        completed_at=one.completed_at,
-    )
+        return EventAnswer.of(outbox_list.find(connection, wanted))

@@ -62,7 +62,7 @@ def register_seller(body: NewSeller, caller: Asking, response: Response) -> Sell
     """Register a seller; its first crawl is due at once."""
     seller_id = SellerId(body.seller_id)
     interval = _interval(body.crawling_interval_days, body.crawling_interval_hours) or CrawlingInterval.DEFAULT
-    database = caller.audited("seller.register", _target(seller_id), registry.look(seller_id))
+    database = caller.audited("seller.register", registry.target(seller_id))
     registry.register(database, seller_id, body.name, interval, utc_now())
     response.headers["Location"] = f"/api/v1/sellers/{quote(seller_id.value, safe='')}"
     return _found(caller, seller_id)
@@ -94,7 +94,7 @@ def change_interval(seller_id: SellerInPath, body: NewInterval, caller: Asking) 
     interval = _interval(body.crawling_interval_days, body.crawling_interval_hours)
     if interval is None:
         raise _one_interval()
-    database = caller.audited("seller.interval", _target(seller_id), registry.look(seller_id))
+    database = caller.audited("seller.interval", registry.target(seller_id))
     registry.change_interval(database, seller_id, interval, utc_now())
     return _found(caller, seller_id)
 
@@ -102,7 +102,7 @@ def change_interval(seller_id: SellerInPath, body: NewInterval, caller: Asking) 
 @router.post("/{sellerId}/activate")
 def activate_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
     """Crawl a seller again."""
-    database = caller.audited("seller.activate", _target(seller_id), registry.look(seller_id))
+    database = caller.audited("seller.activate", registry.target(seller_id))
     registry.activate(database, seller_id, utc_now())
     return _found(caller, seller_id)
 
@@ -110,13 +110,9 @@ def activate_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
 @router.post("/{sellerId}/deactivate")
 def stop_crawling_seller(seller_id: SellerInPath, caller: Asking) -> SellerAnswer:
     """Stop crawling a seller; its open crawl is cancelled."""
-    database = caller.audited("seller.deactivate", _target(seller_id), registry.look(seller_id))
+    database = caller.audited("seller.deactivate", registry.target(seller_id))
     deactivate_seller(database, seller_id, utc_now())
     return _found(caller, seller_id)
-
-
-def _target(seller_id: SellerId) -> str:
-    return f"seller {seller_id}"
 
 
 def _interval(days: int | None, hours: int | None) -> CrawlingInterval | None:

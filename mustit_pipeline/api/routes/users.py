@@ -7,10 +7,10 @@ from pydantic import Field
 
 from mustit_pipeline.access import users
 from mustit_pipeline.access.sql import users as stored
-from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.access.users import UserChange
+from mustit_pipeline.api.answers.users import UserAnswer
 from mustit_pipeline.api.context import Asking
-from mustit_pipeline.api.models import Answer, Body, Pages, Time
+from mustit_pipeline.api.models import Body, Pages
 from mustit_pipeline.api.paging import PageNumber, Size, pages
 from mustit_pipeline.domain.access import LONGEST_PASSWORD, LONGEST_USER_NAME, SHORTEST_PASSWORD, Role, UserName
 from mustit_pipeline.domain.access import Password as GoodPassword
@@ -49,25 +49,13 @@ class ChangedUser(Body):
     disabled: Annotated[bool | None, Field(strict=True)] = None
 
 
-class UserAnswer(Answer):
-    """A user; nothing of the password but whether there is one."""
-
-    name: str = Field(examples=["kim"])
-    role: Role
-    disabled: bool
-    has_password: bool
-    created_at: Time = Field(examples=["2026-11-16T00:00:00+00:00"])
-    updated_at: Time = Field(examples=["2026-11-16T00:00:00+00:00"])
-    last_login_at: Time | None = Field(examples=["2026-11-17T00:00:00+00:00"])
-
-
 @router.get("")
 def list_users(caller: Asking, page: PageNumber = 0, size: Size = 20) -> Pages[UserAnswer]:
     """Users by name."""
     with caller.database.reading() as connection:
         found = stored.all_users(connection)
     shown = found[page * size : (page + 1) * size]
-    return pages([_answer(user) for user in shown], len(found), page, size)
+    return pages([UserAnswer.of(user) for user in shown], len(found), page, size)
 
 
 @router.post("", status_code=201)
@@ -75,8 +63,8 @@ def add_user(body: NewUser, caller: Asking) -> UserAnswer:
     """Add a user."""
     name = UserName(body.name)
     password = None if body.password is None else GoodPassword(body.password, name)
-    audited = caller.audited("user.add", f"user {name}", users.look(name))
-    return _answer(users.add(audited, name, body.role, password))
+    audited = caller.audited("user.add", users.target(name))
+    return UserAnswer.of(users.add(audited, name, body.role, password))
 
 
 @router.patch("/{name}")
@@ -87,9 +75,8 @@ def change_user(name: Name, body: ChangedUser, caller: Asking) -> UserAnswer:
     """
     user_name = UserName(name)
     password = None if body.password is None else GoodPassword(body.password, user_name)
-    look = users.look(user_name, password=password is not None)
-    audited = caller.audited(_action(body), f"user {user_name}", look)
-    return _answer(users.change(audited, user_name, UserChange(body.role, password, body.disabled)))
+    audited = caller.audited(_action(body), users.target(user_name, password=password is not None))
+    return UserAnswer.of(users.change(audited, user_name, UserChange(body.role, password, body.disabled)))
 
 
 def _action(body: ChangedUser) -> str:
@@ -102,15 +89,3 @@ def _action(body: ChangedUser) -> str:
     }
     given = [action for action, wanted in actions.items() if wanted]
     return given[0] if len(given) == 1 else "user.change"
-
-
-def _answer(user: User) -> UserAnswer:
-    return UserAnswer(
-        name=user.name.value,
-        role=user.role,
-        disabled=user.is_disabled,
-        has_password=user.has_password,
-        created_at=user.created_at,
-        updated_at=user.updated_at,
-        last_login_at=user.last_login_at,
-    )

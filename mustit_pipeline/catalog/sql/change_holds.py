@@ -1,5 +1,6 @@
 """Changes ready to be published: how many of them look wrong, and which sellers have a change hold."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
@@ -96,7 +97,10 @@ _LIST = text(f"""
 """)
 _COUNT = text(f"SELECT count(*) FROM change_holds WHERE {_WANTED}")
 
-_FIND = text("SELECT * FROM change_holds WHERE seller_id = :seller_id AND status = 'OPEN'")
+_OPEN_OF = text("""
+    SELECT * FROM change_holds WHERE seller_id = ANY(CAST(:sellers AS text[])) AND status = 'OPEN'
+    ORDER BY opened_at DESC, hold_id
+""")
 
 
 def suspicious(connection: Connection, seller_id: str, factor: float) -> Suspicion:
@@ -168,19 +172,25 @@ def _wanted(status: ChangeHoldStatus | None, seller_id: SellerId | None) -> dict
 
 def is_open(connection: Connection, seller_id: SellerId) -> bool:
     """Whether changes of the seller are held back."""
-    return connection.execute(_FIND, {"seller_id": seller_id.value}).one_or_none() is not None
+    return bool(open_of(connection, [seller_id]))
+
+
+def open_of(connection: Connection, sellers: Iterable[SellerId]) -> list[ChangeHold]:
+    """The open holds of some sellers, newest first."""
+    values = {"sellers": [seller_id.value for seller_id in sellers]}
+    return [_hold(row) for row in connection.execute(_OPEN_OF, values)]
 
 
 def find_open(connection: Connection, seller_id: SellerId) -> ChangeHold:
     """The seller's open hold."""
-    row = connection.execute(_FIND, {"seller_id": seller_id.value}).one_or_none()
-    if row is None:
+    found = open_of(connection, [seller_id])
+    if not found:
         raise NotFound(
             "NOT_FOUND_CHANGE_HOLD",
             korean=f"보류된 변경이 없습니다: {seller_id}",
             english=f"No changes of {seller_id} are held back: see `mustit holds list`",
         )
-    return _hold(row)
+    return found[0]
 
 
 def _hold(row: Row[tuple[object, ...]]) -> ChangeHold:

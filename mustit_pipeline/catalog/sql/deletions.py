@@ -1,6 +1,6 @@
 """SQL of the deletion guard: products absent from a sweep, and deletion holds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -122,6 +122,10 @@ _LIST = text(f"""
 """)
 _COUNT = text(f"SELECT count(*) FROM deletion_holds WHERE {_WANTED}")
 
+_FIND_ALL = text("""
+    SELECT * FROM deletion_holds WHERE hold_id = ANY(CAST(:ids AS uuid[])) ORDER BY opened_at DESC, hold_id
+""")
+
 _LOCK = text("SELECT * FROM deletion_holds WHERE hold_id = :hold_id FOR UPDATE")
 
 _LOCK_OPEN = text("SELECT hold_id FROM deletion_holds WHERE seller_id = :seller_id AND status = 'OPEN' FOR UPDATE")
@@ -133,6 +137,14 @@ _STILL_ABSENT = text("""
     WHERE seller_id = :seller_id AND item_no = ANY(CAST(:items AS bigint[])) AND deleted_at IS NULL
       AND last_seen_execution_id IS NULL
     ORDER BY item_no
+""")
+
+_COUNT_STILL_ABSENT = text("""
+    SELECT coalesce(sum(held.missing), 0) FROM deletion_holds h
+    CROSS JOIN LATERAL (SELECT count(*) FROM products p
+                        WHERE p.seller_id = h.seller_id AND p.item_no = ANY(h.item_nos) AND p.deleted_at IS NULL
+                          AND p.last_seen_execution_id IS NULL) AS held(missing)
+    WHERE h.hold_id = ANY(CAST(:ids AS uuid[]))
 """)
 
 _NAMES = text("""
@@ -178,6 +190,11 @@ def find_hold(connection: Connection, wanted: IdPrefix) -> DeletionHold:
     return _hold(row)
 
 
+def find_holds(connection: Connection, ids: Collection[UUID]) -> list[DeletionHold]:
+    """Several holds, newest first; an id that there is not is left out."""
+    return [_hold(row) for row in connection.execute(_FIND_ALL, {"ids": list(ids)})]
+
+
 def lock_hold(connection: Connection, hold_id: UUID) -> DeletionHold:
     """The hold, locked for a decision; a second decision waits here for the first."""
     return _hold(connection.execute(_LOCK, {"hold_id": hold_id}).one())
@@ -192,6 +209,11 @@ def still_absent(connection: Connection, hold: DeletionHold) -> list[int]:
     """The products of a hold that no execution has seen since."""
     values = {"seller_id": hold.seller_id.value, "items": list(hold.item_nos)}
     return list(connection.execute(_STILL_ABSENT, values).scalars())
+
+
+def count_still_absent(connection: Connection, holds: Iterable[DeletionHold]) -> int:
+    """How many products of several holds no execution has seen since."""
+    return int(connection.execute(_COUNT_STILL_ABSENT, {"ids": [hold.id for hold in holds]}).scalar_one())
 
 
 def names(connection: Connection, seller_id: SellerId, items: Sequence[int]) -> dict[int, str]:

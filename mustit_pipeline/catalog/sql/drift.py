@@ -1,6 +1,6 @@
 """Schema drift: one row per deviation, with the number of bodies that show it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import NotFound
 from mustit_pipeline.domain.field_paths import FieldPaths
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.paging import Page, page
 
 # The marketplace chooses the names of new fields, and may send another name in each body.
@@ -140,14 +141,14 @@ def forget(connection: Connection, wanted: FieldPaths) -> list[str]:
     return paths
 
 
-def look(wanted: FieldPaths) -> Callable[[Connection], dict[str, object]]:
+def target(wanted: FieldPaths) -> Target:
     """Fields with drift as the audit log shows them: accepted or not."""
 
-    def seen(connection: Connection) -> dict[str, object]:
+    def seen(connection: Connection) -> State:
         rows = connection.execute(_STATES)
         return {row.path: "ACCEPTED" if row.accepted else "OPEN" for row in rows if wanted.include(row.path)}
 
-    return seen
+    return Target(f"drift {','.join(wanted.paths)}", seen)
 
 
 def _find(connection: Connection, wanted: FieldPaths) -> list[str]:

@@ -189,17 +189,9 @@ def version(connection: Connection, seller_id: str, item_no: int, number: int) -
     return None if row is None else _version(row)
 
 
-def changes(
-    connection: Connection,
-    *,
-    seller_id: SellerId | None,
-    since: datetime | None,
-    kind: ChangeKind | None,
-    limit: int,
-) -> Page[ChangeSet]:
+def changes(connection: Connection, wanted: ChangeFilter, limit: int) -> Page[ChangeSet]:
     """What changed, newest first."""
-    wanted = ChangeFilter(seller_id, since=since, kind=kind)
-    walk = limit + 1 if kind is None else None
+    walk = limit + 1 if wanted.kind is None else None
     rows, _, _ = _walk(connection, wanted, behind=None, limit=limit + 1, walk=walk)
     return page(rows, limit)
 

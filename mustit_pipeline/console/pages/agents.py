@@ -15,12 +15,11 @@ from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.bulk import Question, act_on_all, chosen_ids
 from mustit_pipeline.console.pages.frame import SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.reasons import agent_reason
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
 from mustit_pipeline.crawling.forecast import used_up
-from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import AgentStatus
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql.activity import Moving
@@ -91,7 +90,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
         if sent.text("which") == "all":
             found = _matching(connection, chosen(AgentStatus, sent.text("status")), sent.text("q"))
         else:
-            found = [agents.find(connection, IdPrefix(one)) for one in dict.fromkeys(sent.all("agent"))]
+            ids = set(chosen_ids(sent, "agent"))
+            found = [agent for agent in roster.list_agents(connection) if agent.agent_id in ids]
     targets = [agent.agent_id for agent in found if (agent.status is AgentStatus.BLOCKED) is (action == "unblock")]
     text = visit.say_number("This concerns %(number)s agent.", "This concerns %(number)s agents.", len(targets))
     question = Question(visit.say(ACTIONS[action]), text, danger=action == "block")
@@ -103,7 +103,7 @@ def act(visit: Visiting, sent: Sending) -> Response:
 
 
 def _change(visit: Visit, action: str, agent_id: UUID) -> None:
-    database = visit.audited(f"agent.{action}", f"agent {agent_id}", roster.look(agent_id))
+    database = visit.audited(f"agent.{action}", roster.target(agent_id))
     with database.transaction() as connection:
         if action == "block":
             roster.block(connection, agent_id)
@@ -115,7 +115,7 @@ def _change(visit: Visit, action: str, agent_id: UUID) -> None:
 def load(visit: Visiting, sent: Sending) -> Response:
     """Add user agents, one a line."""
     lines = sent.untouched("lines").splitlines()
-    with visit.audited("agents.load", "agents").transaction() as connection:
+    with visit.audited("agents.load", roster.NEW_AGENTS).transaction() as connection:
         report = roster.load(connection, lines)
     said = visit.say(
         "%(added)s agents are added, %(known)s were known, %(rejected)s lines were refused.",
@@ -137,7 +137,7 @@ def resume_calls(visit: Visiting, sent: Sending) -> Response:
             text=visit.say("The pause ends and the breaker closes, although the marketplace may still throttle."),
             action=visit.say("Let calls go on"),
         )
-    with visit.audited("agents.resume", "agents", roster.look_at_pool).transaction() as connection:
+    with visit.audited("agents.resume", roster.ALL_AGENTS).transaction() as connection:
         roster.close_circuit(connection, visit.settings)
         roster.end_pause(connection)
     return visit.done("/agents", visit.say("Calls go on. Written to the audit log."))
@@ -160,7 +160,7 @@ def unblock_all(visit: Visiting, sent: Sending) -> Response:
             ),
             action=visit.say("Unblock"),
         )
-    with visit.audited("agents.unblock", "agents", roster.look_at_pool).transaction() as connection:
+    with visit.audited("agents.unblock", roster.ALL_AGENTS).transaction() as connection:
         freed = roster.unblock_all(connection, visit.settings)
     said = visit.say_number(
         "%(number)s agent is in use again. Written to the audit log.",

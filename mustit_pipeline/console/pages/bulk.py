@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
 
 from fastapi import Response
 
 from mustit_pipeline.console.forms import Sent, ask
-from mustit_pipeline.console.pages.frame import MOST_AT_ONCE
+from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, unreadable_choice
 from mustit_pipeline.console.visits import Undo, Visit
 from mustit_pipeline.domain.errors import DomainError
 
@@ -25,6 +26,14 @@ class Question:
     danger: bool = False
     # Whether more match than are changed at once.
     has_more: bool = False
+
+
+def chosen_ids(sent: Sent, name: str) -> list[UUID]:
+    """The ids of what was chosen in a form, as many as are changed at once."""
+    try:
+        return [UUID(text) for text in dict.fromkeys(sent.all(name))][:MOST_AT_ONCE]
+    except ValueError:
+        raise unreadable_choice() from None
 
 
 def act_on_all(

@@ -7,31 +7,24 @@ from fastapi import APIRouter, Query, Response
 from mustit_pipeline.api.paths import IdInPath
 from mustit_pipeline.catalog import deletion
 from mustit_pipeline.catalog.sql import deletions
-from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.bulk import Question, act_on_all
-from mustit_pipeline.console.pages.frame import (
-    MOST_AT_ONCE,
-    SIZE,
-    by_number,
-    chosen,
-    framed,
-    seller_or_none,
-    unreadable_choice,
-)
+from mustit_pipeline.console.pages.bulk import Question, act_on_all, chosen_ids
+from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, framed, seller_or_none, unreadable_choice
+from mustit_pipeline.console.pages.hold_list import HoldList
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.deletion import DeletionHold
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import HoldStatus
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database
-from mustit_pipeline.monitoring.sql.activity import Moving
 
 SHOWN_PRODUCTS = 200
 ACTIONS = {"approve": marked("Approve the deletions"), "reject": marked("Reject the deletions")}
 
 router = APIRouter(prefix="/deletions")
+HOLDS = HoldList(
+    "/deletions", "deletions.html", HoldStatus.OPEN, deletions.newest_holds, deletions.count_holds, ACTIONS
+)
 
 
 @router.get("")
@@ -42,23 +35,7 @@ def list_holds(
     page: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Holds, open ones first."""
-    wanted, of = chosen(HoldStatus, status), seller_or_none(seller)
-    with visit.database.reading() as connection:
-        found = deletions.newest_holds(connection, status=wanted, seller_id=of, first=page * SIZE, limit=SIZE)
-        total = deletions.count_holds(connection, status=wanted, seller_id=of)
-        return framed(
-            visit,
-            connection,
-            "deletions.html",
-            events=live.address(Moving.HOLDS),
-            found=found.rows,
-            status=wanted,
-            statuses=list(HoldStatus),
-            seller=seller,
-            open_holds=deletions.count_holds(connection, status=HoldStatus.OPEN, seller_id=of),
-            actions=[(action, visit.say(text)) for action, text in ACTIONS.items()],
-            pager=by_number(visit, "/deletions", page, total, status=wanted, seller=seller),
-        )
+    return HOLDS.page(visit, status, seller, page)
 
 
 @router.get("/{id}")
@@ -90,9 +67,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
             found = deletions.newest_holds(connection, status=HoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE)
             holds, has_more = found.rows, found.more
         else:
-            ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
-            holds, has_more = [deletions.find_hold(connection, IdPrefix(one)) for one in ids], False
-        missing = sum(len(deletions.still_absent(connection, hold)) for hold in holds) if action == "approve" else 0
+            holds, has_more = deletions.find_holds(connection, chosen_ids(sent, "hold")), False
+        missing = deletions.count_still_absent(connection, holds) if action == "approve" else 0
     concerned = visit.say_number("This concerns %(number)s hold.", "This concerns %(number)s holds.", len(holds))
     told = visit.say_number(
         "%(number)s product is deleted, and the product server is told.",
@@ -105,7 +81,7 @@ def act(visit: Visiting, sent: Sending) -> Response:
 
     def decide(hold: DeletionHold) -> None:
         change = deletion.approve if approves else deletion.reject
-        change(_audited(visit, f"deletion.{action}", hold), IdPrefix(str(hold.id)), utc_now())
+        change(visit.audited(f"deletion.{action}", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now())
 
     return act_on_all(visit, sent, "/deletions", holds, question=question, change=decide)
 
@@ -131,7 +107,9 @@ def approve(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
             action=visit.say("Delete them"),
             danger=True,
         )
-    decision = deletion.approve(_audited(visit, "deletion.approve", hold), IdPrefix(str(hold.id)), utc_now())
+    decision = deletion.approve(
+        visit.audited("deletion.approve", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now()
+    )
     said = visit.say_number(
         "%(number)s product is deleted. Written to the audit log.",
         "%(number)s products are deleted. Written to the audit log.",
@@ -152,7 +130,7 @@ def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
             text=visit.say("No product of %(seller)s is deleted until another crawl misses it.", seller=hold.seller_id),
             action=visit.say("Reject"),
         )
-    deletion.reject(_audited(visit, "deletion.reject", hold), IdPrefix(str(hold.id)), utc_now())
+    deletion.reject(visit.audited("deletion.reject", deletion.target(hold.id)), IdPrefix(str(hold.id)), utc_now())
     said = visit.say("Rejected: no product is deleted. Written to the audit log.")
     return visit.done("/deletions", said)
 
@@ -160,7 +138,3 @@ def reject(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
 def _find(visit: Visit, wanted: IdPrefix) -> DeletionHold:
     with visit.database.reading() as connection:
         return deletions.find_hold(connection, wanted)
-
-
-def _audited(visit: Visit, action: str, hold: DeletionHold) -> Database:
-    return visit.audited(action, f"deletion hold {hold.id}", deletion.look(hold.id))

@@ -68,13 +68,13 @@ def accept(visit: Visiting, sent: Sending) -> Response:
     """Accept fields as harmless, once that is confirmed."""
     paths = _wanted(visit, sent)
     if not paths.paths:
-        return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
+        return visit.done(sent.back or "/drift", visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed:
         text = visit.say_number(
             "%(number)s field is accepted as harmless.", "%(number)s fields are accepted as harmless.", len(paths.paths)
         )
         return ask(visit, sent, title=visit.say("Accept these fields?"), text=text, action=visit.say("Accept"))
-    with visit.audited("drift.accept", f"drift {','.join(paths.paths)}", drift.look(paths)).transaction() as connection:
+    with visit.audited("drift.accept", drift.target(paths)).transaction() as connection:
         done = drift.accept(connection, paths, utc_now())
     said = visit.say_number(
         "%(number)s field is accepted. Written to the audit log.",
@@ -89,7 +89,7 @@ def forget(visit: Visiting, sent: Sending) -> Response:
     """Forget the drift of fields, once that is confirmed; what still differs is recorded again."""
     paths = _wanted(visit, sent)
     if not paths.paths:
-        return visit.done(sent.back or "/drift", visit.say("No field was chosen."), good=False)
+        return visit.done(sent.back or "/drift", visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed:
         return ask(
             visit,
@@ -102,7 +102,7 @@ def forget(visit: Visiting, sent: Sending) -> Response:
             ),
             action=visit.say("Forget"),
         )
-    with visit.audited("drift.forget", f"drift {','.join(paths.paths)}", drift.look(paths)).transaction() as connection:
+    with visit.audited("drift.forget", drift.target(paths)).transaction() as connection:
         done = drift.forget(connection, paths)
     said = visit.say_number(
         "%(number)s field is forgotten. Written to the audit log.",

@@ -10,7 +10,7 @@ from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, Sent, ask
 from mustit_pipeline.console.languages import marked
-from mustit_pipeline.console.pages.bulk import Question, act_on_all
+from mustit_pipeline.console.pages.bulk import Question, act_on_all, chosen_ids
 from mustit_pipeline.console.pages.crawl_progress import progress_of
 from mustit_pipeline.console.pages.frame import (
     MOST_AT_ONCE,
@@ -28,7 +28,6 @@ from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import EXECUTION, ExecutionStatus, TaskType
 from mustit_pipeline.domain.values import ExecutionId
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.sql.activity import Moving
 
 SHOWN_CHANGES = 10
@@ -78,12 +77,13 @@ def act(visit: Visiting, sent: Sending) -> Response:
     if sent.text("which") == "all":
         targets, has_more = _matching(visit, sent, action)
     else:
-        targets = _chosen(visit, sent)
+        with visit.database.reading() as connection:
+            targets = [stored.id for stored in executions.find_all(connection, chosen_ids(sent, "execution"))]
     text = visit.say_number("This concerns %(number)s crawl.", "This concerns %(number)s crawls.", len(targets))
     question = Question(visit.say(ACTIONS[action]), text, danger=action == "cancel", has_more=has_more)
 
     def change(found: ExecutionId) -> None:
-        database = _audited(visit, f"execution.{action}", found)
+        database = visit.audited(f"execution.{action}", steering.target(found))
         match action:
             case "pause":
                 steering.pause(database, found)
@@ -93,11 +93,6 @@ def act(visit: Visiting, sent: Sending) -> Response:
                 steering.cancel(database, found, utc_now())
 
     return act_on_all(visit, sent, "/executions", targets, question=question, change=change)
-
-
-def _chosen(visit: Visit, sent: Sent) -> list[ExecutionId]:
-    ids = list(dict.fromkeys(sent.all("execution")))[:MOST_AT_ONCE]
-    return [_find(visit, IdPrefix(one)) for one in ids]
 
 
 def _matching(visit: Visit, sent: Sent, action: str) -> tuple[list[ExecutionId], bool]:
@@ -135,7 +130,7 @@ def execution_page(wanted: IdInPath, visit: Visiting) -> Response:
 def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Pause; resuming undoes it."""
     found = _find(visit, wanted)
-    steering.pause(_audited(visit, "execution.pause", found), found)
+    steering.pause(visit.audited("execution.pause", steering.target(found)), found)
     said = visit.say("The crawl is paused; requests in flight end normally. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said, undo=Undo(f"/executions/{found}/resume"))
 
@@ -144,7 +139,7 @@ def pause(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
 def resume(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
     """Go on with what is stored."""
     found = _find(visit, wanted)
-    steering.resume(_audited(visit, "execution.resume", found), found)
+    steering.resume(visit.audited("execution.resume", steering.target(found)), found)
     said = visit.say("The crawl goes on. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said, undo=Undo(f"/executions/{found}/pause"))
 
@@ -162,7 +157,7 @@ def cancel(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
             action=visit.say("Cancel the crawl"),
             danger=True,
         )
-    steering.cancel(_audited(visit, "execution.cancel", found), found, utc_now())
+    steering.cancel(visit.audited("execution.cancel", steering.target(found)), found, utc_now())
     said = visit.say("The crawl is cancelled. Written to the audit log.")
     return visit.done(sent.back or f"/executions/{found}", said)
 
@@ -170,7 +165,3 @@ def cancel(wanted: IdInPath, visit: Visiting, sent: Sending) -> Response:
 def _find(visit: Visit, wanted: IdPrefix) -> ExecutionId:
     with visit.database.reading() as connection:
         return executions.find(connection, wanted).id
-
-
-def _audited(visit: Visit, action: str, execution_id: ExecutionId) -> Database:
-    return visit.audited(action, f"execution {execution_id}", steering.look(execution_id))

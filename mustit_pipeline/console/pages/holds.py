@@ -9,18 +9,20 @@ from mustit_pipeline.api.paths import SellerInPath
 from mustit_pipeline.catalog import releasing
 from mustit_pipeline.catalog.processing import ProcessingReport
 from mustit_pipeline.catalog.sql import change_holds
-from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.pages.bulk import Question, act_on_all
-from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed, seller_or_none
+from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, seller_or_none
+from mustit_pipeline.console.pages.hold_list import HoldList
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.states import ChangeHoldStatus
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline.monitoring.sql.activity import Moving
 
 RELEASE = marked("Release the changes")
+HOLDS = HoldList(
+    "/holds", "holds.html", ChangeHoldStatus.OPEN, change_holds.newest, change_holds.count, {"release": RELEASE}
+)
 
 router = APIRouter(prefix="/holds")
 
@@ -33,23 +35,7 @@ def list_holds(
     page: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Holds, open ones first, with examples."""
-    wanted, of = chosen(ChangeHoldStatus, status), seller_or_none(seller)
-    with visit.database.reading() as connection:
-        found = change_holds.newest(connection, status=wanted, seller_id=of, first=page * SIZE, limit=SIZE)
-        total = change_holds.count(connection, status=wanted, seller_id=of)
-        return framed(
-            visit,
-            connection,
-            "holds.html",
-            events=live.address(Moving.HOLDS),
-            found=found.rows,
-            status=wanted,
-            statuses=list(ChangeHoldStatus),
-            seller=seller,
-            open_holds=change_holds.count(connection, status=ChangeHoldStatus.OPEN, seller_id=of),
-            actions=[("release", visit.say(RELEASE))],
-            pager=by_number(visit, "/holds", page, total, status=wanted, seller=seller),
-        )
+    return HOLDS.page(visit, status, seller, page)
 
 
 @router.post("/actions")
@@ -61,8 +47,8 @@ def act(visit: Visiting, sent: Sending) -> Response:
             listed = change_holds.newest(connection, status=ChangeHoldStatus.OPEN, seller_id=of, limit=MOST_AT_ONCE)
             found, has_more = listed.rows, listed.more
         else:
-            ids = list(dict.fromkeys(sent.all("hold")))[:MOST_AT_ONCE]
-            found, has_more = [change_holds.find_open(connection, SellerId(one)) for one in ids], False
+            ids = [SellerId(one) for one in dict.fromkeys(sent.all("hold"))][:MOST_AT_ONCE]
+            found, has_more = change_holds.open_of(connection, ids), False
     judged = [hold.suspicion for hold in found]
     wrong = sum(one.suspicious for one in judged)
     text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(found))
@@ -106,5 +92,5 @@ def release(seller_id: SellerInPath, visit: Visiting, sent: Sending) -> Response
 
 
 def _release(visit: Visit, seller_id: SellerId) -> ProcessingReport:
-    database = visit.audited("hold.release", f"change hold of {seller_id}", releasing.look(seller_id))
+    database = visit.audited("hold.release", releasing.target(seller_id))
     return releasing.release(database, seller_id, now=utc_now)

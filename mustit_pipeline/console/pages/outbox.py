@@ -9,15 +9,8 @@ from mustit_pipeline.api.paging import make_time_cursor, read_time_cursor
 from mustit_pipeline.catalog.sql import history
 from mustit_pipeline.console import live
 from mustit_pipeline.console.forms import Sending, ask
-from mustit_pipeline.console.pages.frame import (
-    MOST_AT_ONCE,
-    SIZE,
-    by_cursor,
-    chosen,
-    framed,
-    seller_or_none,
-    unreadable_choice,
-)
+from mustit_pipeline.console.pages.bulk import chosen_ids
+from mustit_pipeline.console.pages.frame import SIZE, by_cursor, chosen, framed, seller_or_none
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.domain.errors import DomainError
 from mustit_pipeline.domain.filters import IdPrefix
@@ -54,7 +47,7 @@ def list_events(
             seller=seller,
             status=wanted,
             statuses=list(OutboxStatus),
-            failed=outbox_list.look_at_failed(of)(connection)["failed"],
+            failed=outbox_list.count_failed(connection, of),
             backlog=health.unsent_events(connection),
             pager=by_cursor(visit, "/outbox", cursor, following, seller=seller, status=wanted),
         )
@@ -74,10 +67,10 @@ def retry(visit: Visiting, sent: Sending) -> Response:
     """Send failed events again: one, those that were chosen, or all that match."""
     back, seller = sent.back or "/outbox", seller_or_none(sent.text("seller"))
     everything = sent.text("which") == "all"
-    ids = [_event(text) for text in dict.fromkeys(sent.all("event"))][:MOST_AT_ONCE]
+    ids = chosen_ids(sent, "event")
     number = _failed(visit, seller) if everything else len(ids)
     if not number:
-        return visit.done(back, visit.say("No event was chosen."), good=False)
+        return visit.done(back, visit.say("Nothing was chosen."), good=False)
     if not sent.is_confirmed and (everything or number > 1):
         text = visit.say_number(
             "%(number)s failed event is sent again, with all of its tries.",
@@ -98,21 +91,13 @@ def retry(visit: Visiting, sent: Sending) -> Response:
     return visit.done(back, " ".join(part for part in (text, refused) if part), good=not reasons)
 
 
-def _event(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise unreadable_choice() from None
-
-
 def _failed(visit: Visit, seller: SellerId | None) -> int:
     with visit.database.reading() as connection:
-        return int(str(outbox_list.look_at_failed(seller)(connection)["failed"]))
+        return outbox_list.count_failed(connection, seller)
 
 
 def _retry_all(visit: Visit, seller: SellerId | None) -> tuple[int, int, list[str]]:
-    target = "outbox FAILED" if seller is None else f"outbox FAILED of {seller}"
-    audited = visit.audited("outbox.retry", target, outbox_list.look_at_failed(seller))
+    audited = visit.audited("outbox.retry", outbox_list.target_of_failed(seller))
     with audited.transaction() as connection:
         done = outbox_list.retry_all(connection, status=OutboxStatus.FAILED, seller_id=seller)
     return len(done.waiting), len(done.superseded), []
@@ -124,7 +109,7 @@ def _retry(visit: Visit, ids: list[UUID]) -> tuple[int, int, list[str]]:
     reasons: list[str] = []
     for one in ids:
         try:
-            with visit.audited("outbox.retry", f"outbox {one}", outbox_list.look(one)).transaction() as connection:
+            with visit.audited("outbox.retry", outbox_list.target(one)).transaction() as connection:
                 done.append(outbox_list.retry_one(connection, IdPrefix(str(one))))
         except DomainError as error:
             reasons.append(error.message(visit.language))

@@ -3,27 +3,28 @@
 import io
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from mustit_pipeline.console import live
-from mustit_pipeline.console.forms import Sending, Sent, ask
+from mustit_pipeline.console.forms import Sending, Sent
 from mustit_pipeline.console.languages import marked
+from mustit_pipeline.console.pages.bulk import Question, act_on_all
 from mustit_pipeline.console.pages.frame import MOST_AT_ONCE, SIZE, by_number, chosen, framed, unreadable_choice
 from mustit_pipeline.console.rendering import seller_path
 from mustit_pipeline.console.visits import Visit, Visiting
 from mustit_pipeline.crawling import steering
 from mustit_pipeline.crawling.steering import deactivate_seller
-from mustit_pipeline.domain.errors import DomainError, ValidationFailed
+from mustit_pipeline.domain.errors import ValidationFailed
 from mustit_pipeline.domain.states import SellerStatus
 from mustit_pipeline.domain.values import CrawlingInterval, IntervalUnit, SellerId
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.monitoring.sql.activity import Moving
 from mustit_pipeline.sellers import enrolment, registry
 from mustit_pipeline.sellers.sql import sellers
-
-SHOWN_REASONS = 3
 
 router = APIRouter(prefix="/sellers")
 
@@ -76,7 +77,7 @@ def register(visit: Visiting, sent: Sending) -> Response:
     """Register one seller; its first crawl is due at once."""
     seller_id, interval = SellerId(sent.text("seller_id")), _interval(sent)
     name = sent.text("name") or seller_id.value
-    database = visit.audited("seller.register", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.register", registry.target(seller_id))
     registry.register(database, seller_id, name, interval, utc_now())
     said = visit.say("%(seller)s is registered. Its first crawl is due now.", seller=seller_id)
     return visit.done(seller_path(seller_id), visit.say_logged(said))
@@ -89,7 +90,7 @@ def load(visit: Visiting, sent: Sending) -> Response:
     if file is None:
         return visit.done("/sellers", visit.say("Choose a CSV file first."), good=False)
     lines = io.TextIOWrapper(file.file, encoding="utf-8-sig", errors="replace").read().splitlines()
-    report = enrolment.enrol(visit.audited("seller.load", f"file {file.filename}"), lines, utc_now())
+    report = enrolment.enrol(visit.audited("seller.load", Target(f"file {file.filename}")), lines, utc_now())
     added = visit.say(
         "%(added)s sellers are registered, %(known)s were known.",
         added=f"{len(report.added):,}",
@@ -116,26 +117,11 @@ def act(visit: Visiting, sent: Sending) -> Response:
     if action is None:
         raise unreadable_choice()
     targets, total = _targets(visit, sent)
-    if not targets:
-        return visit.done(sent.back or "/sellers", visit.say("No seller was chosen."), good=False)
-    if not sent.is_confirmed:
-        text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(targets))
-        if total > len(targets):
-            text += " " + visit.say(
-                "%(total)s match; so many are changed at once, send it again for the others.",
-                total=f"{total:,}",
-            )
-        title = visit.say(TITLES[action])
-        return ask(visit, sent, title=title, text=text, action=title, danger=action is Action.DEACTIVATE)
-    change = _change(action, sent)
-    done, reasons = 0, list[str]()
-    for seller_id in targets:
-        try:
-            change(visit, seller_id)
-            done += 1
-        except DomainError as error:
-            reasons.append(error.message(visit.language))
-    return visit.done(sent.back or "/sellers", _outcome(visit, done, reasons), good=not reasons)
+    text = visit.say_number("This concerns %(number)s seller.", "This concerns %(number)s sellers.", len(targets))
+    danger, has_more = action is Action.DEACTIVATE, total > len(targets)
+    question = Question(visit.say(TITLES[action]), text, danger=danger, has_more=has_more)
+    change = partial(_change(action, sent), visit)
+    return act_on_all(visit, sent, "/sellers", targets, question=question, change=change)
 
 
 def _targets(visit: Visit, sent: Sent) -> tuple[list[SellerId], int]:
@@ -156,26 +142,11 @@ def _change(action: Action, sent: Sent) -> Callable[[Visit, SellerId], object]:
     return {Action.CRAWL: crawl, Action.ACTIVATE: activate, Action.DEACTIVATE: deactivate}[action]
 
 
-def _outcome(visit: Visit, done: int, reasons: list[str]) -> str:
-    said = visit.say_number("Done for %(number)s seller.", "Done for %(number)s sellers.", done)
-    if done:
-        said = visit.say_logged(said)
-    if reasons:
-        shown = " / ".join(dict.fromkeys(reasons[:SHOWN_REASONS]))
-        said += " " + visit.say_number(
-            "Refused for %(number)s: %(reason)s",
-            "Refused for %(number)s: %(reason)s",
-            len(reasons),
-            reason=shown,
-        )
-    return said
-
-
 def crawl(visit: Visit, seller_id: SellerId, *, full: bool = False) -> bool:
     """Crawl a seller now; says whether a crawl was open already."""
     actor = visit.who.actor()
     opened = steering.trigger(
-        visit.audited("crawl.trigger", f"seller {seller_id}", steering.look_open(seller_id)),
+        visit.audited("crawl.trigger", steering.target_of_trigger(seller_id)),
         seller_id,
         triggered_by=f"{actor.kind} {actor.name}",
         now=utc_now(),
@@ -186,19 +157,19 @@ def crawl(visit: Visit, seller_id: SellerId, *, full: bool = False) -> bool:
 
 def activate(visit: Visit, seller_id: SellerId) -> None:
     """Crawl a seller again."""
-    database = visit.audited("seller.activate", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.activate", registry.target(seller_id))
     registry.activate(database, seller_id, utc_now())
 
 
 def deactivate(visit: Visit, seller_id: SellerId) -> None:
     """Stop crawling a seller."""
-    database = visit.audited("seller.deactivate", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.deactivate", registry.target(seller_id))
     deactivate_seller(database, seller_id, utc_now())
 
 
 def change_interval(visit: Visit, seller_id: SellerId, interval: CrawlingInterval) -> None:
     """Crawl a seller at another interval."""
-    database = visit.audited("seller.interval", f"seller {seller_id}", registry.look(seller_id))
+    database = visit.audited("seller.interval", registry.target(seller_id))
     registry.change_interval(database, seller_id, interval, utc_now())
 
 

@@ -10,12 +10,14 @@ from mustit_pipeline.access.login import authenticate
 from mustit_pipeline.access.sql import users as stored_users
 from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.api.languages import Language
+from mustit_pipeline.api.problems import retry_after
 from mustit_pipeline.console.cookies import Cookie
 from mustit_pipeline.console.forms import Sending, local_path
 from mustit_pipeline.console.languages import marked
 from mustit_pipeline.console.visits import Theme, Visit, Visiting
 from mustit_pipeline.domain.access import SHORTEST_PASSWORD, Password, UserName
-from mustit_pipeline.domain.errors import DomainError, TooMany, Unauthorized
+from mustit_pipeline.domain.errors import DomainError, Unauthorized
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 
 REMEMBERED = int(timedelta(days=365).total_seconds())
@@ -90,7 +92,7 @@ def change_password(visit: Visiting, sent: Sending) -> Response:
         password = Password(sent.untouched("fresh"), name)
     except DomainError as error:
         return _password(visit, error.message(visit.language), error.status)
-    user = users.change_password(visit.audited("user.password", f"user {name}"), name, password)
+    user = users.change_password(visit.audited("user.password", Target(f"user {name}")), name, password)
     return _open(visit, user, "/", visit.say(CHANGED))
 
 
@@ -117,8 +119,8 @@ def _login(visit: Visit, after: str, *, name: str = "", error: DomainError | Non
     status = HTTPStatus.OK if error is None else error.status
     said = None if error is None else error.message(visit.language)
     response = visit.page("login.html", status, next=local_path(after), username=name, error=said)
-    if isinstance(error, TooMany):
-        response.headers["Retry-After"] = str(error.retry_after)
+    if error is not None:
+        response.headers.update(retry_after(error))
     return response
 
 

@@ -13,6 +13,7 @@ from mustit_pipeline.console.forms import Sending, ask
 from mustit_pipeline.console.pages.frame import chosen, framed, unreadable_choice
 from mustit_pipeline.console.visits import Undo, Visit, Visiting
 from mustit_pipeline.domain.access import KeyName, Role, Scope, UserName
+from mustit_pipeline.foundation.audited import Target
 
 DAYS = (30, 90, 365)
 
@@ -38,7 +39,7 @@ def list_users(visit: Visiting) -> Response:
 def add(visit: Visiting, sent: Sending) -> Response:
     """A new user, who sets a password by a login link."""
     name, role = UserName(sent.text("name")), _role(sent.text("role"))
-    users.add(visit.audited("user.add", f"user {name}", users.look(name)), name, role, None)
+    users.add(visit.audited("user.add", users.target(name)), name, role, None)
     return _page(visit, _link(visit, name), HTTPStatus.CREATED)
 
 
@@ -52,7 +53,7 @@ def link(visit: Visiting, sent: Sending) -> Response:
 def change_role(visit: Visiting, sent: Sending) -> Response:
     """Give a user another role; the user's sessions end."""
     name, role = UserName(sent.text("name")), _role(sent.text("role"))
-    users.change_role(visit.audited("user.role", f"user {name}", users.look(name)), name, role)
+    users.change_role(visit.audited("user.role", users.target(name)), name, role)
     said = visit.say("The role of %(name)s is changed. Written to the audit log.", name=name)
     before = Role.VIEWER if role is Role.ADMIN else Role.ADMIN
     return visit.done("/users", said, undo=Undo("/users/role", (("name", name.value), ("role", before.value))))
@@ -71,7 +72,7 @@ def disable(visit: Visiting, sent: Sending) -> Response:
             action=visit.say("Disable"),
             danger=True,
         )
-    users.disable(visit.audited("user.disable", f"user {name}", users.look(name)), name)
+    users.disable(visit.audited("user.disable", users.target(name)), name)
     said = visit.say("%(name)s is disabled. Written to the audit log.", name=name)
     return visit.done("/users", said, undo=Undo("/users/enable", (("name", name.value),)))
 
@@ -80,7 +81,7 @@ def disable(visit: Visiting, sent: Sending) -> Response:
 def enable(visit: Visiting, sent: Sending) -> Response:
     """Let a user in again."""
     name = UserName(sent.text("name"))
-    users.enable(visit.audited("user.enable", f"user {name}", users.look(name)), name)
+    users.enable(visit.audited("user.enable", users.target(name)), name)
     said = visit.say("%(name)s is enabled. Written to the audit log.", name=name)
     return visit.done("/users", said, undo=Undo("/users/disable", (("name", name.value),)))
 
@@ -92,7 +93,7 @@ def create_key(visit: Visiting, sent: Sending) -> Response:
     days = sent.text("days")
     if scope is None or days not in {str(one) for one in DAYS}:
         raise unreadable_choice()
-    database = visit.audited("apikey.create", f"apikey {name}", api_keys.look(name.value))
+    database = visit.audited("apikey.create", api_keys.target(name.value))
     made = api_keys.create(database, name, {scope}, timedelta(days=int(days)))
     title = visit.say("The API key %(name)s", name=name)
     hint = visit.say("Copy it now: it is shown this once. It goes into the header X-API-Key.")
@@ -113,12 +114,12 @@ def revoke_key(visit: Visiting, sent: Sending) -> Response:
             action=visit.say("Revoke"),
             danger=True,
         )
-    api_keys.revoke(visit.audited("apikey.revoke", f"apikey {key.name}", api_keys.look(key.name)), key.id)
+    api_keys.revoke(visit.audited("apikey.revoke", api_keys.target(key.name)), key.id)
     return visit.done("/users", visit.say("The API key is revoked. Written to the audit log."))
 
 
 def _link(visit: Visit, name: UserName) -> Shown:
-    made = login_links.make_link(visit.audited("user.link", f"user {name}"), name)
+    made = login_links.make_link(visit.audited("user.link", Target(f"user {name}")), name)
     minutes = int(login_links.LIFETIME.total_seconds() // 60)
     title = visit.say("A login link for %(name)s", name=name)
     hint = visit.say("Give it to this person: it works once, within %(minutes)s minutes.", minutes=minutes)

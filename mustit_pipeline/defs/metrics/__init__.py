@@ -3,7 +3,7 @@
 import dagster as dg
 
 from mustit_pipeline.defs.metrics.daily import daily_crawl_metrics, daily_metrics, measure_days
-from mustit_pipeline.defs.metrics.lake import ParquetLake
+from mustit_pipeline.defs.metrics.parquet_files import ParquetLake
 from mustit_pipeline.defs.resources import SettingsResource
 
 defs = dg.Definitions(

@@ -37,7 +37,7 @@ _STATES = f"""
 _ALL = text(f"""
     SELECT p.seller_id, p.item_no, v.version, v.detected_at, v.product_data {_STATES} ORDER BY p.seller_id, p.item_no
 """)
-_COUNTED = text(f"SELECT p.seller_id, count(*) AS products {_STATES} GROUP BY p.seller_id")
+_COUNTED = text(f"SELECT count(*) {_STATES}")
 
 
 def product_states(connection: Connection, before: datetime) -> Iterator[ProductState]:
@@ -46,6 +46,6 @@ def product_states(connection: Connection, before: datetime) -> Iterator[Product
         yield ProductState(row.seller_id, row.item_no, row.version, row.detected_at, row.product_data)
 
 
-def count_states(connection: Connection, before: datetime) -> dict[str, int]:
-    """How many products each seller has then."""
-    return {row.seller_id: row.products for row in connection.execute(_COUNTED, {"before": before})}
+def count_states(connection: Connection, before: datetime) -> int:
+    """How many products there are then."""
+    return connection.execute(_COUNTED, {"before": before}).scalar_one()

@@ -1,6 +1,6 @@
 """The product outbox for operators: lists, and retries of failed rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.domain.filters import IdPrefix
 from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductEventType
 from mustit_pipeline.domain.values import SellerId
+from mustit_pipeline.foundation.audited import State, Target
 from mustit_pipeline.foundation.id_prefixes import find_one
 from mustit_pipeline.foundation.paging import Page, page
 from mustit_pipeline.foundation.tables import BY_TIME, SELLER_BY_TIME, listed
@@ -34,7 +35,8 @@ class OutboxEntry:
     last_status: int | None
     last_error: str | None
     superseded_by: UUID | None
-    next_attempt_at: datetime
+    # While it waits.
+    next_attempt_at: datetime | None
     created_at: datetime
     completed_at: datetime | None
 
@@ -159,25 +161,27 @@ def retry_all(connection: Connection, *, status: OutboxStatus, seller_id: Seller
     return _retried(connection.execute(_RETRY_OF_SELLER, _moves() | {"seller_id": seller_id.value}).all())
 
 
-def look(outbox_id: UUID) -> Callable[[Connection], dict[str, object]]:
+def target(outbox_id: UUID) -> Target:
     """An event as the audit log shows it."""
 
-    def seen(connection: Connection) -> dict[str, object]:
+    def seen(connection: Connection) -> State:
         entry = find(connection, IdPrefix(str(outbox_id)))
         return {"status": entry.status.value, "retryCount": entry.retry_count}
 
-    return seen
+    return Target(f"outbox {outbox_id}", seen)
 
 
-def look_at_failed(seller_id: SellerId | None) -> Callable[[Connection], dict[str, object]]:
-    """The number of failed events, of one seller or of all, as the audit log shows it."""
+def count_failed(connection: Connection, seller_id: SellerId | None) -> int:
+    """The number of failed events, of one seller or of all."""
+    if seller_id is None:
+        return connection.execute(_FAILED_OF_ALL).scalar_one()
+    return connection.execute(_FAILED_OF_SELLER, {"seller_id": seller_id.value}).scalar_one()
 
-    def seen(connection: Connection) -> dict[str, object]:
-        if seller_id is None:
-            return {"failed": connection.execute(_FAILED_OF_ALL).scalar_one()}
-        return {"failed": connection.execute(_FAILED_OF_SELLER, {"seller_id": seller_id.value}).scalar_one()}
 
-    return seen
+def target_of_failed(seller_id: SellerId | None) -> Target:
+    """All failed events, of one seller or of all, as the audit log shows them."""
+    name = "outbox" if seller_id is None else f"outbox of {seller_id}"
+    return Target(name, lambda connection: {"failed": count_failed(connection, seller_id)})
 
 
 def _moves() -> dict[str, object]:
@@ -209,7 +213,7 @@ def _entry(row: Row[tuple[object, ...]]) -> OutboxEntry:
         last_status=row.last_status,
         last_error=row.last_error,
         superseded_by=row.superseded_by,
-        next_attempt_at=row.next_attempt_at,
+        next_attempt_at=row.next_attempt_at if row.status == OutboxStatus.WAITING.value else None,
         created_at=row.created_at,
         completed_at=row.completed_at,
     )

@@ -17,6 +17,7 @@ from mustit_pipeline.access.sql.users import User
 from mustit_pipeline.domain.access import ActorKind, KeyName, Password, Role, Scope, UserName
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.domain.values import CrawlingInterval, SellerId
+from mustit_pipeline.foundation.audited import Target
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.sellers import registry
@@ -38,10 +39,17 @@ def interval(connection: Connection) -> Mapping[str, Any]:
     return {"interval": str(seller.interval)}
 
 
+def seen_of_kim(database: Database) -> Mapping[str, Any] | None:
+    look = users.target(KIM).look
+    assert look is not None
+    with database.reading() as connection:
+        return look(connection)
+
+
 def test_a_use_case_of_another_room_leaves_its_entry_without_knowing_of_it(database: Database) -> None:
-    audited = AuditedDatabase(database, ADMIN, "seller.add", "seller dmont", interval)
+    audited = AuditedDatabase(database, ADMIN, "seller.add", Target("seller dmont", interval))
     registry.register(audited, DMONT, "D.MONT", CrawlingInterval.days(1), utc_now())
-    audited = AuditedDatabase(database, ADMIN, "seller.interval", "seller dmont", interval)
+    audited = AuditedDatabase(database, ADMIN, "seller.interval", Target("seller dmont", interval))
     registry.change_interval(audited, DMONT, CrawlingInterval.hours(6), utc_now())
 
     changed, added = entries(database)
@@ -52,34 +60,32 @@ def test_a_use_case_of_another_room_leaves_its_entry_without_knowing_of_it(datab
 
 def test_what_changes_nothing_leaves_no_entry(database: Database) -> None:
     register(database, "dmont")
-    audited = AuditedDatabase(database, ADMIN, "seller.interval", "seller dmont", interval)
+    audited = AuditedDatabase(database, ADMIN, "seller.interval", Target("seller dmont", interval))
     registry.change_interval(audited, DMONT, CrawlingInterval.days(1), utc_now())
     assert entries(database) == []
 
 
 def test_a_change_that_is_refused_or_fails_leaves_no_entry(database: Database, kim: User) -> None:
     users.disable(database, KIM)
-    audited = AuditedDatabase(database, ADMIN, "user.disable", "user kim", users.look(KIM))
+    audited = AuditedDatabase(database, ADMIN, "user.disable", users.target(KIM))
     with pytest.raises(Conflict):
         users.disable(audited, KIM)
     with pytest.raises(SQLAlchemyError), audited.transaction() as connection:
         connection.exec_driver_sql("UPDATE users SET role = 'viewer'; SELECT 1 / 0")
     assert entries(database) == []
-    with database.reading() as connection:
-        assert users.look(KIM)(connection) == {"role": "admin", "disabled": True}
+    assert seen_of_kim(database) == {"role": "admin", "disabled": True}
 
 
 def test_a_change_whose_entry_cannot_be_written_does_not_happen(database: Database, kim: User) -> None:
     unstorable = Actor(ActorKind.PERSON, "a\x00b")
-    audited = AuditedDatabase(database, unstorable, "user.disable", "user kim", users.look(KIM))
+    audited = AuditedDatabase(database, unstorable, "user.disable", users.target(KIM))
     with pytest.raises((SQLAlchemyError, ValueError)):
         users.disable(audited, KIM)
-    with database.reading() as connection:
-        assert users.look(KIM)(connection) == {"role": "admin", "disabled": False}
+    assert seen_of_kim(database) == {"role": "admin", "disabled": False}
 
 
 def test_an_action_without_a_state_leaves_one_entry_however_many_transactions_it_takes(database: Database) -> None:
-    audited = AuditedDatabase(database, ADMIN, "outbox.retry", "outbox 7")
+    audited = AuditedDatabase(database, ADMIN, "outbox.retry", Target("outbox 7"))
     with pytest.raises(ZeroDivisionError), audited.transaction():
         _ = 1 / 0
     for _ in range(3):
@@ -93,7 +99,7 @@ def test_two_changes_at_once_each_say_what_they_changed(database: Database, kim:
     """Each sees the user as the other left it, not as both found it."""
 
     def change(number: int) -> None:
-        audited = AuditedDatabase(database, ADMIN, "user.role", "user kim", users.look(KIM))
+        audited = AuditedDatabase(database, ADMIN, "user.role", users.target(KIM))
         users.change_role(audited, KIM, Role.VIEWER if number % 2 else Role.ADMIN)
 
     with ThreadPoolExecutor(6) as pool:
@@ -121,11 +127,11 @@ def test_no_secret_is_in_an_entry_however_deep_it_lies(database: Database) -> No
 
 
 def test_passwords_and_keys_leave_entries_and_nothing_of_themselves(database: Database, kim: User) -> None:
-    audited = AuditedDatabase(database, ADMIN, "user.password", "user kim")
+    audited = AuditedDatabase(database, ADMIN, "user.password", Target("user kim"))
     users.change_password(audited, KIM, Password("another horse", KIM))
-    audited = AuditedDatabase(database, ADMIN, "apikey.create", "apikey s", api_keys.look("s"))
+    audited = AuditedDatabase(database, ADMIN, "apikey.create", api_keys.target("s"))
     made = api_keys.create(audited, KeyName("s"), [Scope.TRIGGER], timedelta(days=1))
-    audited = AuditedDatabase(database, ADMIN, "apikey.revoke", "apikey s", api_keys.look("s"))
+    audited = AuditedDatabase(database, ADMIN, "apikey.revoke", api_keys.target("s"))
     api_keys.revoke(audited, made.key.id)
 
     revoked, created, changed = entries(database)

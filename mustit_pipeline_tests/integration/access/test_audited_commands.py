@@ -88,7 +88,7 @@ def test_what_an_operator_does_to_agents_is_written_down(database: Database, mus
         ("agent.block", "AVAILABLE", "BLOCKED"),
     ]
     # What changed nothing left nothing.
-    assert steps(database, "blocked")[3:] == [("agent.unblock", [agent_id], [])]
+    assert steps(database, "blocked")[3:] == [("agents.unblock", [agent_id], [])]
 
 
 @pytest.mark.parametrize(("step", "then"), [("approve", "APPROVED"), ("reject", "REJECTED")])

@@ -195,7 +195,7 @@ def test_a_try_waits_until_one_that_came_before_is_counted(database: Database, s
     with ThreadPoolExecutor(1) as pool:
         with database.transaction() as first:
             login_failures.lock(first, account, HOME)
-            login_failures.count(first, account, HOME)
+            login_failures.add(first, account, HOME)
             second = pool.submit(attempt, database, settings, "kim", WRONG)
             while first.execute(waiting).scalar_one() == 0 and not second.done():
                 time.sleep(0.01)

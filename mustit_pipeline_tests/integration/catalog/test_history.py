@@ -98,13 +98,12 @@ def test_changes_are_found_by_seller_time_and_type(shelf: Shelf) -> None:
         kind: str | None = None, seller: str | None = None, days: int | None = None, limit: int = 50
     ) -> list[tuple[str, int, int]]:
         with shelf.database.reading() as connection:
-            page = history.changes(
-                connection,
+            wanted = history.ChangeFilter(
                 seller_id=None if seller is None else SellerId(seller),
                 since=None if days is None else utc_now() - timedelta(days=days),
                 kind=None if kind is None else ChangeKind.parse(kind),
-                limit=limit,
             )
+            page = history.changes(connection, wanted, limit)
         assert page.more == (limit < 50)
         return [(one.seller_id, one.item_no, one.version) for one in page.rows]
 

@@ -143,14 +143,14 @@ def test_one_form_acts_on_some_or_on_all_that_match_with_the_number_said_before(
     asked = admin.post("/sellers/actions", **fields)
     assert "This concerns 4 sellers." in asked.text
     assert scalar(database, "SELECT count(*) FROM sellers WHERE interval_unit = 'HOURS'") == 0
-    assert "Done for 4 sellers. Written to the audit log." in admin.act("/sellers/actions", **fields)
+    assert "Done: 4. Written to the audit log." in admin.act("/sellers/actions", **fields)
     assert scalar(database, "SELECT count(*) FROM sellers WHERE interval_unit = 'HOURS'") == 4
     chosen = {"action": "deactivate", "which": "chosen", "seller": ["shop-1", "shop-2"], "back": "/sellers"}
     assert "This concerns 2 sellers." in admin.post("/sellers/actions", **chosen).text
-    assert "Done for 2 sellers." in admin.act("/sellers/actions", **chosen)
+    assert "Done: 2." in admin.act("/sellers/actions", **chosen)
     again = admin.act("/sellers/actions", **chosen)
-    assert "Done for 0 sellers." in again
-    assert "Refused for 2" in again
+    assert "Done: 0." in again
+    assert "Refused: 2" in again
     assert len(actions(database)) == 6
     assert "Choose one of the values" in admin.act("/sellers/actions", **{**chosen, "action": "explode"})
 
@@ -271,7 +271,7 @@ def test_drift_is_accepted_and_forgotten(admin: Browser, database: Database) -> 
             text("""INSERT INTO schema_drift (path, kind, observed, expected, sample, count, seller_id)
                     VALUES ('detail.new', 'NEW', 'bool', '', 'true', 1, 'dmont')""")
         )
-    assert "No field was chosen" in admin.act("/drift/accept")
+    assert "Nothing was chosen" in admin.act("/drift/accept")
     assert "1 field is accepted as harmless." in admin.post("/drift/accept", path="detail.new").text
     assert "1 field is accepted" in admin.act("/drift/accept", path="detail.new")
     assert "detail.new" not in admin.get("/drift").text

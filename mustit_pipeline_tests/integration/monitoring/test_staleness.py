@@ -103,7 +103,7 @@ def test_what_was_stale_is_counted_by_source_and_by_size_of_seller(
         Comparison(5000, None),
     ]
     with database.transaction() as connection:
-        staleness.count(connection, compared)
+        staleness.record(connection, compared)
     now = datetime.now(UTC)
     with database.reading() as connection:
         found = staleness.shares(connection, now - timedelta(hours=2), now)

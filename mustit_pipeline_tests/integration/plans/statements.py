@@ -443,6 +443,7 @@ STATEMENTS: dict[str, Statement] = {
     "crawl under way": Statement(lambda c, s: change_holds.crawl_under_way(c, WAITING), DAYS),
     "hold closed": Statement(lambda c, s: change_holds.close(c, WAITING, s.now), DAYS),
     "held deletions": Statement(lambda c, s: deletions.still_absent(c, s.hold), BATCH),
+    "deletions of several holds": Statement(lambda c, s: deletions.count_still_absent(c, [s.hold]), BATCH),
     "names": Statement(lambda c, s: deletions.names(c, s.ready, s.items), BATCH),
     "absent from a sweep": Statement(lambda c, s: deletions.absence(c, READY, uuid4(), s.now), SELLER),
     "absences": Statement(lambda c, s: deletions.count_missed(c, READY, s.items), BATCH),
@@ -455,12 +456,12 @@ STATEMENTS: dict[str, Statement] = {
     "product by its number": Statement(lambda c, s: history.products(c, ItemNo(s.items[0]), None), 5, pages=20),
     "versions of a product": Statement(lambda c, s: history.versions(c, READY, s.items[0], limit=20), 5),
     "a version": Statement(lambda c, s: history.version(c, READY, s.items[0], 1), 5),
-    "changes": Statement(lambda c, s: history.changes(c, seller_id=None, since=None, kind=None, limit=20), 20),
+    "changes": Statement(lambda c, s: history.changes(c, ChangeFilter(), 20), 20),
     "changes where nothing has changed": Statement(
-        lambda c, s: history.changes(c, seller_id=None, since=s.now + HOUR, kind=None, limit=20), 5
+        lambda c, s: history.changes(c, ChangeFilter(since=s.now + HOUR), 20), 5
     ),
     "changes of one": Statement(
-        lambda c, s: history.changes(c, seller_id=s.ready, since=s.now - DAY, kind=ChangeKind.parse("PRICE"), limit=20),
+        lambda c, s: history.changes(c, ChangeFilter(s.ready, s.now - DAY, kind=ChangeKind.parse("PRICE")), 20),
         SELLER,
     ),
     "changes behind a place": Statement(_changes_behind(ChangeFilter()), 20),
@@ -617,8 +618,8 @@ STATEMENTS: dict[str, Statement] = {
     "event by its first digits": Statement(lambda c, s: outbox_list.find(c, IdPrefix(str(s.outbox_id))), 5),
     "events behind a place": Statement(_events_behind(None), BATCH),
     "events of one behind a place": Statement(_events_behind(READY), BATCH),
-    "failed events before a retry": Statement(lambda c, s: outbox_list.look_at_failed(None)(c), BATCH),
-    "failed events of one before a retry": Statement(lambda c, s: outbox_list.look_at_failed(s.ready)(c), BATCH),
+    "failed events before a retry": Statement(lambda c, s: outbox_list.count_failed(c, None), BATCH),
+    "failed events of one before a retry": Statement(lambda c, s: outbox_list.count_failed(c, s.ready), BATCH),
     "events of one retried": Statement(
         lambda c, s: outbox_list.retry_all(c, status=OutboxStatus.FAILED, seller_id=s.ready), BATCH
     ),
@@ -756,7 +757,7 @@ STATEMENTS: dict[str, Statement] = {
         lambda c, s: audit_log.newest(c, AuditFilter(since=s.now - HOUR), limit=BATCH), BATCH
     ),
     "recent failed logins": Statement(lambda c, s: login_failures.recent(c, "kim", "127.0.0.1"), 2 * BATCH),
-    "failed login": Statement(lambda c, s: login_failures.count(c, "kim", "127.0.0.1"), 5),
+    "failed login": Statement(lambda c, s: login_failures.add(c, "kim", "127.0.0.1"), 5),
     "failed login taken back": Statement(lambda c, s: login_failures.take_back(c, "kim", "address 2"), 5),
     "login": Statement(lambda c, s: login_failures.clear(c, "kim", "address 2"), 5),
     "login by a link": Statement(lambda c, s: login_links.take(c, "7", b""), 5),
