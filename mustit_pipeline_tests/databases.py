@@ -1,4 +1,8 @@
-"""Databases that are as new for every test: making one costs a tenth of a second, taking away what is in it less."""
+"""Databases that are as new for every test: making one costs a tenth of a second, taking away what is in it less.
+
+Each is cleaned over a connection that stays open meanwhile: a new one would read the catalog again, which takes longer
+than the cleaning.
+"""
 
 import time
 from typing import Any
@@ -60,6 +64,7 @@ class TestDatabases:
         self._server = server
         self._template = template
         self._free: list[str] = []
+        self._cleaners: dict[str, psycopg.Connection[Any]] = {}
         self._made = 0
         with self._connect(template) as connection:
             self._tables = [name for (name,) in connection.execute(_TABLES).fetchall()]
@@ -84,12 +89,21 @@ class TestDatabases:
 
     def give_back(self, name: str) -> None:
         """Make it as new; what cannot be, or is still in use, is dropped."""
-        with self._connect(name) as connection:
-            cleaned = self._clean(connection)
-        if cleaned:
+        if self._cleaned(name):
             self._free.append(name)
         else:
+            if name in self._cleaners:
+                self._cleaners.pop(name).close()
             self._administer("DROP DATABASE {} WITH (FORCE)", name)
+
+    def _cleaned(self, name: str) -> bool:
+        """Whether it is as new; a test may have ended every connection there was."""
+        try:
+            if name not in self._cleaners:
+                self._cleaners[name] = self._connect(name)
+            return self._clean(self._cleaners[name])
+        except psycopg.OperationalError:
+            return False
 
     def _clean(self, connection: psycopg.Connection[Any]) -> bool:
         if not _alone(connection):

@@ -14,6 +14,8 @@ from mustit_pipeline.settings.wrong_setting import WrongSetting
 
 FACTORY = "mustit_pipeline.web:create"
 GRACE_SECONDS = 10
+# uvicorn kills a worker that is silent for longer, one that still imports too: on a slow host its five seconds fail.
+SILENCE_SECONDS = 60
 
 
 def _address(host: str | None) -> str | None:
@@ -72,6 +74,7 @@ def serve(
             log_config=None,
             http=Connection,
             timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_worker_healthcheck=SILENCE_SECONDS,
         )
 
 

@@ -1,6 +1,7 @@
 """Commands asked in this process or on a screen of some width, and crawls without a process of their own."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -10,15 +11,27 @@ import sys
 import termios
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from typer.testing import CliRunner
 
 from mustit_pipeline.cli.app import app, run
 from mustit_pipeline.settings import Settings, load_settings
-from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, World
+from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, Mustit, World
 
+# Several commands one after the other: a process for each would import them all again.
+ONE_AFTER_THE_OTHER = """
+import json, sys
+from mustit_pipeline.cli.app import run
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["mustit", *arguments]
+    try:
+        run()
+    except SystemExit as end:
+        assert not end.code, arguments
+    print("\\f", flush=True)
+"""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -35,14 +48,24 @@ def ask(world: World, *arguments: str, **changed: str) -> Answer:
     return Answer(result.exit_code, result.stdout, result.stderr)
 
 
-def explained(world: World, *arguments: str, **changed: str) -> Answer:
+class Home(Protocol):
+    """A world, or what else a command line belongs to."""
+
+    @property
+    def mustit(self) -> Mustit:
+        """The command line."""
+        ...
+
+
+def explained(home: Home | Mustit, *arguments: str, stdin: str = "", **changed: str) -> Answer:
     """The same with its errors explained, as `mustit` does it."""
-    environment = world.mustit.variables(**changed)
+    environment = (home if isinstance(home, Mustit) else home.mustit).variables(**changed)
     out, err = StringIO(), StringIO()
     load_settings.cache_clear()
     with (
         patch.dict(os.environ, environment, clear=True),
         patch.object(sys, "argv", [COMMAND, *arguments]),
+        patch.object(sys, "stdin", StringIO(stdin)),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
@@ -56,15 +79,14 @@ def explained(world: World, *arguments: str, **changed: str) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
-def on_a_screen(world: World, columns: int, *arguments: str) -> list[str]:
-    """What a terminal of that width shows, line by line, without its colours."""
+def on_screens(world: World, columns: int, *commands: tuple[str, ...]) -> list[list[str]]:
+    """What a terminal of that width shows of each command, line by line, without its colours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {**os.environ, "MUSTIT_HOME": str(world.mustit.home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        [COMMAND, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
+    python = [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(commands)]
+    with subprocess.Popen(python, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
         try:
@@ -75,9 +97,12 @@ def on_a_screen(world: World, columns: int, *arguments: str) -> list[str]:
         finally:
             os.close(ours)
     assert process.returncode == 0, shown.decode()
-    text = shown.decode()
-    assert COLOUR.search(text)
-    return [line.rstrip() for line in COLOUR.sub("", text).replace("\r", "").splitlines()]
+    screens = shown.decode().split("\f")[:-1]
+    assert all(COLOUR.search(screen) for screen in screens)
+    return [
+        [line.rstrip() for line in COLOUR.sub("", screen).replace("\r", "").strip("\n").splitlines()]
+        for screen in screens
+    ]
 
 
 def settings_of(world: World, **changed: str) -> Settings:

@@ -1,7 +1,5 @@
 """`mustit user`, `mustit token` and `mustit apikey`."""
 
-import subprocess
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -14,16 +12,15 @@ from mustit_pipeline.access.sql import audit_log
 from mustit_pipeline.access.sql.audit_log import AuditEntry, AuditFilter
 from mustit_pipeline.domain.access import ActorKind, Role, Scope, UserName
 from mustit_pipeline.domain.errors import Conflict, NotFound, Unauthorized, ValidationFailed
-from mustit_pipeline_tests.e2e.asking import ask, settings_of
-from mustit_pipeline_tests.e2e.conftest import COMMAND, Answer, World
+from mustit_pipeline_tests.e2e.asking import ask, explained, settings_of
+from mustit_pipeline_tests.e2e.conftest import Answer, World
 
 PASSWORD, ANOTHER = "correct horse battery", "another horse battery"
 
 
 @pytest.fixture(autouse=True)
-def _no_users(world: World) -> Generator[None]:
-    """Each test begins and ends without users, keys and entries."""
-    yield
+def _no_users(world: World) -> None:
+    """Each test begins without users, keys and entries."""
     with world.database.transaction() as connection:
         for table in ("login_failures", "login_links", "users", "api_keys", "revoked_tokens", "audit_log"):
             connection.execute(text(f"DELETE FROM {table}"))
@@ -31,17 +28,9 @@ def _no_users(world: World) -> Generator[None]:
 
 def typed(world: World, secret: str, *arguments: str) -> Answer:
     """A command that reads a password from its stdin."""
-    done = subprocess.run(
-        [COMMAND, *arguments],
-        input=secret,
-        env=world.mustit.variables(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert secret.strip() not in done.stdout + done.stderr
-    return Answer(done.returncode, done.stdout, done.stderr)
+    done = explained(world, *arguments, stdin=secret)
+    assert secret.strip() not in done.out + done.err
+    return done
 
 
 def entries(world: World) -> list[AuditEntry]:
@@ -92,8 +81,8 @@ def test_a_password_is_never_an_argument_and_a_bad_one_is_refused_with_exit_2(wo
     assert (short.code, short.document["errorCode"]) == (2, "VALIDATION_PASSWORD_LENGTH")
     named = typed(world, "seoyeon-2026\n", "user", "add", "seoyeon", "--role", "admin", "--password-stdin", "--json")
     assert (named.code, named.document["errorCode"]) == (2, "VALIDATION_PASSWORD_NAME")
-    assert world.mustit("user", "add", "kim", "--role", "admin", "--password", PASSWORD).code == 2
-    assert world.mustit("user", "add", "kim", "--role", "owner").code == 2
+    assert explained(world, "user", "add", "kim", "--role", "admin", "--password", PASSWORD).code == 2
+    assert explained(world, "user", "add", "kim", "--role", "owner").code == 2
     assert ask(world, "user", "list", "--json").document == []
     assert entries(world) == []
 

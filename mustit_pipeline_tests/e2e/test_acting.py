@@ -16,7 +16,7 @@ from mustit_pipeline.domain.user_agent import UserAgent
 from mustit_pipeline.domain.values import SellerId, UserAgentId
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.asking import ask, explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.crawls import crawl
 
@@ -78,7 +78,7 @@ def test_failed_events_are_listed_inspected_and_sent_again(world: World, setting
     crawl(world.database, settings, seller)
     items = [product["itemNo"] for product in world.market.products(seller)]
     faults = [world.receiver.fault("status", "events", status=400, itemNo=item) for item in items]
-    relayed = world.mustit("relay")
+    relayed = explained(world, "relay")
     for fault in faults:
         world.receiver.clear_faults(fault)
 

@@ -62,11 +62,11 @@ def test_where_nothing_is_wrong_that_is_said(world: World) -> None:
 
 
 def test_a_test_message_reaches_every_address_and_a_bad_one_is_named_by_its_number(world: World, inbox: Inbox) -> None:
-    good = world.mustit("alerts", "test", MUSTIT_ALERT_URLS=inbox.url)
+    good = explained(world, "alerts", "test", MUSTIT_ALERT_URLS=inbox.url)
     assert (good.code, good.out) == (0, "address 1 (json): sent\n")
     assert inbox.titles == ["[mustit] Test"]
 
-    bad = world.mustit("alerts", "test", "--json", MUSTIT_ALERT_URLS=f"{inbox.url}, nosuch://{TOKEN}")
+    bad = explained(world, "alerts", "test", "--json", MUSTIT_ALERT_URLS=f"{inbox.url}, nosuch://{TOKEN}")
     assert bad.code == 1
     assert [(one["address"], one["sent"]) for one in bad.document] == [
         ("address 1 (json)", True),
@@ -76,7 +76,7 @@ def test_a_test_message_reaches_every_address_and_a_bad_one_is_named_by_its_numb
 
 
 def test_a_test_without_an_address_says_which_setting_is_missing(world: World) -> None:
-    refused = world.mustit("alerts", "test")
+    refused = explained(world, "alerts", "test")
 
     assert refused.code == 1
     assert "MUSTIT_ALERT_URLS" in refused.err

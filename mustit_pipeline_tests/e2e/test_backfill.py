@@ -5,6 +5,7 @@ from sqlalchemy import text
 from mustit_pipeline.crawling.steering import deactivate_seller
 from mustit_pipeline.domain.values import SellerId
 from mustit_pipeline.foundation.clock import utc_now
+from mustit_pipeline_tests.e2e.asking import explained
 from mustit_pipeline_tests.e2e.conftest import World
 
 
@@ -12,7 +13,7 @@ def test_sellers_are_fetched_anew_and_then_replayed_without_a_request(world: Wor
     for seller in ("backfilled", "백필 & 50%"):
         world.register(seller, 2)
 
-    fetched = world.mustit("backfill", "backfilled", "백필 & 50%", "backfilled", "--json")
+    fetched = explained(world, "backfill", "backfilled", "백필 & 50%", "backfilled", "--json")
 
     assert fetched.code == 0, fetched.err
     assert fetched.document == {
@@ -34,7 +35,7 @@ def test_sellers_are_fetched_anew_and_then_replayed_without_a_request(world: Wor
         )
     world.market.reset_audit()
 
-    replayed = world.mustit("backfill", "backfilled", "--mode", "replay")
+    replayed = explained(world, "backfill", "backfilled", "--mode", "replay")
 
     assert replayed.code == 0, replayed.err
     assert "replay of 1 sellers: 1 succeeded, 0 failed" in replayed.out
@@ -49,7 +50,7 @@ def test_a_seller_that_fails_is_named_and_the_next_one_is_done_all_the_same(worl
         world.register(seller, 1)
     fault = world.market.fault("status", "listing", sellerId="failing", status=400)
 
-    done = world.mustit("backfill", "failing", "following", "--json")
+    done = explained(world, "backfill", "failing", "following", "--json")
 
     world.market.clear_faults(fault)
     assert done.code == 1
@@ -63,9 +64,9 @@ def test_who_cannot_be_meant_is_refused_before_anything_is_begun(world: World) -
     world.register("resting", 1)
     deactivate_seller(world.database, SellerId("resting"), utc_now())
 
-    inactive = world.mustit("backfill", "resting", "--json")
-    unknown = world.mustit("backfill", "resting", "stranger", "--mode", "replay", "--json")
-    unnamed = world.mustit("backfill")
+    inactive = explained(world, "backfill", "resting", "--json")
+    unknown = explained(world, "backfill", "resting", "stranger", "--mode", "replay", "--json")
+    unnamed = explained(world, "backfill")
 
     assert (inactive.code, inactive.document["errorCode"]) == (1, "CONFLICT_SELLER_INACTIVE")
     assert (unknown.code, unknown.document["errorCode"]) == (1, "NOT_FOUND_SELLER")

@@ -53,7 +53,7 @@ def test_a_known_id_is_refused_and_the_seller_stays_as_it_was(world: World) -> N
 
 
 def test_an_unknown_seller_is_named_with_what_to_do(world: World) -> None:
-    refused = world.mustit("crawl", "stranger", "--json")
+    refused = explained(world, "crawl", "stranger", "--json")
 
     assert refused.code == 1
     assert refused.document["errorCode"] == "NOT_FOUND_SELLER"
@@ -157,7 +157,8 @@ def test_a_misspelt_variable_is_named_at_the_start(world: World) -> None:
 
 def test_an_unreachable_database_has_a_code_and_a_text_in_korean(world: World) -> None:
     nowhere = "postgresql://u:p@127.0.0.1:9"
-    refused = world.mustit(
+    refused = explained(
+        world,
         "seller",
         "list",
         "--json",

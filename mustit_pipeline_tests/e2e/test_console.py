@@ -157,10 +157,7 @@ class Admin:
         expect(self.page.get_by_role("status").first).to_contain_text(re.compile(".*".join(words)))
 
 
-@pytest.mark.parametrize(
-    ("language", "width", "hands"),
-    [("en", 1280, Keyboard), ("ko", 390, Mouse), ("ko", 1280, Mouse), ("en", 390, Mouse)],
-)
+@pytest.mark.parametrize(("language", "width", "hands"), [("en", 1280, Keyboard), ("ko", 390, Mouse)])
 def test_the_day_of_an_admin(
     world: ConsoleWorld, language: str, width: int, hands: type[Mouse] | type[Keyboard]
 ) -> None:
@@ -348,16 +345,17 @@ def test_without_javascript_everything_works_but_liveness(world: ConsoleWorld) -
         assert seen.elsewhere == []
 
 
-@pytest.mark.parametrize(("language", "width"), [("ko", 390), ("en", 1280)])
+@pytest.mark.parametrize(("language", "width", "theme"), [("ko", 390, "dark"), ("en", 1280, "light")])
 def test_no_page_has_a_serious_barrier_in_either_theme_nor_scrolls_sideways(
-    world: ConsoleWorld, language: str, width: int
+    world: ConsoleWorld, language: str, width: int, theme: str
 ) -> None:
     chromium = find_chromium()
     assert chromium is not None
     with opened_page(chromium, width=width, height=844) as page:
         seen = watched(page, world.url)
-        prefer(page, world.url, language, "light")
+        prefer(page, world.url, language, theme)
         page.goto(f"{world.url}/login")
+        assert page.locator("html").get_attribute("data-theme") == theme
         assert barriers(page) == []
         log_in(page, world.url)
         for name, address in pages(world).items():
@@ -383,10 +381,8 @@ TOO_WIDE = """() => [document.documentElement,
 
 
 def barriers(page: Page) -> list[tuple[str, str]]:
-    """What axe finds serious, in light colours and, of the colours, in dark ones too."""
+    """What axe finds serious."""
     found = Axe().run(page).response["violations"]
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    found += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
     return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
 
 

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+from mustit_pipeline_tests.e2e.asking import explained
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
 
@@ -24,7 +25,7 @@ def test_the_demo_ends_equal_and_goes_on_with_the_world_that_is_there(tmp_path: 
     simulate(mustit)
     # As in all settings, empty is not set.
     first = mustit("demo", "--json", "--sellers", "1", MUSTIT_BASE_URL="", MUSTIT_PRODUCT_SERVER_URL="")
-    second = mustit("demo", "--json", "--sellers", "1")
+    second = explained(mustit, "demo", "--json", "--sellers", "1")
     simulate(mustit)
 
     for answer in (first, second):
@@ -36,7 +37,7 @@ def test_the_demo_ends_equal_and_goes_on_with_the_world_that_is_there(tmp_path: 
 
 
 def test_the_demo_refuses_to_change_servers_that_are_not_its_own(tmp_path: Path) -> None:
-    refused = Mustit(tmp_path / "home")("demo", MUSTIT_BASE_URL="http://127.0.0.1:9")
+    refused = explained(Mustit(tmp_path / "home"), "demo", MUSTIT_BASE_URL="http://127.0.0.1:9")
 
     assert refused.code == 1
     assert "MUSTIT_BASE_URL" in refused.err

@@ -41,7 +41,7 @@ def _problems(answer: Answer) -> dict[str, str]:
 
 
 def test_a_daemon_that_does_not_run_and_unreachable_ends_are_named(world: World) -> None:
-    found = world.mustit("doctor", "--json", MUSTIT_BASE_URL=NOWHERE, MUSTIT_PRODUCT_SERVER_URL=NOWHERE)
+    found = explained(world, "doctor", "--json", MUSTIT_BASE_URL=NOWHERE, MUSTIT_PRODUCT_SERVER_URL=NOWHERE)
 
     assert found.code == 1
     problems = _problems(found)
@@ -80,7 +80,8 @@ def test_what_breaks_a_promise_is_a_problem(world: World) -> None:
 def test_an_unreachable_database_is_named_and_its_password_is_not(world: World) -> None:
     address = "postgresql://mustit:geheim@127.0.0.1:9"
 
-    found = world.mustit(
+    found = explained(
+        world,
         "doctor",
         "--json",
         MUSTIT_DATABASE_URL=f"{address}/mustit",
@@ -105,7 +106,7 @@ def test_a_database_without_schema_and_a_missing_dagster_database_are_named(
     }
 
     found = ask(world, "doctor", "--json", **environment)
-    listed = world.mustit("seller", "list", "--json", **environment)
+    listed = explained(world, "seller", "list", "--json", **environment)
 
     problems = _problems(found)
     assert "mustit db upgrade" in problems["schema"]
@@ -185,21 +186,20 @@ def test_a_key_that_fits_in_no_header_is_named_and_never_shown(world: World, tok
     assert "s3cret" not in found.out + found.err
 
 
-def test_the_remedy_for_missing_agents_brings_them_back(world: World, empty_database_url: str) -> None:
+def test_the_remedy_for_missing_agents_brings_them_back(world: World, database_url: str) -> None:
     environment = {
-        "MUSTIT_DATABASE_URL": empty_database_url,
-        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(empty_database_url),
+        "MUSTIT_DATABASE_URL": database_url,
+        "MUSTIT_DAGSTER_DATABASE_URL": dagster_beside(database_url),
         "MUSTIT_TOKEN_KEY": OTHER_KEY,
         "MUSTIT_JWT_SECRET": JWT_SECRET,
     }
-    assert world.mustit("db", "upgrade", **environment).code == 0
-    engine = make_engine(make_url(empty_database_url))
+    engine = make_engine(make_url(database_url))
     with engine.begin() as connection:
         connection.execute(text("TRUNCATE user_agents CASCADE"))
     engine.dispose()
 
-    mended = world.mustit("db", "upgrade", **environment)
-    agents = world.mustit("agents", "status", "--json", **environment)
+    mended = explained(world, "db", "upgrade", **environment)
+    agents = explained(world, "agents", "status", "--json", **environment)
 
     assert mended.code == 0
     assert "50 built-in user agents" in mended.out
@@ -255,7 +255,7 @@ def test_fetched_changes_that_are_not_processed_are_named_until_recover_has_run(
     assert (found["health"], found["detail"]) == ("warning", "not processed: those of left")
     assert "mustit recover" in found["remedy"]
 
-    assert world.mustit("recover", "--json").document["processedSellers"] == 1
+    assert explained(world, "recover", "--json").document["processedSellers"] == 1
     assert "fetched changes" not in {one["subject"] for one in ask(world, "doctor", "--json").document}
 
 
@@ -295,9 +295,9 @@ def test_a_daemon_that_stopped_minutes_ago_is_not_called_running(world: World) -
                 instance.add_daemon_heartbeat(DaemonHeartbeat(time.time() - ago, name, "test"))
 
     heard(1200)
-    stopped = {found["subject"]: found for found in world.mustit("doctor", "--json").document}
+    stopped = {found["subject"]: found for found in explained(world, "doctor", "--json").document}
     heard(5)
-    running = {found["subject"]: found for found in world.mustit("doctor", "--json").document}
+    running = {found["subject"]: found for found in explained(world, "doctor", "--json").document}
     heard(86400)
 
     assert stopped["Dagster daemon"]["health"] == "problem"

@@ -13,7 +13,7 @@ from mustit_pipeline.catalog.sql.drift import Sighting
 from mustit_pipeline.crawling.sql.executions import record_drift
 from mustit_pipeline.domain.drift import Deviation, DriftKind
 from mustit_pipeline.domain.errors import DomainError
-from mustit_pipeline_tests.e2e.asking import ask, explained, on_a_screen
+from mustit_pipeline_tests.e2e.asking import ask, explained, on_screens
 from mustit_pipeline_tests.e2e.conftest import World
 
 COUPON = Deviation("detail.ProductInfoModule.coupon", DriftKind.NEW, "", "object", '{"name": "첫구매 [5%]"}')
@@ -63,7 +63,7 @@ def test_fields_that_changed_are_listed_with_where_and_how_often(world: World) -
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_table_fits_the_screen_and_shows_what_is_seen_as_it_is(world: World, columns: int) -> None:
-    lines = on_a_screen(world, columns, "drift", "list")
+    [lines] = on_screens(world, columns, ("drift", "list"))
 
     assert max(cell_len(line) for line in lines) <= columns
     assert re.search(r"RETYPED +\d\d-\d\d \d\d:\d\d +1 +options\.stock", "\n".join(lines))

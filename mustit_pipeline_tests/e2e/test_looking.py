@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mustit_pipeline.domain.errors import Conflict, DomainError
 from mustit_pipeline.domain.states import TaskType
 from mustit_pipeline.settings import Settings
-from mustit_pipeline_tests.e2e.asking import ask, on_a_screen, settings_of
+from mustit_pipeline_tests.e2e.asking import ask, explained, on_screens, settings_of
 from mustit_pipeline_tests.e2e.conftest import World
 from mustit_pipeline_tests.integration.catalog.shelf import Shelf
 from mustit_pipeline_tests.integration.crawls import crawl
@@ -64,7 +64,7 @@ def test_a_number_that_two_sellers_have_needs_one_of_them(world: World, shelf: S
     for arguments in (("show", "901"), ("history", "901"), ("diff", "901", "1", "1")):
         with pytest.raises(Conflict, match=f"another seller, {KOREAN}.*--seller"):
             ask(world, "product", *arguments)
-    told = world.mustit("product", "show", "901", "--json")
+    told = explained(world, "product", "show", "901", "--json")
     assert (told.code, told.document["errorCode"]) == (1, "CONFLICT_PRODUCT_AMBIGUOUS")
     assert told.document["message"] in told.err
 
@@ -241,13 +241,14 @@ def test_wrong_usage_exits_2(world: World, arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_tables_fit_the_screen_and_keep_what_matters_whole(world: World, shelf: Shelf, columns: int) -> None:
     mine = ("--seller", KOREAN)
-    screens = {
-        "changes": on_a_screen(world, columns, "changes", *mine),
-        "outbox": on_a_screen(world, columns, "outbox", "list", *mine),
-        "raw": on_a_screen(world, columns, "raw", "list", *mine),
-        "execution": on_a_screen(world, columns, "execution", "list", *mine),
-        "diff": on_a_screen(world, columns, "product", "diff", "901", "1", "2", *mine),
+    commands = {
+        "changes": ("changes", *mine),
+        "outbox": ("outbox", "list", *mine),
+        "raw": ("raw", "list", *mine),
+        "execution": ("execution", "list", *mine),
+        "diff": ("product", "diff", "901", "1", "2", *mine),
     }
+    screens = dict(zip(commands, on_screens(world, columns, *commands.values()), strict=True))
 
     for name, lines in screens.items():
         assert max(cell_len(line) for line in lines) <= columns, name

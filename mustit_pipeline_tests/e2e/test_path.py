@@ -49,13 +49,13 @@ def test_the_product_server_ends_equal_to_the_marketplace_and_repeating_it_sends
     assert len([effect for effect in effects if effect.seller_id == ODD]) == PRODUCTS
     assert differences(world.market, world.receiver, ODD) == {}
 
-    again = mustit("crawl", ODD)
+    again = explained(world, "crawl", ODD)
     assert again.code == 0, again.err
     assert "changes: none" in again.out
-    assert mustit("relay", "--json").document["sent"] == 0
+    assert explained(world, "relay", "--json").document["sent"] == 0
     assert world.receiver.log() == effects
 
-    shown = mustit("seller", "show", ODD)
+    shown = explained(world, "seller", "show", ODD)
     assert shown.code == 0, shown.err
     assert "[/red] 이름" in shown.out
 
@@ -74,7 +74,7 @@ def test_a_killed_crawl_goes_on_where_it_stopped_and_fetches_nothing_stored_twic
     world.market.settings(latencyMs=0)
     assert 12 <= before < 2 * products
 
-    crawled = mustit("crawl", seller, "--json", MUSTIT_LEASE_SECONDS="2")
+    crawled = explained(world, "crawl", seller, "--json", MUSTIT_LEASE_SECONDS="2")
 
     assert crawled.code == 0, crawled.err
     assert crawled.document["completedTasks"] == 1 + 2 * products
@@ -84,11 +84,11 @@ def test_a_killed_crawl_goes_on_where_it_stopped_and_fetches_nothing_stored_twic
 
 
 def test_a_failed_task_makes_the_crawl_exit_1_and_the_rest_is_kept(world: World) -> None:
-    mustit, seller = world.mustit, "half-broken"
+    seller = "half-broken"
     world.register(seller, 3)
     fault = world.market.fault("status", "options", itemNo=world.market.products(seller)[0]["itemNo"], status=404)
 
-    crawled = mustit("crawl", seller, "--json")
+    crawled = explained(world, "crawl", seller, "--json")
 
     world.market.clear_faults(fault)
     assert crawled.code == 1
@@ -168,10 +168,10 @@ def test_a_dry_run_is_refused_for_what_the_crawl_would_be_refused_for(world: Wor
 
 
 def test_a_marketplace_that_does_not_answer_fails_the_crawl_with_its_reason(world: World) -> None:
-    mustit, seller = world.mustit, "unreachable"
+    seller = "unreachable"
     world.register(seller, 1)
 
-    crawled = mustit("crawl", seller, "--json", MUSTIT_BASE_URL=NOWHERE)
+    crawled = explained(world, "crawl", seller, "--json", MUSTIT_BASE_URL=NOWHERE)
 
     assert crawled.code == 1
     assert crawled.document["status"] == "FAILED"

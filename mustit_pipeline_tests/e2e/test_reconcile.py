@@ -3,7 +3,7 @@
 from sqlalchemy import text
 
 from mustit_pipeline.delivery.relay import relay
-from mustit_pipeline_tests.e2e.asking import ask, settings_of
+from mustit_pipeline_tests.e2e.asking import ask, explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import NOWHERE, World
 from mustit_pipeline_tests.integration.crawls import crawl
 
@@ -25,7 +25,7 @@ def test_a_difference_is_shown_sent_again_and_gone(world: World) -> None:
             WHERE seller_id = :seller AND version = 1 RETURNING item_no
         """)
         items = sorted(connection.execute(query, {"seller": SELLER}).scalars())
-    shown = world.mustit("reconcile", "--seller", SELLER)
+    shown = explained(world, "reconcile", "--seller", SELLER)
     assert shown.code == 1
     assert "different fields" in shown.out
     assert "soldOut" in shown.out
@@ -39,8 +39,8 @@ def test_a_difference_is_shown_sent_again_and_gone(world: World) -> None:
 
 
 def test_a_server_that_is_down_and_an_unknown_seller_are_said_in_words(world: World) -> None:
-    unknown = world.mustit("reconcile", "--seller", "stranger", "--json")
+    unknown = explained(world, "reconcile", "--seller", "stranger", "--json")
     assert (unknown.code, unknown.document["errorCode"]) == (1, "NOT_FOUND_SELLER")
-    down = world.mustit("reconcile", "--json", MUSTIT_PRODUCT_SERVER_URL=NOWHERE)
+    down = explained(world, "reconcile", "--json", MUSTIT_PRODUCT_SERVER_URL=NOWHERE)
     assert down.code == 1
     assert down.document["errorCode"] == "EXTERNAL_PRODUCT_SERVER_UNREACHABLE"

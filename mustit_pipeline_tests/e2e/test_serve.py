@@ -28,7 +28,7 @@ from mustit_pipeline_tests.certificates import certificate
 from mustit_pipeline_tests.conftest import JWT_SECRET, TOKEN_KEY, dagster_beside, free_port
 from mustit_pipeline_tests.e2e.conftest import Mustit
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 Serve = Callable[..., "Server"]
 
@@ -92,6 +92,10 @@ def serve(database_url: str, tmp_path: Path) -> Generator[Serve]:
     yield start
     for server in started:
         server.client.close()
+        # Workers outlive a parent that is killed, and hold its output open.
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(server.process.pid).children(recursive=True):
+                process.kill()
         server.process.kill()
         server.process.communicate()
 

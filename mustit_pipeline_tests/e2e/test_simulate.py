@@ -11,8 +11,7 @@ from mustit_pipeline_tests.e2e.conftest import World
 SERVERS = {"marketplace": ["--sellers", "tried:3"], "product-server": []}
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(("server", "as_json"), [("marketplace", True), ("product-server", False)])
 def test_a_simulated_server_says_where_it_listens_and_ends_with_ctrl_c(
     world: World, server: str, as_json: bool
 ) -> None:

@@ -13,7 +13,7 @@ from mustit_pipeline_tests.e2e.asking import explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import World, opened_world
 
 PRODUCTS = 60
-SOON_SECONDS = 15.0
+SOON_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")

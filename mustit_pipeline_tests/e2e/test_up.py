@@ -32,6 +32,7 @@ from mustit_pipeline.settings import Settings, read_simulated_world
 from mustit_pipeline.simulator.control import MarketplaceControl
 from mustit_pipeline_tests import leaks
 from mustit_pipeline_tests.conftest import NO_CHROMIUM, free_port
+from mustit_pipeline_tests.e2e.asking import explained
 from mustit_pipeline_tests.e2e.browser import find_chromium, open_lineage, opened_page
 from mustit_pipeline_tests.e2e.conftest import WIDE_OPEN, Mustit
 
@@ -177,7 +178,7 @@ def _browser(up: Up, role: Role | None) -> httpx.Client:
 
 
 def test_a_demo_in_the_same_home_is_refused_meanwhile(up: Up) -> None:
-    demo = up.mustit("demo", "--json")
+    demo = explained(up, "demo", "--json")
 
     assert demo.code == 1
     assert "is running in" in demo.document["message"]
@@ -197,7 +198,7 @@ def test_the_daemon_crawls_every_seller_and_a_backfill_replays_them_without_a_re
     with MarketplaceControl(read_simulated_world(up.mustit.home)["base_url"]) as market:
         market.reset_audit()
 
-        replayed = up.mustit("backfill", "--all", "--mode", "replay", "--watch", "--json")
+        replayed = explained(up, "backfill", "--all", "--mode", "replay", "--watch", "--json")
 
         assert replayed.code == 0, replayed.err
         done = replayed.document
@@ -252,7 +253,7 @@ def _is_below_dagster(up: Up, url: str) -> bool:
 
 
 def test_a_seller_lives_its_whole_life_over_http_alone(up: Up) -> None:
-    token = up.mustit("token", "issue", "--role", "admin", "--json").document["accessToken"]
+    token = explained(up, "token", "issue", "--role", "admin", "--json").document["accessToken"]
     seller = "/sellers/over%20http"
     with (
         MarketplaceControl(read_simulated_world(up.mustit.home)["base_url"]) as market,
@@ -311,7 +312,7 @@ def test_no_secret_of_all_this_is_in_any_log_event_row_file_answer_or_metric(up:
         remember(f"{name} password", f"{name} {uuid4().hex}") for name in ("first", "second", "wrong")
     )
     token = remember(
-        "token of the CLI", up.mustit("token", "issue", "--role", "admin", "--json").document["accessToken"]
+        "token of the CLI", explained(up, "token", "issue", "--role", "admin", "--json").document["accessToken"]
     )
     with httpx.Client(base_url=up.web, trust_env=False, timeout=60) as client:
 
@@ -397,7 +398,7 @@ def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path) -> Non
         taken.listen()
         port = str(taken.getsockname()[1])
 
-        refused = mustit("up", MUSTIT_DAGSTER_PORT=port)
+        refused = explained(mustit, "up", MUSTIT_DAGSTER_PORT=port)
 
     assert refused.code == 1
     assert f"port {port}" in refused.err

@@ -16,7 +16,7 @@ from mustit_pipeline.crawling.planning import PRODUCT_TYPES
 from mustit_pipeline.crawling.steering import find, open_or_join
 from mustit_pipeline.domain.values import ExecutionId, SellerId
 from mustit_pipeline.foundation.clock import utc_now
-from mustit_pipeline_tests.e2e.asking import settings_of
+from mustit_pipeline_tests.e2e.asking import explained, settings_of
 from mustit_pipeline_tests.e2e.conftest import World, opened_world
 from mustit_pipeline_tests.integration.crawling.checks import check_outcomes, number
 
@@ -79,7 +79,7 @@ def test_two_workers_beside_a_crawl_share_its_tasks_and_every_request_is_made_on
             assert process.stderr is not None
             while READY not in process.stderr.readline():
                 assert process.poll() is None
-        crawled = world.mustit("crawl", seller, "--json", **limits)
+        crawled = explained(world, "crawl", seller, "--json", **limits)
         for process in workers:
             process.send_signal(signal.SIGTERM)
         told = [process.communicate(timeout=30)[0] for process in workers]
@@ -145,11 +145,11 @@ def test_a_worker_gives_back_what_does_not_end_in_the_grace_time(world: World) -
 
 
 def test_a_worker_with_a_time_limit_ends_by_itself(world: World) -> None:
-    told = world.mustit("worker", "--seconds", "0.2", "--json")
+    told = explained(world, "worker", "--seconds", "0.2", "--json")
 
     assert told.code == 0, told.err
     assert set(told.document.values()) == {0}
-    assert world.mustit("worker", "--seconds", "-1").code == 2
+    assert explained(world, "worker", "--seconds", "-1").code == 2
 
 
 def end(world: World, work: Crawl) -> None:

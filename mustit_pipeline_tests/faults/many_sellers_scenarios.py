@@ -58,14 +58,16 @@ def many_sellers_in_processes(world: World, size: Size) -> Numbers:
 
 
 def many_sellers_in_warm_workers(world: World, size: Size) -> Numbers:
-    """The same with runs in warm workers on two more hosts."""
+    """The same with runs in warm workers on more hosts."""
     return _crawl_all(world, size, "celery")
 
 
 def _crawl_all(world: World, size: Size, launcher: Launcher) -> Numbers:
-    registered, due, at_once = (1000, 200, 12) if size == LONG else (40, 5, 2)
+    registered, due, at_once = (1000, 200, 12) if size == LONG else (20, 3, 2)
     with (
-        many_sellers(world, registered, due, launcher, crawls_at_once=at_once) as crowd,
+        many_sellers(
+            world, registered, due, launcher, crawls_at_once=at_once, workers=2 if size == LONG else 1
+        ) as crowd,
         watching(crowd.runs, crowd.settings) as watch,
     ):
         wait_for_hosts(crowd.all_crawled, "every due seller is crawled")
@@ -188,7 +190,14 @@ class Crowd:
 
 @contextmanager
 def many_sellers(
-    world: World, registered: int, due: int, launcher: Launcher, *, crawls_at_once: int, **changed: object
+    world: World,
+    registered: int,
+    due: int,
+    launcher: Launcher,
+    *,
+    crawls_at_once: int,
+    workers: int = 2,
+    **changed: object,
 ) -> Generator[Crowd]:
     """Register them all, make some due, and start the hosts."""
     settings = shared_settings(
@@ -213,7 +222,8 @@ def many_sellers(
         crowd.make_due(sellers)
         crowd.control = hosts.enter_context(host(world, settings, "control", *UP))
         if launcher == "celery":
-            for name in ("worker-1", "worker-2"):
+            for number in range(workers):
+                name = f"worker-{number + 1}"
                 crowd.workers.append(hosts.enter_context(host(world, settings, name, *RUN_WORKER)))
         yield crowd
 

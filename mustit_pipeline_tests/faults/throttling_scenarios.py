@@ -166,7 +166,7 @@ def some_products_throttled(world: World, size: Size) -> Numbers:
     items = [product["itemNo"] for product in world.market.products(SELLER)]
     refused, fewest = 0, len(_agents(world))
     # From the largest share to the smallest: what is refused now has not been delivered by an earlier crawl.
-    for share in reversed(POISONED_SHARES):
+    for share in reversed(POISONED_SHARES if size == LONG else POISONED_SHARES[::2]):
         poisoned = items[: max(1, round(share * len(items)))]
         fault = world.market.fault("429", "api", items=poisoned)
         refused += 2 * len(poisoned)

@@ -1,4 +1,4 @@
-"""Every machine, every state, every move: once through the table, once through the aggregate's own method."""
+"""Every machine, every state, every move: through the aggregate's own method, or the table where it has none."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +76,7 @@ def test_sources_and_targets_are_readable_for_sql(name: str) -> None:
         assert machine.target(move) == rule.target
 
 
-@pytest.mark.parametrize(("name", "move", "state"), MATRIX)
+@pytest.mark.parametrize(("name", "move", "state"), [row for row in MATRIX if row[:2] in WITHOUT_METHOD])
 def test_the_table_allows_what_is_specified_and_refuses_the_rest(name: str, move: str, state: Any) -> None:
     rule = RULES[name][move]
     if state in rule.sources.split():

@@ -57,15 +57,14 @@ def test_an_admin_opens_no_route_of_machines(app: FastAPI, admin: TestClient) ->
     assert {ask(admin, operation) for operation in machines} == {401}
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "FOO", "PROPFIND"])
-def test_another_method_is_no_way_around(viewer: TestClient, anyone: TestClient, method: str) -> None:
-    assert anyone.request(method, "/api/v1/sellers").status_code == 401
-    assert viewer.request(method, "/api/v1/sellers").status_code == 403
+def test_another_method_is_no_way_around(viewer: TestClient, anyone: TestClient) -> None:
+    for method in ("PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "FOO", "PROPFIND"):
+        assert anyone.request(method, "/api/v1/sellers").status_code == 401, method
+        assert viewer.request(method, "/api/v1/sellers").status_code == 403, method
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_no_other_spelling_of_a_path_is_a_way_in(anyone: TestClient) -> None:
+    for path in (
         "/api/v1/sellers/",
         "//api/v1/sellers",
         "/api/v1//sellers",
@@ -76,7 +75,5 @@ def test_another_method_is_no_way_around(viewer: TestClient, anyone: TestClient,
         "/health/live/../../api/v1/sellers",
         "/metrics/",
         "/api/v2/sellers",
-    ],
-)
-def test_no_other_spelling_of_a_path_is_a_way_in(anyone: TestClient, path: str) -> None:
-    assert anyone.get(path, follow_redirects=False).status_code in (303, 307, 400, 401, 404), path
+    ):
+        assert anyone.get(path, follow_redirects=False).status_code in (303, 307, 400, 401, 404), path
