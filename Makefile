@@ -65,9 +65,9 @@ format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Three on two cores, since many tests wait for something.
-test: setup ## all tests, on real PostgreSQL and Redis
-	@$(MAKE) --no-print-directory domain
+# Types are checked beside the domain's tests; then three on two cores, since many tests wait for something.
+test: setup ## all checks and tests, on real PostgreSQL and Redis
+	@$(MAKE) --no-print-directory -j2 types rules definitions domain
 	$(BIN)/pytest $(TESTS) --ignore=$(DOMAIN_TESTS) -n 3 --dist loadfile --no-loadscope-reorder
 
 # A failed test is for `make test` to say; what it reached counts.
