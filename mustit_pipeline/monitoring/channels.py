@@ -5,11 +5,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
-import apprise
-
-# apprise logs addresses, and addresses contain tokens.
-logging.getLogger("apprise").disabled = True
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -42,6 +37,11 @@ class Channel:
 
     def send(self, message: Message) -> str | None:
         """Send a message; returns the error, None if it was sent."""
+        # It takes a tenth of a second to import, and most processes send nothing.
+        import apprise
+
+        # It logs addresses, and addresses contain tokens.
+        logging.getLogger("apprise").disabled = True
         kind = apprise.NotifyType.SUCCESS if message.good_news else apprise.NotifyType.WARNING
         try:
             service = cast("Any", apprise.Apprise).instantiate(self.url, suppress_exceptions=True)
