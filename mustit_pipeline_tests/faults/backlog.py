@@ -1,11 +1,13 @@
-"""A backlog of waiting events, written straight into the tables: crawling that many products would take hours."""
+"""A backlog of waiting events, written straight into the tables, and the replay of those that chance made FAILED."""
 
 from collections.abc import Sequence
 
 import orjson
 from sqlalchemy import text
 
+from mustit_pipeline.domain.states import OutboxStatus
 from mustit_pipeline.foundation.database import Database
+from mustit_pipeline.outbox.sql import outbox_list
 from mustit_pipeline_tests.integration.crawls import register
 
 DATA = {
@@ -49,7 +51,10 @@ _FILL = (
 
 
 def fill(database: Database, seller_id: str, items: Sequence[int]) -> None:
-    """A seller whose products each have one version that waits; the id must need no percent-encoding."""
+    """A seller whose products each have one version that waits; the id must need no percent-encoding.
+
+    Crawling that many products would take hours.
+    """
     register(database, seller_id)
     data = orjson.dumps({"itemNo": 0, "sellerId": seller_id, "name": "상품"} | DATA).decode()
     given = {"seller": seller_id, "items": list(items), "data": data}
@@ -57,3 +62,18 @@ def fill(database: Database, seller_id: str, items: Sequence[int]) -> None:
         for statement in _FILL:
             used = {name: value for name, value in given.items() if f":{name}" in statement}
             connection.execute(text(statement), used)
+
+
+def replay_failed(database: Database) -> int:
+    """Replay by hand what was struck in each of its five tries: one in 243 of a third; nothing else may be FAILED."""
+    with database.transaction() as connection:
+        failed, tried, rows = connection.execute(
+            text("""
+                SELECT count(*) FILTER (WHERE status = 'FAILED'),
+                       count(*) FILTER (WHERE status = 'FAILED' AND retry_count = 5), count(*) FROM product_outbox
+            """)
+        ).one()
+        if failed != tried or failed > rows / 50 + 3:
+            raise AssertionError(f"{failed} of {rows} events are FAILED, {tried} of them after five tries")
+        outbox_list.retry_all(connection, status=OutboxStatus.FAILED, seller_id=None)
+    return failed

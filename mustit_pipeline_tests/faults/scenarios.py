@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mustit_pipeline.delivery.relay import relay
+from mustit_pipeline_tests.faults.backlog import replay_failed
 from mustit_pipeline_tests.faults.invariants import check_all
 from mustit_pipeline_tests.faults.world import World
 from mustit_pipeline_tests.integration.crawls import crawl, register
@@ -41,6 +42,7 @@ def product_server_misbehaves(world: World, size: Size) -> Numbers:
     if not struck.get("status") or not struck.get("drop_after"):
         raise AssertionError(f"too few faults struck: {struck}")
     world.receiver.clear_faults()
+    replay_failed(world.database)
     return {"products": size.products, "struck": sum(struck.values()), "effects": check_all(world, SELLER, settings)}
 
 
