@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mustit_pipeline.marketplace.markup import description_images
+from mustit_pipeline.marketplace.fields import all_clean
+from mustit_pipeline.marketplace.markup import image_sources
 
 Document = Mapping[str, Any]
 
@@ -126,7 +127,7 @@ def _from_detail(detail: Document | None) -> Document:
         markup: str = text.get("descriptionMarkUp", "")
         fields |= {
             "description": markup,
-            "descriptionImages": description_images(markup),
+            "descriptionImages": all_clean(list(image_sources(markup))),
             "originCountry": text.get("originCountry", ""),
             "itemStatus": text.get("itemStatus", ""),
         }

@@ -122,12 +122,13 @@ def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> list[S
         for entry in parse_listing(body, drift, most=rules.most_products).entries:
             said.append((entry.item_no, canonical.listing_document(entry), None if entry.is_whole else entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
-        detail = parse_detail(body, row.item_no, drift)
+        detail = parse_detail(body, drift, item_no=row.item_no)
         if not detail.is_of(seller_id.value):
             raise _Refused(WRONG_SELLER, f"the detail is of the seller {detail.seller_id!r}")
         said.append((row.item_no, canonical.detail_document(detail, None), None if detail.is_whole else detail))
     elif row.item_no is not None:
-        said.append((row.item_no, canonical.options_document(parse_options(body, row.item_no, drift)), None))
+        options = parse_options(body, drift, item_no=row.item_no)
+        said.append((row.item_no, canonical.options_document(options), None))
     blocked = rules.blocking(drift or ())
     if blocked is not None:
         raise _Refused(BLOCKED_DRIFT, blocked)

@@ -22,13 +22,18 @@ from mustit_pipeline.foundation import logs
 from mustit_pipeline.foundation.clock import utc_now
 from mustit_pipeline.foundation.failures import BLOCKED_DRIFT, FetchError, MalformedBody, NotFoundAnswer
 from mustit_pipeline.marketplace.endpoints import Endpoints
-from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options, text_of
+from mustit_pipeline.marketplace.parsing import Parser, parse_detail, parse_listing, parse_options, text_of
 from mustit_pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 # The longest pause before a task is tried again.
 LONGEST_BACKOFF_SECONDS = 60.0
+_PARSERS: dict[TaskType, Parser[Any]] = {
+    TaskType.MINISHOP: parse_listing,
+    TaskType.PRODUCT_DETAIL: parse_detail,
+    TaskType.PRODUCT_OPTION: parse_options,
+}
 
 
 class Attempts:
@@ -45,11 +50,12 @@ class Attempts:
         task, home = leased.task, leased.home
         drift: list[Deviation] = []
         ended = partial(TaskResult, leased, calls, drift=drift)
+        checks = {"most": self._rules.most_products} if leased.item_no is None else {"item_no": leased.item_no}
         with logs.about(task_id=leased.task_id, execution_id=home.execution_id, seller_id=home.seller_id):
             try:
                 fetched = await self._fetcher.fetch(
                     self._endpoints.present(task.request_url),
-                    _reader(leased, drift, self._rules.most_products),
+                    partial(_PARSERS[task.task_type], drift=drift, **checks),
                     calls,
                     booking,
                     control=lambda: self._endpoints.count(task.seller_id).value,
@@ -97,14 +103,3 @@ class Attempts:
         task.retry()
         delay = backoff_seconds(task.retry_count, self._retry_base, LONGEST_BACKOFF_SECONDS, random.random())
         return ended(delay=delay)
-
-
-def _reader(leased: LeasedTask, drift: list[Deviation], most_products: int | None) -> Callable[[bytes], Any]:
-    """How the body of a task is read; what cannot be read is a failed fetch."""
-    task = leased.task
-    item_no = None if task.item_no is None else task.item_no.value
-    if task.task_type is TaskType.MINISHOP:
-        return lambda body: parse_listing(body, drift, most=most_products)
-    if task.task_type is TaskType.PRODUCT_DETAIL:
-        return lambda body: parse_detail(body, item_no, drift)
-    return lambda body: parse_options(body, item_no, drift)

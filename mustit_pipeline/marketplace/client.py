@@ -1,6 +1,5 @@
 """Calls to the marketplace: one request each, bounded in time and size, to the configured server only."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
@@ -61,7 +60,10 @@ class MarketplaceClient:
         """One request and its whole answer, or a FetchError."""
         target = self._permitted(url)
         path = target.partition("?")[0]
-        _refuse_unsendable(headers)
+        for name, value in headers.items():
+            # Our error does not show the value, the libraries' errors would.
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError(f"the header {name} takes printable ASCII text only")
         lines = "\r\n".join([f"{name}: {value}" for name, value in (_USUAL | headers).items()])
         request = f"GET {target} HTTP/1.1\r\n{self._server.host_line}{lines}\r\n\r\n".encode("ascii")
         started = perf_counter()
@@ -98,13 +100,3 @@ class MarketplaceClient:
                 raise ForbiddenHost("", "invalid URL") from None
             raise ForbiddenHost(path, host)
         raise ForbiddenHost("", "invalid URL")
-
-
-def _refuse_unsendable(headers: Mapping[str, str]) -> None:
-    """Refuse headers that HTTP cannot carry; our error does not show the value, the libraries' errors would."""
-    together = "".join(headers.values())
-    if together.isascii() and together.isprintable():
-        return
-    for name, value in headers.items():
-        if not (value.isascii() and value.isprintable()):
-            raise ValueError(f"the header {name} takes printable ASCII text only")

@@ -6,8 +6,6 @@
 import re
 from html import unescape
 
-from mustit_pipeline.marketplace.fields import all_clean
-
 _NEXT = re.compile(r"<(?:([a-zA-Z][^\s/>]*+)|(!--)|[!?/])")
 # Possessive quantifiers only: no input causes backtracking.
 _ATTRIBUTE = re.compile(
@@ -32,21 +30,10 @@ _RAW_TEXT = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in
 _RAW_TAG = re.compile(rf"<(?:{'|'.join(_RAW_NAMES)})(?=[\s/>])", re.IGNORECASE)
 
 
-def description_images(markup: str) -> list[str]:
-    """The image URLs of a description, cleaned for comparison."""
-    return all_clean(list(image_sources(markup)))
-
-
 def image_sources(markup: str) -> tuple[str, ...]:
     """Every `<img src>` in order, entities decoded, duplicates kept; comments and scripts are skipped."""
-    plain = _plain_sources(markup)
-    return read_sources(markup) if plain is None else plain
-
-
-def _plain_sources(markup: str) -> tuple[str, ...] | None:
-    """The sources in markup of nothing but plain tags; None for any other."""
     if not _PLAIN.fullmatch(markup) or _RAW_TAG.search(markup):
-        return None
+        return read_sources(markup)
     images: list[tuple[str, str, str]] = _PLAIN_IMAGE.findall(markup)
     sources = [double or single or (other and _read_tag(f"{other}>", 0)[0]) for double, single, other in images]
     return tuple(source for source in sources if source and not source.isspace())

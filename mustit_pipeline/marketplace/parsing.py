@@ -4,7 +4,8 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 import orjson
 
@@ -39,68 +40,38 @@ _SURROGATES = re.compile(
 )
 
 
-def parse_listing(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> ListingPage:
-    """One listing page; an item that cannot be read is skipped and counted, the rest is kept.
+@dataclass(frozen=True, slots=True)
+class Parser(Generic[T]):
+    """Parses one kind of body; `checks` are what it must agree with."""
 
-    A count above `most` is refused: it would plan pages without end.
-    """
-    page = usual("listing", body)
-    if page is not None:
-        with suppress(WrongValue):
-            found = _listing(page, most)
-            # Of items that cannot be read it is told why.
-            if not found.skipped:
-                return found
-    return _parse("listing", body, lambda document: _listing(document, most), drift)
+    source: str
+    read: Callable[..., T]
 
-
-def parse_count(body: bytes, drift: list[Deviation] | None = None, *, most: int | None = None) -> int:
-    """The product count in any listing page; its items are not parsed."""
-    page = usual("listing", body)
-    if page is not None:
-        with suppress(WrongValue):
-            return _listed(page, most)[0]
-    return _parse("listing", body, lambda document: _listed(document, most)[0], drift)
-
-
-def parse_detail(body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None) -> ProductDetail:
-    """A product's detail, which must be of `item_no` if given."""
-    modules = usual("detail", body)
-    if modules is not None:
-        with suppress(WrongValue):
-            return _detail(modules, item_no)
-    return _parse("detail", body, lambda document: _detail(_modules(mapping(document, "the body")), item_no), drift)
-
-
-def parse_options(
-    body: bytes, item_no: int | None = None, drift: list[Deviation] | None = None
-) -> tuple[ProductOption, ...]:
-    """A product's options, all of one product (`item_no` if given); an empty list is valid."""
-    options = usual("options", body)
-    if options is not None:
-        with suppress(WrongValue):
-            return _options(options, item_no)
-    return _parse("options", body, lambda document: _options(document, item_no), drift)
-
-
-def _parse(source: str, body: bytes, read: Callable[[Any], T], drift: list[Deviation] | None) -> T:
-    """The parsed body; its drift is added to `drift`, also if parsing fails."""
-    document, refused, replaced = None, None, False
-    try:
-        document, replaced = _decoded(body)
-        value = read(document)
-    except orjson.JSONDecodeError as error:
-        reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
-    except WrongValue as error:
-        reason, refused = str(error), text_of(body).encode()
-        if drift is not None:
-            drift += examine(source, document, closely=True, replaced=replaced)
-    else:
-        if drift is not None:
-            closely = isinstance(value, ListingPage) and value.skipped > 0
-            drift += examine(source, document, closely=closely, replaced=replaced)
-        return value
-    raise MalformedBody(source, reason, safe_excerpt(body), document=refused)
+    def __call__(self, body: bytes, drift: list[Deviation] | None = None, **checks: int | None) -> T:
+        """What a body says; its drift is added to `drift`, also if parsing fails."""
+        known = usual(self.source, body)
+        if known is not None:
+            with suppress(WrongValue):
+                value = self.read(known, **checks)
+                # Of items that cannot be read it is told why.
+                if not (isinstance(value, ListingPage) and value.skipped):
+                    return value
+        document, refused, replaced = None, None, False
+        try:
+            document, replaced = _decoded(body)
+            value = self.read(_modules(document) if self.source == "detail" else document, **checks)
+        except orjson.JSONDecodeError as error:
+            reason = "the body is empty" if not body.strip() else f"not JSON: {error.msg} at character {error.pos}"
+        except WrongValue as error:
+            reason, refused = str(error), text_of(body).encode()
+            if drift is not None:
+                drift += examine(self.source, document, closely=True, replaced=replaced)
+        else:
+            if drift is not None:
+                closely = isinstance(value, ListingPage) and value.skipped > 0
+                drift += examine(self.source, document, closely=closely, replaced=replaced)
+            return value
+        raise MalformedBody(self.source, reason, safe_excerpt(body), document=refused)
 
 
 def _decoded(body: bytes) -> tuple[Any, bool]:
@@ -147,6 +118,7 @@ def _whole(digits: str) -> int | float:
 
 
 def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:
+    """A count above `most` is refused: it would plan pages without end."""
     page = mapping(document, "the body")
     count = number(page, "count")
     if count is None or count < 0:
@@ -159,7 +131,11 @@ def _listed(document: Any, most: int | None) -> tuple[int, list[Any]]:
     return count, cast("list[Any]", listed)
 
 
-def _listing(document: Any, most: int | None) -> ListingPage:
+def _count(document: Any, most: int | None = None) -> int:
+    return _listed(document, most)[0]
+
+
+def _listing(document: Any, most: int | None = None) -> ListingPage:
     count, listed = _listed(document, most)
     # By item number, because a product may be listed twice when a new one moves it; the last entry wins.
     entries: dict[int, ListingEntry] = {}
@@ -176,7 +152,7 @@ def _listing(document: Any, most: int | None) -> ListingPage:
     return ListingPage(count, tuple(entries.values()), skipped)
 
 
-def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductDetail:
+def _detail(modules: dict[str, dict[str, Any]], item_no: int | None = None) -> ProductDetail:
     info = modules.get(INFO)
     if info is None:
         raise WrongValue(f"{INFO} is missing")
@@ -204,9 +180,9 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None) -> ProductD
     )
 
 
-def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _modules(document: Any) -> dict[str, dict[str, Any]]:
     """The known modules with data, by type; if a type occurs twice, the first one counts."""
-    listed = document.get("moduleList")
+    listed = mapping(document, "the body").get("moduleList")
     if type(listed) is not list:
         raise WrongValue("moduleList takes a list")
     found: dict[str, dict[str, Any]] = {}
@@ -228,7 +204,7 @@ def _modules(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _options(document: Any, item_no: int | None) -> tuple[ProductOption, ...]:
+def _options(document: Any, item_no: int | None = None) -> tuple[ProductOption, ...]:
     if type(document) is not list:
         raise WrongValue("the body takes a list")
     options: dict[int, ProductOption] = {}
@@ -240,3 +216,13 @@ def _options(document: Any, item_no: int | None) -> tuple[ProductOption, ...]:
             raise WrongValue(f"option {option.option_no} is of item {option.item_no}, not of {item_no}")
         options[option.option_no] = option
     return tuple(options.values())
+
+
+# One listing page; an item that cannot be read is skipped and counted, the rest is kept.
+parse_listing = Parser("listing", _listing)
+# The product count in any listing page; its items are not parsed.
+parse_count = Parser("listing", _count)
+# A product's detail, which must be of `item_no` if given.
+parse_detail = Parser("detail", _detail)
+# A product's options, all of one product (`item_no` if given); an empty list is valid.
+parse_options = Parser("options", _options)

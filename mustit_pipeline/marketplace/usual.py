@@ -70,12 +70,10 @@ def usual(source: str, body: bytes) -> Any:
         decoded = _DECODERS[source].decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return _modules(decoded.moduleList) if source == "detail" else msgspec.to_builtins(decoded)
-
-
-def _modules(listed: list[Any]) -> dict[str, dict[str, Any]] | None:
+    if source != "detail":
+        return msgspec.to_builtins(decoded)
     found: dict[str, dict[str, Any]] = {}
-    for module in listed:
+    for module in decoded.moduleList:
         kind = _KNOWN.get(type(module))
         # If a type occurs twice, the first one counts.
         if kind is not None and kind not in found:

@@ -54,8 +54,8 @@ def test_a_fix_of_what_is_derived_while_merging_reaches_exactly_the_products_con
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf = Shelf(database)
-    fixed = product_data.description_images
-    monkeypatch.setattr(product_data, "description_images", lambda markup: [])
+    fixed = product_data.image_sources
+    monkeypatch.setattr(product_data, "image_sources", lambda markup: ())
     shelf.listing(1, 2)
     for item, markup in ((1, '<img src="https://image.example/1.jpg">'), (2, "<p>그림 없음</p>")):
         described = bodies.detail_info(descriptionMarkUp=markup)
@@ -67,7 +67,7 @@ def test_a_fix_of_what_is_derived_while_merging_reaches_exactly_the_products_con
     shelf.process()
     shelf.end()
 
-    monkeypatch.setattr(product_data, "description_images", fixed)
+    monkeypatch.setattr(product_data, "image_sources", fixed)
     report = replay(shelf)
 
     assert (dict(report.versions), dict(report.changes)) == ({LifeCycle.UPDATED: 1}, {"DESCRIPTION": 1})

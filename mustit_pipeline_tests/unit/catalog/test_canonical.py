@@ -34,7 +34,7 @@ def listed(item: dict[str, Any]) -> Document:
 
 
 def detailed(body: dict[str, Any]) -> Document:
-    return canonical.detail_document(parse_detail(bodies.encoded(body), bodies.ITEM_NO), None)
+    return canonical.detail_document(parse_detail(bodies.encoded(body), item_no=bodies.ITEM_NO), None)
 
 
 @st.composite

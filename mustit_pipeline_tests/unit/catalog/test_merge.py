@@ -30,6 +30,12 @@ def test_the_product_has_every_field_of_the_contract_in_its_form() -> None:
     assert (data["normalPrice"], data["sellingPrice"], data["discountPrice"]) == (1083000, 621000, 565100)
 
 
+def test_images_of_a_description_are_composed_unicode() -> None:
+    text = bodies.detail_info(descriptionMarkUp='<img src="/e&#769;.jpg"><img src=" ">')
+    data = merged(sources(detail=detail_of(ProductDetailInfoModule=text)))
+    assert data["descriptionImages"] == ["/\u00e9.jpg"]
+
+
 def test_listing_and_detail_that_disagree_for_ever_make_no_change() -> None:
     now = sources(listing_of(name="목록 이름", price="545,600"), detail_of())
     data = merged(now)

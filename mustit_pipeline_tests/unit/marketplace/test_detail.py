@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from mustit_pipeline.foundation.failures import MalformedBody
-from mustit_pipeline.marketplace.markup import description_images
 from mustit_pipeline.marketplace.models import Category, ProductDetail, Shipping
 from mustit_pipeline.marketplace.parsing import parse_detail
 from mustit_pipeline_tests.unit.marketplace.bodies import ITEM_NO, detail, detail_info, encoded, info, shipping
 
 
 def parsed(**modules: Any) -> ProductDetail:
-    return parse_detail(encoded(detail(**modules)), ITEM_NO)
+    return parse_detail(encoded(detail(**modules)), item_no=ITEM_NO)
 
 
 def test_every_field_of_every_known_module_is_read() -> None:
@@ -112,11 +111,6 @@ def test_text_is_composed_unicode_without_nul_and_otherwise_as_received() -> Non
     seen = parsed(ProductInfoModule=changed)
     assert seen.item_name == " 가방 "
     assert seen.brand_name == "Caf\u00e9  Noir\n"
-
-
-def test_description_images_are_composed_too() -> None:
-    seen = parsed(ProductDetailInfoModule=detail_info(descriptionMarkUp='<img src="/e&#769;.jpg"><img src=" ">'))
-    assert description_images(seen.description_markup) == ["/\u00e9.jpg"]
 
 
 @pytest.mark.parametrize(

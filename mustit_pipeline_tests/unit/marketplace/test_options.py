@@ -11,13 +11,13 @@ from mustit_pipeline_tests.unit.marketplace.bodies import ITEM_NO, encoded, opti
 
 
 def test_every_field_of_an_option_is_read() -> None:
-    assert parse_options(encoded([option()]), ITEM_NO) == (
+    assert parse_options(encoded([option()]), item_no=ITEM_NO) == (
         ProductOption(4134224619, ITEM_NO, "블랙", "US 4", 1, "정사이즈", "NONE"),
     )
 
 
 def test_no_options_is_a_valid_answer() -> None:
-    assert parse_options(b"[]", ITEM_NO) == ()
+    assert parse_options(b"[]", item_no=ITEM_NO) == ()
 
 
 def test_absent_fields_are_empty_text_and_no_number() -> None:
@@ -53,7 +53,7 @@ def test_of_two_options_with_one_number_the_last_wins() -> None:
 )
 def test_options_that_cannot_be_trusted_are_a_failure(body: Any) -> None:
     with pytest.raises(MalformedBody) as caught:
-        parse_options(encoded(body), ITEM_NO)
+        parse_options(encoded(body), item_no=ITEM_NO)
     assert caught.value.source == "options"
 
 

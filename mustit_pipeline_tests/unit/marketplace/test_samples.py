@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from mustit_pipeline.marketplace.markup import description_images
+from mustit_pipeline.marketplace.markup import image_sources
 from mustit_pipeline.marketplace.models import Category, Shipping
 from mustit_pipeline.marketplace.parsing import parse_detail, parse_listing, parse_options
 from mustit_pipeline_tests.conftest import SAMPLES
@@ -27,7 +27,7 @@ def test_every_item_of_a_real_listing_is_read() -> None:
 
 
 def test_every_field_of_a_real_detail_is_read() -> None:
-    seen = parse_detail((SAMPLES / "detail.json").read_bytes(), 118005032)
+    seen = parse_detail((SAMPLES / "detail.json").read_bytes(), item_no=118005032)
     assert len(seen.modules) == 4
     assert (seen.seller_id, seen.seller_no, seen.brand_code) == ("dmont", 678, 153)
     assert (seen.normal_price, seen.selling_price, seen.discount_price) == (1_083_000, 621_000, 565_100)
@@ -37,12 +37,12 @@ def test_every_field_of_a_real_detail_is_read() -> None:
     assert seen.shipping == Shipping("DOMESTIC", 0, "FREE", "평균 배송 1일 소요", free=True)
     assert (seen.origin_country, seen.item_status, seen.shipping_location) == ("케냐", "새상품", "대구 중구")
     assert len(seen.banner_images) == 1
-    assert len(description_images(seen.description_markup)) == seen.description_markup.count("<img") == 9
+    assert len(image_sources(seen.description_markup)) == seen.description_markup.count("<img") == 9
 
 
 def test_every_real_option_is_read() -> None:
     body = (SAMPLES / "option.json").read_bytes()
-    options = parse_options(body, 117005038)
+    options = parse_options(body, item_no=117005038)
     assert [option.option_no for option in options] == [option["optionNo"] for option in orjson.loads(body)]
     assert [option.stock for option in options] == [1, 0, 0, 0, 0]
     assert options[0].size == "US 4"

@@ -14,7 +14,7 @@ from mustit_pipeline.marketplace import parsing
 from mustit_pipeline.marketplace.usual import usual
 from mustit_pipeline_tests.unit.marketplace.bodies import detail, encoded, listing, listing_item, option
 
-Parse = Callable[[bytes, int | None, list[Deviation]], object]
+Parse = Callable[[bytes, list[Deviation]], object]
 ANYTHING = st.sampled_from(
     [
         None,
@@ -46,7 +46,7 @@ NAME = st.sampled_from(["type", "data", "stock", "itemNo", "surprise"])
 def outcome(parse: Parse, body: bytes) -> Any:
     drift: list[Deviation] = []
     try:
-        return parse(body, None, drift), drift
+        return parse(body, drift), drift
     except MalformedBody as error:
         return str(error), error.document, drift
 
@@ -101,7 +101,7 @@ def test_options_are_read_alike_both_ways(body: bytes) -> None:
 @given(body=changed(listing(listing_item(), listing_item(itemNo=2))))
 @settings(max_examples=1000, deadline=None)
 def test_a_listing_is_read_alike_both_ways(body: bytes) -> None:
-    def parse(body: bytes, _: int | None, drift: list[Deviation]) -> object:
+    def parse(body: bytes, drift: list[Deviation]) -> object:
         return parsing.parse_listing(body, drift, most=10_000)
 
     assert outcome(parse, body) == long_way(parse, body)
