@@ -30,14 +30,13 @@ class RedisDamaged(RedisForgot):
     """Redis holds the epoch but not all of its counts: something was evicted or deleted."""
 
 
-def _bulk(value: str | int | float) -> bytes:
-    text = str(value).encode()
-    return b"$%d\r\n%b\r\n" % (len(text), text)
+# One argument of a call: its length and itself.
+_BULK = b"$%d\r\n%b\r\n"
 
 
 def _call_of(script: str) -> bytes:
-    digest = sha1(script.encode(), usedforsecurity=False).hexdigest()
-    return b"".join(_bulk(part) for part in ("EVALSHA", digest, 1, PREFIX))
+    parts = (b"EVALSHA", sha1(script.encode(), usedforsecurity=False).hexdigest().encode(), b"1", PREFIX.encode())
+    return b"".join(_BULK % (len(part), part) for part in parts)
 
 
 # The start of every call of a script; packing it each time would cost more than the call itself.
@@ -88,7 +87,8 @@ class RedisLink:
             raise self._give_up("the connection to Redis is closed")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        self._unsent += (b"*%d\r\n" % (4 + len(arguments)), _CALLS[script], *map(_bulk, arguments))
+        self._unsent += (b"*%d\r\n" % (4 + len(arguments)), _CALLS[script])
+        self._unsent += [_BULK % (len(text), text) for text in [str(argument).encode() for argument in arguments]]
         self._work.set()
         try:
             async with asyncio.timeout(CALL_SECONDS):

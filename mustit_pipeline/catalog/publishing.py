@@ -8,7 +8,7 @@ import orjson
 import structlog
 from sqlalchemy import Connection
 
-from mustit_pipeline.catalog.diff import diff
+from mustit_pipeline.catalog.diff import FieldChange, diff
 from mustit_pipeline.catalog.sql import change_holds, publication
 from mustit_pipeline.catalog.sql.publication import NewVersion, SentAgain, Unpublished
 from mustit_pipeline.domain.change_hold import BeliefRules, Suspicion
@@ -54,27 +54,22 @@ def publish_ready(
     execution_id = publication.publishing_execution(connection, seller_id) if ready else None
     if execution_id is None:
         return []
-    versions = [_next_version(entry) for entry in ready]
+    versions: list[NewVersion] = []
+    for entry in ready:
+        product, life_cycle = entry.product, LifeCycle.CREATED
+        if product.version > 0:
+            life_cycle = LifeCycle.RESTORED if product.is_deleted else LifeCycle.UPDATED
+        if product.is_deleted:
+            product.restore()
+        product.publish()
+        changes: list[FieldChange] = []
+        if life_cycle is LifeCycle.UPDATED and entry.data is not None and entry.published_data is not None:
+            changes = diff(orjson.loads(entry.published_data), orjson.loads(entry.data))
+        types = sorted({change.type.value for change in changes})
+        details = [change.as_json() for change in changes]
+        versions.append(NewVersion(product, life_cycle, types, details, None, entry.data_hash))
     publish_versions(connection, seller_id, execution_id, versions, at)
     return versions
-
-
-def _next_version(entry: Unpublished) -> NewVersion:
-    product = entry.product
-    known = product.version > 0
-    if product.is_deleted:
-        product.restore()
-        life_cycle = LifeCycle.RESTORED if known else LifeCycle.CREATED
-    else:
-        life_cycle = LifeCycle.UPDATED if known else LifeCycle.CREATED
-    product.publish()
-    changes = (
-        diff(orjson.loads(entry.published_data), orjson.loads(entry.data))
-        if life_cycle is LifeCycle.UPDATED and entry.data is not None and entry.published_data is not None
-        else []
-    )
-    types = sorted({change.type.value for change in changes})
-    return NewVersion(product, life_cycle, types, [change.as_json() for change in changes], None, entry.data_hash)
 
 
 def publish_versions(

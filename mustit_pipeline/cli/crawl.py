@@ -158,7 +158,7 @@ def run_crawl(
             stored, problem, stopped = find(ground.database, execution_id), STOPPED, stop
     with ground.database.reading() as connection:
         changes = executions.changes_by_type(connection, execution_id.value)
-        held = change_holds.is_open(connection, seller_id)
+        held = bool(change_holds.open_of(connection, [seller_id]))
     return CrawlSummary(stored, changes, _halted(stored) or problem or (HELD if held else None), held, stopped)
 
 

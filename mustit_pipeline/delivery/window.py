@@ -61,7 +61,12 @@ class Window:
                 task = asyncio.create_task(self._fly(flight))
                 task.add_done_callback(self._land)
                 self._under_way[task] = flight
-            self._claim_ahead()
+            if self._claiming is None and not self._is_halted:
+                if self._under_way:
+                    self._backlog.look_again(time.monotonic())
+                if (wanted := self._backlog.wanted()) is not None:
+                    self._claiming = asyncio.create_task(self._claim(wanted))
+                    self._claiming.add_done_callback(self._wake)
             self._settle_ended()
             if not (self._under_way or self._claiming or self._settling):
                 return
@@ -170,15 +175,6 @@ class Window:
         settles = self._settling is None and len(self._ended) >= SETTLED_TOGETHER
         if claims or settles or now >= self._backlog.look_who_hangs_at:
             self._something_to_do.set()
-
-    def _claim_ahead(self) -> None:
-        if self._claiming is not None or self._is_halted:
-            return
-        if self._under_way:
-            self._backlog.look_again(time.monotonic())
-        if (wanted := self._backlog.wanted()) is not None:
-            self._claiming = asyncio.create_task(self._claim(wanted))
-            self._claiming.add_done_callback(self._wake)
 
     async def _claim(self, wanted: Wanted) -> None:
         # From before the claim on, so that we never believe a lease to be longer than it is.

@@ -170,11 +170,6 @@ def _wanted(status: ChangeHoldStatus | None, seller_id: SellerId | None) -> dict
     }
 
 
-def is_open(connection: Connection, seller_id: SellerId) -> bool:
-    """Whether changes of the seller are held back."""
-    return bool(open_of(connection, [seller_id]))
-
-
 def open_of(connection: Connection, sellers: Iterable[SellerId]) -> list[ChangeHold]:
     """The open holds of some sellers, newest first."""
     values = {"sellers": [seller_id.value for seller_id in sellers]}
