@@ -118,7 +118,7 @@ def _merge_product(
         source, encoded, content_hash = said.body.source, said.encoded, said.content_hash
         earlier = texts[source]
         if said.partial is not None and earlier is not None:
-            encoded = canonical.canonical_json(canonical.whole_document(said.partial, orjson.loads(earlier)))
+            encoded = canonical.whole_json(said.partial, orjson.loads(earlier))
             content_hash = canonical.content_hash(encoded)
         if product.record_content(source, content_hash):
             texts[source], changed = encoded.decode(), True

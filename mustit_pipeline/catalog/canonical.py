@@ -1,7 +1,7 @@
-"""The canonical form of a source's data: allow-listed fields, sorted, without empty values; and its hash."""
+"""The one text of a source's data: allow-listed fields, sorted keys, no empty values, no spaces; and its hash."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,10 @@ def _filled(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value or value == 0}
 
 
-def listing_document(entry: ListingEntry, previous: Document | None = None) -> Document:
+def listing_json(entry: ListingEntry, previous: Document | None = None) -> bytes:
     """A listing entry without its volatile fields; tags are sorted, and an absent price keeps its earlier value."""
     earlier = {name: previous[name] for name in _LISTED_PRICES if name in previous} if previous else {}
-    return earlier | _filled(
+    document = earlier | _filled(
         itemNo=entry.item_no,
         name=entry.name,
         brandName=entry.brand_name,
@@ -49,9 +49,10 @@ def listing_document(entry: ListingEntry, previous: Document | None = None) -> D
         tagList=sorted(entry.tags),
         landingUrl=entry.landing_url,
     )
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
-def detail_document(detail: ProductDetail, previous: Document | None) -> Document:
+def detail_json(detail: ProductDetail, previous: Document | None) -> bytes:
     """A detail by module; an absent module or price keeps its earlier value."""
     known: Document = previous["info"] if previous else {}
     categories = {
@@ -97,34 +98,28 @@ def detail_document(detail: ProductDetail, previous: Document | None) -> Documen
             salesMethod=detail.sales_method,
             descriptionMarkUp=detail.description_markup,
         )
-    return {**(previous or {}), **document}
+    return orjson.dumps({**(previous or {}), **document}, option=orjson.OPT_SORT_KEYS)
 
 
-def whole_document(source: ListingEntry | ProductDetail, previous: Document) -> Document:
+def whole_json(source: ListingEntry | ProductDetail, previous: Document) -> bytes:
     """A partial statement, completed with the source's earlier values."""
-    return listing_document(source, previous) if isinstance(source, ListingEntry) else detail_document(source, previous)
+    return listing_json(source, previous) if isinstance(source, ListingEntry) else detail_json(source, previous)
 
 
-def options_document(options: Iterable[ProductOption]) -> Document:
+def options_json(options: Iterable[ProductOption]) -> bytes:
     """The options by number; an empty list is valid."""
-    return {
-        "options": [
-            _filled(
-                optionNo=option.option_no,
-                color=option.color,
-                size=option.size,
-                stock=option.stock,
-                sizeGuide=option.size_guide,
-                shippingType=option.shipping_type,
-            )
-            for option in sorted(options, key=lambda option: option.option_no)
-        ]
-    }
-
-
-def canonical_json(document: Mapping[str, Any]) -> bytes:
-    """The one text of a document: sorted keys, no spaces."""
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    listed = [
+        _filled(
+            optionNo=option.option_no,
+            color=option.color,
+            size=option.size,
+            stock=option.stock,
+            sizeGuide=option.size_guide,
+            shippingType=option.shipping_type,
+        )
+        for option in sorted(options, key=lambda option: option.option_no)
+    ]
+    return orjson.dumps({"options": listed}, option=orjson.OPT_SORT_KEYS)
 
 
 def content_hash(canonical: bytes) -> str:
@@ -153,10 +148,10 @@ def content_of(source: ProductDetail | Iterable[ProductOption], known_hash: str 
     """
     sold_out: bool | None = None
     if isinstance(source, ProductDetail):
-        encoded, whole = canonical_json(detail_document(source, None)), source.is_whole
+        encoded, whole = detail_json(source, None), source.is_whole
         sold_out = source.is_sold_out
     else:
-        encoded, whole = canonical_json(options_document(source)), True
+        encoded, whole = options_json(source), True
     found = content_hash(encoded)
     return Content(encoded.decode() if whole and found != known_hash else None, found, whole, sold_out)
 
@@ -167,7 +162,7 @@ def listing_content(entries: Iterable[ListingEntry]) -> str | None:
     for entry in entries:
         if not entry.is_whole:
             return None
-        lines.append(canonical_json(listing_document(entry)).decode())
+        lines.append(listing_json(entry).decode())
     return "\n".join(lines)
 
 

@@ -7,7 +7,6 @@ import structlog
 from msgspec import Struct
 
 from mustit_pipeline.catalog import canonical
-from mustit_pipeline.catalog.product_data import Document
 from mustit_pipeline.catalog.sql.drift import accepted
 from mustit_pipeline.catalog.sql.raw import RawFailure, RawRow
 from mustit_pipeline.domain.drift import Deviation, DriftKind
@@ -117,22 +116,21 @@ def _statements(row: RawRow, seller_id: SellerId, rules: ReadingRules) -> list[S
     body = row.body.encode()
     # Looking for drift costs time, and only blocked fields matter here.
     drift: list[Deviation] | None = [] if rules.blocked.paths else None
-    said: list[tuple[int, Document, ProductDetail | ListingEntry | None]] = []
+    said: list[tuple[int, bytes, ProductDetail | ListingEntry | None]] = []
     if row.source is TaskType.MINISHOP:
         for entry in parse_listing(body, drift, most=rules.most_products).entries:
-            said.append((entry.item_no, canonical.listing_document(entry), None if entry.is_whole else entry))
+            said.append((entry.item_no, canonical.listing_json(entry), None if entry.is_whole else entry))
     elif row.item_no is not None and row.source is TaskType.PRODUCT_DETAIL:
         detail = parse_detail(body, drift, item_no=row.item_no)
         if not detail.is_of(seller_id.value):
             raise _Refused(WRONG_SELLER, f"the detail is of the seller {detail.seller_id!r}")
-        said.append((row.item_no, canonical.detail_document(detail, None), None if detail.is_whole else detail))
+        said.append((row.item_no, canonical.detail_json(detail, None), None if detail.is_whole else detail))
     elif row.item_no is not None:
         options = parse_options(body, drift, item_no=row.item_no)
-        said.append((row.item_no, canonical.options_document(options), None))
+        said.append((row.item_no, canonical.options_json(options), None))
     blocked = rules.blocking(drift or ())
     if blocked is not None:
         raise _Refused(BLOCKED_DRIFT, blocked)
     return [
-        Statement(row, item_no, encoded := canonical.canonical_json(document), canonical.content_hash(encoded), partial)
-        for item_no, document, partial in said
+        Statement(row, item_no, encoded, canonical.content_hash(encoded), partial) for item_no, encoded, partial in said
     ]

@@ -281,8 +281,8 @@ def _lock_products(connection: Connection, by_seller: Sequence[StoredExecution],
 
 def _differs(entry: ListingEntry, seen: Sighted, earlier: str | None = None) -> bool:
     """Whether the listing says something else of a product than it did when that was last absorbed."""
-    document = canonical.listing_document(entry, None if earlier is None else orjson.loads(earlier))
-    return canonical.content_hash(canonical.canonical_json(document)) != seen.listing_hash
+    said = canonical.listing_json(entry, None if earlier is None else orjson.loads(earlier))
+    return canonical.content_hash(said) != seen.listing_hash
 
 
 def _unchanged_parts(

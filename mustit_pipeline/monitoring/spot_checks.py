@@ -174,7 +174,7 @@ def differences(known: Known, said: Said) -> list[str]:
         source
         for source, ours, theirs in (
             ("detail", known.detail_hash, _detail_hash(known, said.detail)),
-            ("options", known.option_hash, _hash(canonical.options_document(said.options))),
+            ("options", known.option_hash, canonical.content_hash(canonical.options_json(said.options))),
         )
         if ours != theirs
     ]
@@ -184,18 +184,14 @@ def said_hash(known: Known, said: Said) -> str:
     """The hash of the marketplace's data."""
     if said.detail is None:
         return GONE
-    both = _detail_hash(known, said.detail) + _hash(canonical.options_document(said.options))
+    both = _detail_hash(known, said.detail) + canonical.content_hash(canonical.options_json(said.options))
     return md5(both.encode(), usedforsecurity=False).hexdigest()
 
 
 def _detail_hash(known: Known, detail: ProductDetail) -> str:
     # A missing module keeps the earlier values, as in a crawl.
     previous = None if known.detail is None else orjson.loads(known.detail)
-    return _hash(canonical.detail_document(detail, previous))
-
-
-def _hash(document: canonical.Document) -> str:
-    return canonical.content_hash(canonical.canonical_json(document))
+    return canonical.content_hash(canonical.detail_json(detail, previous))
 
 
 async def _ask(

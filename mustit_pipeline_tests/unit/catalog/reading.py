@@ -14,25 +14,21 @@ SELLER = "dmont"
 
 def listing_of(**changes: Any) -> Document:
     (entry,) = parse_listing(bodies.encoded(bodies.listing(bodies.listing_item(**changes)))).entries
-    return stored(canonical.listing_document(entry))
+    return orjson.loads(canonical.listing_json(entry))
 
 
 def detail_of(previous: Document | None = None, **modules: Any) -> Document:
     detail = parse_detail(bodies.encoded(bodies.detail(**modules)), item_no=bodies.ITEM_NO)
-    return stored(canonical.detail_document(detail, previous))
+    return orjson.loads(canonical.detail_json(detail, previous))
 
 
 def options_of(*options: dict[str, Any]) -> Document:
-    return stored(canonical.options_document(parse_options(bodies.encoded(list(options)), item_no=bodies.ITEM_NO)))
-
-
-def stored(document: Document) -> Document:
-    """As it comes back from the database."""
-    return orjson.loads(canonical.canonical_json(document))
+    parsed = parse_options(bodies.encoded(list(options)), item_no=bodies.ITEM_NO)
+    return orjson.loads(canonical.options_json(parsed))
 
 
 def hash_of(document: Document) -> str:
-    return canonical.content_hash(canonical.canonical_json(document))
+    return canonical.content_hash(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
 
 
 def sources(

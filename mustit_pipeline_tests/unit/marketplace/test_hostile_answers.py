@@ -160,7 +160,7 @@ def read(parse: Parse, body: bytes) -> Any:
         check_values([to_builtins(entry) for entry in value.entries])
         for entry in value.entries:
             assert entry.name.strip()
-            canonical.canonical_json(canonical.listing_document(entry))
+            canonical.listing_json(entry)
     elif isinstance(value, ProductDetail):
         assert value.item_name.strip()
         check_values({name: one for name, one in to_builtins(value).items() if name != "modules"})
