@@ -137,34 +137,31 @@ class Worker:
         """Fetch until nothing is left to do or time is up; if cancelled, it first hands back and stores everything."""
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
-            await self._work()
+            while self._loop.time() < self._deadline:
+                self._news.clear()
+                self._collect()
+                if self._results.store_if_due(idle=not self._in_flight):
+                    self._dry_until = 0.0
+                if self._held and not self._fresh:
+                    self._hand_back()
+                self._lease_ahead()
+                self._serve_parked()
+                self._book_agents()
+                if self._is_busy:
+                    await self._wait_for_news()
+                    continue
+                rest = await asyncio.to_thread(self._queue.rest)
+                if rest is None:
+                    break
+                sleep = min(max(rest, self._blocked), LONGEST_SLEEP_SECONDS, self._deadline - self._loop.time())
+                await asyncio.sleep(max(0.0, sleep))
+                self._dry_until = 0.0
         finally:
             try:
                 await self._drain()
             finally:
                 heartbeat.cancel()
         return self.report
-
-    async def _work(self) -> None:
-        while self._loop.time() < self._deadline:
-            self._news.clear()
-            self._collect()
-            if self._results.store_if_due(idle=not self._in_flight):
-                self._dry_until = 0.0
-            if self._held and not self._fresh:
-                self._hand_back()
-            self._lease_ahead()
-            self._serve_parked()
-            self._book_agents()
-            if self._is_busy:
-                await self._wait_for_news()
-                continue
-            rest = await asyncio.to_thread(self._queue.rest)
-            if rest is None:
-                return
-            sleep = min(max(rest, self._blocked), LONGEST_SLEEP_SECONDS, self._deadline - self._loop.time())
-            await asyncio.sleep(max(0.0, sleep))
-            self._dry_until = 0.0
 
     @property
     def _is_busy(self) -> bool:

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -33,7 +32,7 @@ _read_entry, _read_option = ITEM.reader(ListingEntry), OPTION.reader(ProductOpti
 
 # So many digits always fit 64 bits.
 _MOST_DIGITS = 18
-_CATEGORIES = ("header_category", "large_category", "medium_category", "small_category")
+_CATEGORIES = tuple((f"{level}_category", f"{level}_category_code") for level in ("header", "large", "medium", "small"))
 # An escaped backslash or a surrogate pair, which are kept, or a lone surrogate.
 _SURROGATES = re.compile(
     rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -50,12 +49,13 @@ class Parser(Generic[T]):
     def __call__(self, body: bytes, drift: list[Deviation] | None = None, **checks: int | None) -> T:
         """What a body says; its drift is added to `drift`, also if parsing fails."""
         known = usual(self.source, body)
-        if known is not None:
-            with suppress(WrongValue):
-                value = self.read(known, **checks)
-                # Of items that cannot be read it is told why.
-                if not (isinstance(value, ListingPage) and value.skipped):
-                    return value
+        try:
+            found = None if known is None else self.read(known, **checks)
+        except WrongValue:
+            found = None
+        # Of items that cannot be read it is told why.
+        if found is not None and not (isinstance(found, ListingPage) and found.skipped):
+            return found
         document, refused, replaced = None, None, False
         try:
             document, replaced = _decoded(body)
@@ -160,8 +160,8 @@ def _detail(modules: dict[str, dict[str, Any]], item_no: int | None = None) -> P
     read = MODULES[INFO].read(info)
     if item_no is not None and read["item_no"] != item_no:
         raise WrongValue(f"the detail is of item {read['item_no']}, not of {item_no}")
-    for level in _CATEGORIES:
-        code, name = read.pop(f"{level}_code"), read[level]
+    for level, level_code in _CATEGORIES:
+        code, name = read.pop(level_code), read[level]
         read[level] = Category(code, name) if code.strip() or name.strip() else None
     shipping: Shipping | None = None
     if (data := modules.get(SHIPPING)) is not None:

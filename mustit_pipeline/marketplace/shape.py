@@ -75,21 +75,22 @@ class Shape:
     def __init__(self, **fields: Field) -> None:
         self.fields = fields
         self.inside = [(name, field, field.inside) for name, field in fields.items() if field.inside is not None]
-        self._readers = {
-            field.named or _BEFORE_CAPITAL.sub("_", name).lower(): (field.read, name)
+        self._readers = [
+            (field.named or _BEFORE_CAPITAL.sub("_", name).lower(), field.read, name)
             for name, field in fields.items()
             if field.read is not None
-        }
+        ]
         # Results by the names and types of an object's fields: equal ones are judged once.
         self.judged: dict[tuple[str | type, ...], tuple[Flaw, ...]] = {}
 
     def read(self, found: dict[str, Any]) -> dict[str, Any]:
         """The fields that are read, by the names of the model's attributes, or a WrongValue."""
-        return {attribute: read(found, name) for attribute, (read, name) in self._readers.items()}
+        return {attribute: read(found, name) for attribute, read, name in self._readers}
 
     def reader(self, model: type[M]) -> Callable[[dict[str, Any]], M]:
         """The same for a model of nothing else: without names, because a body has hundreds of them."""
-        readers = [self._readers[attribute] for attribute in model.__struct_fields__]
+        known = {attribute: (read, name) for attribute, read, name in self._readers}
+        readers = [known[attribute] for attribute in model.__struct_fields__]
 
         def read_all(found: dict[str, Any]) -> M:
             return model(*[read(found, name) for read, name in readers])
