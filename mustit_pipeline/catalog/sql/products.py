@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, text
 from mustit_pipeline.catalog.sql.raw import RawRow
 from mustit_pipeline.domain.product import Product
 from mustit_pipeline.domain.values import ItemNo, ProductId, SellerId
+from mustit_pipeline.foundation.random_ids import time_ordered_uuids
 
 # Rows of one seller share its id: it is checked once.
 _seller_id = lru_cache(1000)(SellerId)
@@ -73,9 +74,11 @@ class Sighted(Struct, frozen=True):
 
 
 _SIGHT = text("""
-    INSERT INTO products AS p (seller_id, item_no, last_seen_execution_id, last_seen_at)
-    SELECT :seller_id, s.item_no, :execution_id, s.seen_at
-    FROM unnest(CAST(:items AS bigint[]), CAST(:moments AS timestamptz[])) AS s(item_no, seen_at) ORDER BY s.item_no
+    INSERT INTO products AS p (product_id, seller_id, item_no, last_seen_execution_id, last_seen_at)
+    SELECT s.new_id, :seller_id, s.item_no, :execution_id, s.seen_at
+    FROM unnest(CAST(:new_ids AS uuid[]), CAST(:items AS bigint[]), CAST(:moments AS timestamptz[]))
+         AS s(new_id, item_no, seen_at)
+    ORDER BY s.item_no
     ON CONFLICT (seller_id, item_no) DO UPDATE
         SET last_seen_execution_id = excluded.last_seen_execution_id, absent_sweeps = 0,
             -- Of a sweep's pages the one seen last, whichever is stored last.
@@ -140,6 +143,7 @@ def sight(
     values = {
         "seller_id": seller_id,
         "execution_id": execution_id,
+        "new_ids": time_ordered_uuids(len(seen_at)),
         "items": list(seen_at),
         "moments": list(seen_at.values()),
     }

@@ -98,7 +98,7 @@ body_examinations = Table(
 products = Table(
     "products",
     metadata,
-    Column("product_id", Uuid, primary_key=True, server_default=func.uuidv7()),
+    Column("product_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("seller_id", Text, ForeignKey("sellers.seller_id"), nullable=False),
     Column("item_no", BigInteger, nullable=False),
     Column("minishop_data_hash", Text),

@@ -14,6 +14,7 @@ from mustit_pipeline.domain.states import PRODUCT_OUTBOX, OutboxStatus, ProductE
 from mustit_pipeline.domain.values import ItemNo, OutboxId, SellerId
 from mustit_pipeline.foundation import advisory_locks
 from mustit_pipeline.foundation.advisory_locks import Only
+from mustit_pipeline.foundation.random_ids import time_ordered_uuids
 from mustit_pipeline.foundation.tables import BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import (
     COMPLETED,
@@ -146,11 +147,11 @@ class OutboxCounts:
 
 
 _ENQUEUE = text("""
-    INSERT INTO product_outbox (seller_id, item_no, version, event_type, idempotency_key, status, occurred_at)
-    SELECT e.seller_id, e.item_no, e.version, e.event_type, e.key, :waiting, e.at
-    FROM unnest(CAST(:sellers AS text[]), CAST(:items AS bigint[]), CAST(:versions AS int[]), CAST(:types AS text[]),
-                CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
-         AS e(seller_id, item_no, version, event_type, key, at)
+    INSERT INTO product_outbox (event_id, seller_id, item_no, version, event_type, idempotency_key, status, occurred_at)
+    SELECT e.event_id, e.seller_id, e.item_no, e.version, e.event_type, e.key, :waiting, e.at
+    FROM unnest(CAST(:event_ids AS uuid[]), CAST(:sellers AS text[]), CAST(:items AS bigint[]),
+                CAST(:versions AS int[]), CAST(:types AS text[]), CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
+         AS e(event_id, seller_id, item_no, version, event_type, key, at)
     ORDER BY e.seller_id COLLATE "C", e.item_no
 """)
 
@@ -311,6 +312,8 @@ def enqueue(connection: Connection, events: Sequence[ProductOutbox]) -> None:
         return
     values = {
         "waiting": OutboxStatus.WAITING.value,
+        # A row's own id stays random: people find it by its first digits.
+        "event_ids": time_ordered_uuids(len(events)),
         "sellers": [event.seller_id.value for event in events],
         "items": [event.item_no.value for event in events],
         "versions": [event.version for event in events],

@@ -26,7 +26,7 @@ product_outbox = Table(
     "product_outbox",
     metadata,
     Column("outbox_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
-    Column("event_id", Uuid, nullable=False, server_default=func.uuidv7(), unique=True),
+    Column("event_id", Uuid, nullable=False, server_default=func.gen_random_uuid(), unique=True),
     Column("seller_id", Text, nullable=False),
     Column("item_no", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
