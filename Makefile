@@ -65,15 +65,15 @@ format: setup ## let ruff format and fix what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Types are checked beside the domain's tests; then four on two cores, since many tests wait for something.
+# Types are checked beside the domain's tests; then three on two cores, since many tests wait for something.
 test: setup ## all checks and tests, on real PostgreSQL and Redis
 	@$(MAKE) --no-print-directory -j2 types rules definitions domain
-	$(BIN)/pytest $(TESTS) --ignore=$(DOMAIN_TESTS) -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest $(TESTS) --ignore=$(DOMAIN_TESTS) -n 3 --dist loadfile --no-loadscope-reorder
 
 # A failed test is for `make test` to say; what it reached counts.
 coverage: setup ## how much of each room the tests reach: a table, and build/coverage/ (slower than make test)
 	@rm -rf build/coverage && mkdir -p build/coverage
-	-$(BIN)/pytest $(TESTS) -n 4 --dist loadfile --no-loadscope-reorder \
+	-$(BIN)/pytest $(TESTS) -n 3 --dist loadfile --no-loadscope-reorder \
 		--cov --cov-report=json:build/coverage/coverage.json --cov-report=html:build/coverage/html
 	@$(BIN)/python -m mustit_pipeline_tests.coverage_by_room build/coverage/coverage.json
 
