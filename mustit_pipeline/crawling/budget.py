@@ -24,13 +24,17 @@ from mustit_pipeline.domain.recrawl.outlook import (
     outlook,
 )
 from mustit_pipeline.domain.recrawl.pool import LOOK_SHARE
+from mustit_pipeline.domain.states import ChangeType
 from mustit_pipeline.domain.values import CrawlingInterval
 from mustit_pipeline.settings import Settings
+from mustit_pipeline.tallies.sql import tallies
+from mustit_pipeline.tallies.sql.tallies import Subject
 
 SEOUL = ZoneInfo("Asia/Seoul")
 DAY_HOURS = 24.0
 SHOWN_SELLERS, MOST_SELLERS = 10, 100
 LONGEST_INTERVAL_HOURS = 30 * DAY_HOURS
+_TYPES = frozenset(kind.value for kind in ChangeType)
 
 
 class SellerOrder(StrEnum):
@@ -154,7 +158,8 @@ def view(
     shown = [by_id[seller_id] for seller_id in first if seller_id in by_id]
     if order is SellerOrder.FRESHNESS:
         shown.sort(key=lambda one: (one.expected_freshness, one.seller_id))
-    spent = numbers.spent(connection, now - timedelta(days=days))
+    since = now - timedelta(days=days)
+    spent, changes = numbers.spent(connection, since), _changes_found(connection, since, now)
     used = agents.requests_today(connection, now)
     window_hours = settings.window_seconds / 3600
     due = recrawl_terms.due_requests(connection, by=now + timedelta(hours=window_hours), page_size=settings.page_size)
@@ -174,10 +179,16 @@ def view(
         listing_per_day=math.ceil(told.for_listings * DAY_HOURS),
         promise_per_day=math.ceil(told.promise * DAY_HOURS),
         remedies=told.remedies,
-        requests_per_change=spent.requests / spent.changes if spent.changes else None,
+        requests_per_change=spent / changes if changes else None,
         sellers=tuple(shown),
         sellers_in_all=oldest.number,
     )
+
+
+def _changes_found(connection: Connection, since: datetime, now: datetime) -> int:
+    """The changes of known products, one of each type in a version; by the hour, so however many were found."""
+    found = tallies.hours(connection, Subject.CHANGE, since, now)
+    return sum(counted.number for hour in found.values() for (kind,), counted in hour.items() if kind in _TYPES)
 
 
 @dataclass(frozen=True, slots=True)

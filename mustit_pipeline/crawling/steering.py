@@ -245,6 +245,7 @@ def complete_if_done(database: Database, execution_id: ExecutionId, now: datetim
         if stored.has_ended_work and not raw.any_pending(connection, stored.home.seller_id):
             stored.execution.complete(now)
             executions.save(connection, stored.execution)
+            executions.count_complete(connection, stored.home)
             recrawl_terms.ended(connection, stored.home.seller_id)
     return stored
 

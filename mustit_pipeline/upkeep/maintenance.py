@@ -1,4 +1,7 @@
-"""Nightly maintenance of the business database: partitions ahead, and retention."""
+"""Nightly maintenance of the business database: partitions ahead, and retention.
+
+Vacuuming is left to autovacuum: a vacuum of our own would read whole indexes for the few rows of one night.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,7 +20,7 @@ from mustit_pipeline.catalog.sql.retention import Night
 from mustit_pipeline.crawling.sql import slices, task_months
 from mustit_pipeline.domain.errors import Conflict
 from mustit_pipeline.foundation.advisory_locks import Only
-from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged, tidy
+from mustit_pipeline.foundation.aging import Aged, count_aged, delete_aged
 from mustit_pipeline.foundation.database import Database
 from mustit_pipeline.monitoring.sql import alerts, spot_checks
 from mustit_pipeline.scheduling.sql import triggers
@@ -29,8 +32,6 @@ from mustit_pipeline.tallies.sql import tallies
 MONTHS_AHEAD = 2
 # Rows that one transaction removes.
 BATCH = 5000
-# So many removed bodies are worth a vacuum of our own; fewer are left to autovacuum.
-VACUUM_FROM = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,6 @@ def maintain(
         bookings, old_alerts, samples, old_triggers, changes, old_slices, old_tallies, audit_entries, *logins = (
             _remove_aged(database, *age, batch, dry_run=dry_run) for age in ages
         )
-        # Autovacuum cleans all other tables. It never analyzes the partitioned task table as a whole, which is not
-        # needed: statements name the month, and have only one plan even without statistics.
-        if not dry_run and aged + unchanged >= VACUUM_FROM:
-            tidy(database, "product_raw_data")
     return Maintained(
         [f"{month:%Y-%m}" for month in sorted(months.added)],
         [f"{month:%Y-%m}" for month in months.dropped],

@@ -78,11 +78,12 @@ _SELLERS_TO_EXAMINE = text(f"""
     {sellers_in("failed", "product_raw_data", "status = 'FAILED'")}
     SELECT s.seller_id FROM (SELECT seller_id FROM processed UNION SELECT seller_id FROM failed) AS s
     LEFT JOIN body_examinations x USING (seller_id)
-    WHERE ({_SOME_BODY.format(times="r.fetched_at < :unchanged_before")})
-      AND (x.seller_id IS NULL
+    -- Most sellers need none: whether there is an old body is asked last.
+    WHERE CASE WHEN x.seller_id IS NULL
            OR {_SOME_BODY.format(times="r.fetched_at >= x.unchanged_before AND r.fetched_at < :unchanged_before")}
            OR {_SOME_BODY.format(times="r.fetched_at >= x.aged_before AND r.fetched_at < :aged_before")}
-           OR {_SOME_BODY.format(times="r.fetched_at >= x.examined_at")})
+           OR {_SOME_BODY.format(times="r.fetched_at >= x.examined_at")}
+          THEN {_SOME_BODY.format(times="r.fetched_at < :unchanged_before")} ELSE false END
     ORDER BY s.seller_id
 """)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, text
 
-from mustit_pipeline.catalog.sql.tables import OF_ALL_SELLERS
 from mustit_pipeline.crawling.sql.expressions import hours_between
 from mustit_pipeline.crawling.sql.recrawl_terms import (
     ACTIVE,
@@ -22,7 +21,6 @@ from mustit_pipeline.domain.recrawl.learning import HIGHEST_SHOWN, LOWEST_RATE, 
 from mustit_pipeline.domain.recrawl.outlook import Group
 from mustit_pipeline.domain.recrawl.pool import LEAST_LOOK_HOURS
 from mustit_pipeline.domain.recrawl.worth import Listing
-from mustit_pipeline.domain.states import LifeCycle
 
 # A seller that is looked at clearly more often than its interval says has light crawls.
 LIGHT_SHARE = 0.9
@@ -36,14 +34,6 @@ class AnotherInterval:
 
     hours: float
     seller_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """The requests of crawls, and the changes of known products that they found."""
-
-    requests: int
-    changes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +95,7 @@ class SourceClass:
 
 
 _SPENT = text(f"""
-    SELECT (SELECT coalesce(sum(requests), 0) FROM crawling_schedule_executions
-            WHERE created_at >= :since AND {BY_CREATION}) AS requests,
-           (SELECT count(*) FROM product_change_sets
-            WHERE detected_at >= :since AND {OF_ALL_SELLERS} AND life_cycle = '{LifeCycle.UPDATED.value}') AS changes
+    SELECT coalesce(sum(requests), 0) FROM crawling_schedule_executions WHERE created_at >= :since AND {BY_CREATION}
 """)
 
 # Light crawls go on as often as before under another interval: a due crawl only takes the place of one.
@@ -194,9 +181,9 @@ _PROFILES = text(f"""
 """)
 
 
-def spent(connection: Connection, since: datetime) -> Spent:
-    """The requests of crawls that were opened since then, and the changes that were found since."""
-    return Spent(*map(int, connection.execute(_SPENT, {"since": since}).one()))
+def spent(connection: Connection, since: datetime) -> int:
+    """The requests of crawls that were opened since then."""
+    return int(connection.execute(_SPENT, {"since": since}).scalar_one())
 
 
 def looks(connection: Connection, page_size: int, instead: AnotherInterval | None = None) -> Looks:

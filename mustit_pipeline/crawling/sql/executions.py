@@ -350,6 +350,16 @@ def count_foreign(connection: Connection, home: TaskHome) -> None:
     connection.execute(query, {"seller_id": home.seller_id, "execution_id": home.execution_id})
 
 
+def count_complete(connection: Connection, home: TaskHome) -> None:
+    """Count its seller's complete products, so that no later question has to."""
+    query = text("""
+        UPDATE crawling_schedule_executions SET complete_count = (
+            SELECT count(*) FROM products WHERE seller_id = :seller_id AND complete AND deleted_at IS NULL)
+        WHERE execution_id = :execution_id
+    """)
+    connection.execute(query, {"seller_id": home.seller_id, "execution_id": home.execution_id})
+
+
 def set_sweep(connection: Connection, execution_id: UUID, status: SweepStatus, seen: int | None = None) -> None:
     """Store whether the whole listing was seen, and how many products of it."""
     ended = update(executions).where(executions.c.execution_id == execution_id)

@@ -74,6 +74,8 @@ crawling_schedule_executions = Table(
     Column("foreign_items", Integer, nullable=False, server_default="0"),
     # Products that its sweep has seen, counted once at its end.
     Column("seen_count", Integer),
+    # Complete products of its seller as it was completed.
+    Column("complete_count", Integer),
     Column("sweep_status", Text, nullable=False),
     Column("slice_no", Integer, nullable=False, server_default="0"),
     Column("drift", ARRAY(Text), nullable=False, server_default=text("'{}'")),

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection, text
 
 from mustit_pipeline.crawling.sql.tasks import OPEN
-from mustit_pipeline.domain.states import ChangeType, LifeCycle, TaskStatus
+from mustit_pipeline.domain.states import ChangeType, ExecutionStatus, LifeCycle, TaskStatus
 from mustit_pipeline.foundation.tables import SELLER_BY_TIME
 from mustit_pipeline.outbox.sql.outbox_states import FIRST_VERSION
 
@@ -48,10 +48,13 @@ _COUNTED = ",\n               ".join(
 
 # By seller through the indexes on (seller, time), which ORDER BY with OFFSET 0 enforces: a day is a small part of
 # tables that only grow. Ended tasks are counted in their execution, which is kept longer; only open tasks are read.
+# Complete products were counted as the last crawl ended; those of a seller are counted here only before its first end.
 _DAYS = text(f"""
     SELECT s.seller_id, crawls.*, opened.*, kinds.*, sent.*,
            coalesce(listed.total, s.total_product_count) AS products_total,
-           greatest(0, complete.now - since.gained) AS products_complete
+           -- As the last crawl left it, or back from what is stored now.
+           greatest(0, coalesce(counted.complete_count + moved.gained,
+                                present.complete - moved.created - moved.gained)) AS products_complete
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT count(*) AS crawls, coalesce(sum(total_tasks), 0) AS tasks_total,
@@ -81,16 +84,26 @@ _DAYS = text(f"""
         LEFT JOIN LATERAL unnest(CASE WHEN c.life_cycle = '{LifeCycle.UPDATED.value}' THEN c.change_types
                                       ELSE ARRAY[c.life_cycle] END) AS k(kind) ON true
     ) AS kinds
+    LEFT JOIN LATERAL (
+        SELECT complete_count, ended_at FROM crawling_schedule_executions
+        WHERE seller_id = s.seller_id AND started_at < :end AND ended_at < :end
+          AND status = '{ExecutionStatus.COMPLETED.value}'
+        ORDER BY started_at DESC LIMIT 1
+    ) AS counted ON true
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE life_cycle IN ('{LifeCycle.CREATED.value}', '{LifeCycle.RESTORED.value}'))
+        SELECT count(*) AS complete FROM products
+        WHERE counted.complete_count IS NULL AND seller_id = s.seller_id AND complete AND deleted_at IS NULL
+    ) AS present
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE life_cycle = '{LifeCycle.CREATED.value}') AS created,
+               count(*) FILTER (WHERE life_cycle = '{LifeCycle.RESTORED.value}')
                - count(*) FILTER (WHERE life_cycle = '{LifeCycle.DELETED.value}') AS gained
         FROM (SELECT life_cycle FROM product_change_sets
-              WHERE {SELLER_BY_TIME} = s.seller_id AND detected_at >= :end
+              WHERE {SELLER_BY_TIME} = s.seller_id
+                AND detected_at >= CASE WHEN counted.complete_count IS NULL THEN :end ELSE counted.ended_at END
+                AND detected_at < CASE WHEN counted.complete_count IS NULL THEN 'infinity' ELSE :end END
               ORDER BY detected_at OFFSET 0) AS later
-    ) AS since
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS now FROM products WHERE seller_id = s.seller_id AND complete AND deleted_at IS NULL
-    ) AS complete
+    ) AS moved
     LEFT JOIN LATERAL (
         SELECT listed_count - foreign_items AS total FROM crawling_schedule_executions
         WHERE seller_id = s.seller_id AND started_at < :end AND listed_count IS NOT NULL

@@ -130,6 +130,32 @@ def test_progress_is_what_was_complete_when_the_day_ended_however_late_it_is_ask
     assert metrics_of(standing.database, DAY - timedelta(days=1))[0].counts.products_complete == 0
 
 
+def test_once_a_crawl_has_ended_progress_is_what_it_counted_and_what_came_and_went_until_midnight(
+    standing: Ground,
+) -> None:
+    write(
+        standing.database,
+        "UPDATE crawling_schedule_executions SET status = 'COMPLETED', ended_at = :at, complete_count = 6",
+        at=NOON,
+    )
+
+    def fill(c: Connection) -> None:
+        # A hold that is released publishes what was complete before.
+        for item, life_cycle, at in (
+            (1, "CREATED", NOON + ONE_SECOND),
+            (1, "DELETED", NOON + ONE_SECOND),
+            (2, "DELETED", NOON + ONE_SECOND),
+            (3, "RESTORED", NOON + ONE_SECOND),
+            (4, "DELETED", END),
+        ):
+            change_set(c, item, life_cycle, [], at)
+
+    filled(standing, fill)
+
+    assert metrics_of(standing.database, DAY)[0].counts.products_complete == 5
+    assert metrics_of(standing.database, DAY + timedelta(days=1))[0].counts.products_complete == 4
+
+
 def test_delays_are_told_for_what_was_delivered_that_day_without_what_was_superseded(standing: Ground) -> None:
     def fill(c: Connection) -> None:
         for item, hours in ((1, 1.0), (2, 3.0), (3, 8.0)):
@@ -198,8 +224,11 @@ def test_one_seller_alone_has_the_same_numbers_as_among_all(
         counts = found[name].counts
         assert (counts.tasks_total, counts.tasks_completed) == (1 + 2 * products, 1 + 2 * products)
         assert counts.requests == crawled[name].requests
-        assert counts.changes == {"CREATED": products}
+        assert (counts.changes, counts.products_complete) == ({"CREATED": products}, products)
         assert (found[name].success_rate, found[name].progress_rate) == (100.0, 100.0)
+    # Counted by the crawls themselves, not now.
+    write(database, "DELETE FROM products")
+    assert [one.counts.products_complete for one in metrics_of(database, today)] == [4, 2]
     both = sums(list(found.values()))
     assert (both.sellers, both.crawled_sellers, both.tasks_total, both.change_sets) == (2, 2, 14, 6)
     assert (both.success_rate, both.progress_rate) == (100.0, 100.0)

@@ -544,7 +544,7 @@ STATEMENTS: dict[str, Statement] = {
     "looks at sellers": Statement(lambda c, s: budget.looks(c, 500), 4 * OF_EACH),
     "least fresh sellers": Statement(_least_fresh, 20 * OF_EACH),
     "sellers of a budget": Statement(lambda c, s: budget.profiles(c, [READY, WAITING], s.now, 500), 10),
-    "requests and changes": Statement(lambda c, s: budget.spent(c, s.now - DAY), 4 * SELLER),
+    "requests of crawls": Statement(lambda c, s: budget.spent(c, s.now - DAY), 4 * SELLER),
     "crawl that light ones give way to": Statement(lambda c, s: executions.is_due_open(c), OF_EACH),
     "light crawl that is due": Statement(lambda c, s: executions.make_due(c, ExecutionId(s.home.execution_id)), 5),
     # Executions.
@@ -580,6 +580,7 @@ STATEMENTS: dict[str, Statement] = {
     "listed products": Statement(lambda c, s: executions.raise_listed(c, s.home.execution_id, 5), 5),
     "skipped items": Statement(lambda c, s: executions.count_skipped(c, s.home.execution_id, 5), 5),
     "foreign items": Statement(lambda c, s: executions.count_foreign(c, s.home), 5),
+    "complete products": Statement(lambda c, s: executions.count_complete(c, s.home), 2 * SELLER),
     "sweep": Statement(lambda c, s: executions.set_sweep(c, s.home.execution_id, SweepStatus.COMPLETE), 5),
     "slices": Statement(lambda c, s: executions.begin_slices(c, [s.home.execution_id]), 5),
     "slices recorded": Statement(lambda c, s: slices.record(c, s.ended), BATCH),

@@ -361,20 +361,6 @@ def test_only_one_maintenance_works_at_a_time(database: Database, settings: Sett
     maintain(database, settings, NOW)
 
 
-def test_many_removed_bodies_are_followed_by_a_vacuum(
-    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mustit_pipeline.upkeep.maintenance.VACUUM_FROM", 1)
-    register(database, SELLER)
-    body(database, 1, 200, content="a")
-    body(database, 1, 150, content="b")
-
-    maintain(database, settings, NOW)
-
-    vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'product_raw_data'"
-    assert scalars(database, vacuumed) == [1]
-
-
 def test_messages_are_known_for_longer_than_sqs_can_deliver_them_again(
     database: Database, make_settings: MakeSettings
 ) -> None:
