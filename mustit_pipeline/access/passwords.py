@@ -39,7 +39,7 @@ def matches(password_hash: str | None, password: str) -> bool:
     """Whether a typed password is the one; without a hash the same work is done in vain."""
     with take_room():
         try:
-            found = HASHER.verify(password_hash or _unknown(), _typed(password))
+            found = HASHER.verify(password_hash or unknown_hash(), _typed(password))
         except (VerificationError, InvalidHashError):
             return False
     return found and password_hash is not None
@@ -58,7 +58,7 @@ def _typed(password: str) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _unknown() -> str:
+def unknown_hash() -> str:
     """The hash of a random password."""
     return HASHER.hash(secrets.token_hex(32))
 

@@ -20,6 +20,11 @@ MakeClient = Callable[..., TestClient]
 ENGLISH = {"Accept-Language": "en"}
 
 
+@pytest.fixture(autouse=True)
+def _cheap(cheap_passwords: None) -> None:
+    """How much work a password is, is tested in `access/`."""
+
+
 @pytest.fixture
 def ground(make_settings: MakeSettings, database: Database) -> Ground:
     settings = make_settings()

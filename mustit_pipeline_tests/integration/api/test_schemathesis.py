@@ -11,14 +11,13 @@ from datetime import timedelta
 import pytest
 import schemathesis
 import structlog
-from argon2 import PasswordHasher
 from fastapi import FastAPI
 from schemathesis import Case, Response
 from schemathesis.checks import ignored_auth
 from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 
-from mustit_pipeline.access import api_keys, passwords, users
+from mustit_pipeline.access import api_keys, users
 from mustit_pipeline.access.tokens import issue
 from mustit_pipeline.api.context import Ground
 from mustit_pipeline.api.gate import OPEN, READS
@@ -29,7 +28,7 @@ from mustit_pipeline_tests.integration.api.conftest import ENGLISH
 from mustit_pipeline_tests.integration.crawls import register
 from mustit_pipeline_tests.integration.rows import add_outbox
 
-EXAMPLES = int(os.environ.get("MUSTIT_TEST_API_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("MUSTIT_TEST_API_EXAMPLES", "2"))
 # What a schema cannot say: one of two fields, the form of a value, or what two values are to each other.
 BEYOND_THE_SCHEMA = {
     "VALIDATION_API_KEY",
@@ -56,12 +55,6 @@ Headers = Callable[[str], Mapping[str, str]]
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-
-
-@pytest.fixture(autouse=True)
-def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of passwords are set here, and none of them is worth the usual work."""
-    monkeypatch.setattr(passwords, "HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 
 
 @pytest.fixture(autouse=True)

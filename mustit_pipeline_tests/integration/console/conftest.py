@@ -69,6 +69,11 @@ class Browser:
         return unescape(found[1])
 
 
+@pytest.fixture(autouse=True)
+def _cheap(cheap_passwords: None) -> None:
+    """How much work a password is, is tested in `access/`."""
+
+
 @pytest.fixture
 def ground(make_settings: MakeSettings, database: Database) -> Ground:
     settings = make_settings()
