@@ -1,7 +1,9 @@
 """Bodies that a crawl could not take: kept with their reason, and taken later without a request."""
 
+from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 from sqlalchemy import text
 
@@ -108,6 +110,70 @@ def test_a_value_that_cannot_be_is_a_failed_fetch_whose_body_is_kept_and_changes
     assert [row[:2] for row in failed_bodies(database)] == refused
     assert {row[4] for row in failed_bodies(database)} == {"EXTERNAL_MALFORMED_BODY"}
     assert_whole(database)
+
+
+def of_another_shape(body: Any) -> Any:
+    return {"result": "OK", "data": body}
+
+
+def impossible(body: Any) -> Any:
+    """Of a listing every item: one alone would be skipped."""
+    if isinstance(body, list):
+        return [entry | {"stock": -1} for entry in body]
+    if "items" in body:
+        return body | {"items": [entry | {"price": "-1"} for entry in body["items"]]}
+    body["moduleList"][1]["data"]["stock"] = -1
+    return body
+
+
+def with_a_coupon(body: Any) -> Any:
+    if isinstance(body, list):
+        return [entry | {"coupon": 1} for entry in body]
+    if "items" in body:
+        return body | {"coupon": 1}
+    body["moduleList"][1]["data"]["coupon"] = 1
+    return body
+
+
+@pytest.mark.parametrize(
+    ("refuse", "code"),
+    [
+        (of_another_shape, "EXTERNAL_MALFORMED_BODY"),
+        (impossible, "EXTERNAL_MALFORMED_BODY"),
+        (with_a_coupon, BLOCKED),
+    ],
+)
+@pytest.mark.parametrize("source", ["listing", "detail", "options"])
+def test_whatever_is_refused_and_for_whatever_reason_is_kept_as_it_came(
+    database: Database,
+    make_settings: MakeSettings,
+    drifting: DriftingMarketplace,
+    source: str,
+    refuse: Callable[[Any], Any],
+    code: str,
+) -> None:
+    coupons = "listing.coupon, detail.ProductInfoModule.coupon, options.coupon"
+    settings = make_settings(base_url=drifting.url, drift_block=coupons, task_max_retries=1)
+    register(database, SELLER)
+    sent: list[bytes] = []
+
+    def changed(asked: str, item_no: int | None, body: Any) -> Any:
+        # A crawl whose count call is refused has no pages.
+        counts = asked == "listing" and len(body["items"]) < len(ITEMS)
+        if asked != source or counts or item_no == ITEMS[1]:
+            return body
+        sent.append(orjson.dumps(refuse(body)))
+        return sent[-1]
+
+    drifting.change = changed
+
+    outcome = crawl(database, settings, SELLER)
+
+    check_outcomes(database, outcome.stored.execution.id)
+    assert outcome.stored.execution.failed_tasks == 1
+    kept = text("SELECT body, error_code FROM product_raw_data WHERE status = 'FAILED'")
+    with database.reading() as connection:
+        assert [tuple(row) for row in connection.execute(kept)] == [(sent[-1].decode(), code)]
 
 
 def test_what_drift_has_blocked_is_kept_and_stays_out_for_as_long_as_it_is_blocked(

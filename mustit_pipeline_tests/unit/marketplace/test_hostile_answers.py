@@ -218,6 +218,73 @@ def test_hostile_options_are_refused_or_true(body: Any, how: str, at: int) -> No
     read(parse_options, mangled(written(body), how, at))
 
 
+def page_with(**fields: Any) -> Any:
+    return listing(listing_item(itemNo=1), listing_item(itemNo=2, **fields))
+
+
+def info_with(**fields: Any) -> Any:
+    return detail(ProductInfoModule=info(**fields))
+
+
+def shipment_with(**fields: Any) -> Any:
+    return detail(ShippingModule=shipping(**fields))
+
+
+def options_with(**fields: Any) -> Any:
+    return [option(optionNo=1), option(optionNo=2, **fields)]
+
+
+# By the specification: no price, fee or stock is negative, and no rate is below 0 or above 100.
+NEGATIVE = st.just(-1) | st.integers(-(2**63), -1)
+NO_RATE = NEGATIVE | st.just(101) | st.integers(101, 2**63 - 1)
+REFUSED = [
+    (parse_detail, info_with, "normalPrice", NEGATIVE),
+    (parse_detail, info_with, "sellingPrice", NEGATIVE),
+    (parse_detail, info_with, "discountPrice", NEGATIVE),
+    (parse_detail, info_with, "stock", NEGATIVE),
+    (parse_detail, info_with, "discountRate", NO_RATE),
+    (parse_detail, shipment_with, "shippingFee", NEGATIVE),
+    (parse_options, options_with, "stock", NEGATIVE),
+]
+SKIPPED = [
+    ("price", NEGATIVE),
+    ("originalPrice", NEGATIVE),
+    ("normalPrice", NEGATIVE),
+    ("appPrice", NEGATIVE),
+    ("discountRate", NO_RATE),
+    ("appDiscountRate", NO_RATE),
+]
+WRITTEN_AS = st.sampled_from([int, float, str, "{:,}".format, "{}%".format, " {}.0 ".format])
+
+
+@pytest.mark.parametrize(("parse", "body_with", "name", "impossible"), REFUSED)
+@given(data=st.data(), form=WRITTEN_AS)
+@settings(HOSTILE, max_examples=EXAMPLES // 9)
+def test_an_impossible_number_costs_the_whole_detail_or_options_which_are_kept(
+    parse: Parse,
+    body_with: Callable[..., Any],
+    name: str,
+    impossible: st.SearchStrategy[int],
+    data: st.DataObject,
+    form: Callable[[int], Any],
+) -> None:
+    """A negative stock of an option was left to chance: the properties above met it in most runs, not in all."""
+    body = written(body_with(**{name: form(data.draw(impossible))}))
+    with pytest.raises(MalformedBody) as refused:
+        parse(body)
+    assert refused.value.document == body
+
+
+@pytest.mark.parametrize(("name", "impossible"), SKIPPED)
+@given(data=st.data(), form=WRITTEN_AS)
+@settings(HOSTILE, max_examples=EXAMPLES // 9)
+def test_an_impossible_number_in_a_listing_costs_its_own_item(
+    name: str, impossible: st.SearchStrategy[int], data: st.DataObject, form: Callable[[int], Any]
+) -> None:
+    page = read(parse_listing, written(page_with(**{name: form(data.draw(impossible))})))
+    assert ([entry.item_no for entry in page.entries], page.skipped) == ([1], 1)
+
+
 def leaves(value: Any) -> list[tuple[Any, Any]]:
     """Where each value stands that is no object and no list: in what, and at which key."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
