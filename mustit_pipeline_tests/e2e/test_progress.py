@@ -1,4 +1,4 @@
-"""What a person sees of a crawl under way: it moves, says when it will end, and what it waits for."""
+"""What a person sees of a crawl or a relay under way: it moves, says when it will end, and what it waits for."""
 
 import re
 import signal
@@ -13,11 +13,12 @@ from mustit_pipeline_tests.e2e.conftest import COMMAND, World, opened_world
 from mustit_pipeline_tests.e2e.terminal import KEYS, Terminal
 
 COUNT = re.compile(r"(\d+) of (\d+) tasks \(\d+ %\)")
+SENT = re.compile(r"relaying .* (\d+) of (\d+) events \(\d+ %\)")
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
-    """A home of its own: how slowly its marketplace answers concerns no other test."""
+    """A home of its own: how slowly its servers answer concerns no other test."""
     with opened_world(tmp_path_factory.mktemp("progress")) as opened:
         yield opened
 
@@ -27,6 +28,23 @@ def slow(world: World) -> Generator[None]:
     world.market.settings(latencyMs=150)
     yield
     world.market.settings(latencyMs=0)
+
+
+def test_the_bar_of_a_relay_moves_while_its_events_are_sent(world: World) -> None:
+    """A Dagster run in the same process, as a crawl is: it must leave the terminal alone too."""
+    world.register("seen sent", 40)
+    assert explained(world, "crawl", "seen sent").code == 0
+    fault = world.receiver.fault("slow", "events", seconds=0.5)
+    environment = world.mustit.variables(MUSTIT_RELAY_CONCURRENT_SENDS="4")
+    try:
+        with Terminal([COMMAND, "relay"], environment) as terminal:
+            code = terminal.end()
+    finally:
+        world.receiver.clear_faults(fault)
+
+    assert code == 0, terminal.text
+    counts = [int(found[1]) for _, line in terminal.lines() if (found := SENT.search(line))]
+    assert sum(after > before for before, after in pairwise(counts)) > 2, terminal.text
 
 
 @pytest.mark.usefixtures("slow")
