@@ -55,7 +55,9 @@ _RECORD = text("""
     ORDER BY seen.path, seen.kind, seen.observed
     ON CONFLICT (path, kind, observed) DO UPDATE SET
         expected = excluded.expected, sample = excluded.sample, count = known.count + excluded.count,
-        seller_id = excluded.seller_id, item_no = excluded.item_no, last_seen_at = excluded.last_seen_at
+        seller_id = excluded.seller_id, item_no = excluded.item_no,
+        -- Of two batches at once the one that began first may be stored last.
+        last_seen_at = greatest(known.last_seen_at, excluded.last_seen_at)
 """)
 
 _LIST = text("""

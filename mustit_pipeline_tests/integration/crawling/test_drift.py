@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from mustit_pipeline.catalog.sql import drift
 from mustit_pipeline.catalog.sql.drift import Drift, Sighting
@@ -105,6 +106,18 @@ def test_drift_that_goes_on_is_counted_and_keeps_its_first_time(
     twice = recorded(database)[STOCK]
     assert (once.count, twice.count) == (2, 4)
     assert twice.first_seen_at == once.first_seen_at <= once.last_seen_at < twice.last_seen_at
+
+
+def test_of_two_batches_at_once_the_one_stored_last_does_not_turn_the_time_back(database: Database) -> None:
+    """It was seen before it was first seen, by a few milliseconds."""
+    execution_id = uuid4()
+    with database.transaction() as first:
+        first.execute(text("SELECT now()"))
+        with database.transaction() as second:
+            drift.record(second, [sighting(STOCK, execution_id)])
+        drift.record(first, [sighting(STOCK, execution_id)])
+    found = recorded(database)[STOCK]
+    assert (found.count, found.last_seen_at) == (2, found.first_seen_at)
 
 
 def test_a_body_that_drifted_in_a_blocked_field_is_a_failed_fetch_and_never_a_change(
