@@ -53,8 +53,8 @@ _DAYS = text(f"""
     SELECT s.seller_id, crawls.*, opened.*, kinds.*, sent.*,
            coalesce(listed.total, s.total_product_count) AS products_total,
            -- As the last crawl left it, or back from what is stored now.
-           greatest(0, coalesce(counted.complete_count + moved.gained,
-                                present.complete - moved.created - moved.gained)) AS products_complete
+           greatest(0, coalesce(counted.complete_count + moved.gained, present.complete - moved.gained))
+               AS products_complete
     FROM sellers s
     CROSS JOIN LATERAL (
         SELECT count(*) AS crawls, coalesce(sum(total_tasks), 0) AS tasks_total,
@@ -85,7 +85,7 @@ _DAYS = text(f"""
                                       ELSE ARRAY[c.life_cycle] END) AS k(kind) ON true
     ) AS kinds
     LEFT JOIN LATERAL (
-        SELECT complete_count, ended_at FROM crawling_schedule_executions
+        SELECT execution_id, complete_count, ended_at FROM crawling_schedule_executions
         WHERE seller_id = s.seller_id AND started_at < :end AND ended_at < :end
           AND status = '{ExecutionStatus.COMPLETED.value}'
         ORDER BY started_at DESC LIMIT 1
@@ -95,10 +95,13 @@ _DAYS = text(f"""
         WHERE counted.complete_count IS NULL AND seller_id = s.seller_id AND complete AND deleted_at IS NULL
     ) AS present
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE life_cycle = '{LifeCycle.CREATED.value}') AS created,
-               count(*) FILTER (WHERE life_cycle = '{LifeCycle.RESTORED.value}')
-               - count(*) FILTER (WHERE life_cycle = '{LifeCycle.DELETED.value}') AS gained
-        FROM (SELECT life_cycle FROM product_change_sets
+        SELECT count(*) FILTER (
+                   WHERE life_cycle = '{LifeCycle.RESTORED.value}'
+                   -- A hold that is released publishes what its crawl has counted.
+                      OR (life_cycle = '{LifeCycle.CREATED.value}'
+                          AND (counted.complete_count IS NULL OR later.execution_id <> counted.execution_id))
+               ) - count(*) FILTER (WHERE life_cycle = '{LifeCycle.DELETED.value}') AS gained
+        FROM (SELECT life_cycle, execution_id FROM product_change_sets
               WHERE {SELLER_BY_TIME} = s.seller_id
                 AND detected_at >= CASE WHEN counted.complete_count IS NULL THEN :end ELSE counted.ended_at END
                 AND detected_at < CASE WHEN counted.complete_count IS NULL THEN 'infinity' ELSE :end END

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Connection, text
@@ -50,16 +51,30 @@ def filled(standing: Ground, fill: Callable[[Connection], object]) -> None:
         fill(connection)
 
 
-def change_set(connection: Connection, item_no: int, life_cycle: str, types: list[str], at: datetime) -> None:
+def change_set(
+    connection: Connection,
+    item_no: int,
+    life_cycle: str,
+    types: list[str],
+    at: datetime,
+    execution_id: UUID | None = None,
+) -> None:
     connection.execute(
         text("""
             INSERT INTO product_change_sets (seller_id, item_no, version, life_cycle, change_types, changes,
                                              product_data, execution_id, detected_at)
             SELECT :seller, :item, count(*) + 1, :life_cycle, :types, '[]',
-                   CASE WHEN :life_cycle <> 'DELETED' THEN '{}' END, gen_random_uuid(), :at
+                   CASE WHEN :life_cycle <> 'DELETED' THEN '{}' END, :execution_id, :at
             FROM product_change_sets WHERE item_no = :item
         """),
-        {"seller": SELLER, "item": item_no, "life_cycle": life_cycle, "types": types, "at": at},
+        {
+            "seller": SELLER,
+            "item": item_no,
+            "life_cycle": life_cycle,
+            "types": types,
+            "at": at,
+            "execution_id": execution_id or uuid4(),
+        },
     )
 
 
@@ -140,20 +155,19 @@ def test_once_a_crawl_has_ended_progress_is_what_it_counted_and_what_came_and_we
     )
 
     def fill(c: Connection) -> None:
-        # A hold that is released publishes what was complete before.
-        for item, life_cycle, at in (
-            (1, "CREATED", NOON + ONE_SECOND),
-            (1, "DELETED", NOON + ONE_SECOND),
-            (2, "DELETED", NOON + ONE_SECOND),
-            (3, "RESTORED", NOON + ONE_SECOND),
-            (4, "DELETED", END),
-        ):
-            change_set(c, item, life_cycle, [], at)
+        # A hold that is released publishes what its crawl has counted.
+        change_set(c, 1, "CREATED", [], NOON + ONE_SECOND, standing.home.execution_id)
+        change_set(c, 2, "DELETED", [], NOON + ONE_SECOND)
+        change_set(c, 3, "DELETED", [], NOON + ONE_SECOND)
+        change_set(c, 4, "RESTORED", [], NOON + ONE_SECOND)
+        # The next crawl goes on past midnight.
+        change_set(c, 5, "CREATED", [], END - ONE_SECOND)
+        change_set(c, 6, "CREATED", [], END)
 
     filled(standing, fill)
 
-    assert metrics_of(standing.database, DAY)[0].counts.products_complete == 5
-    assert metrics_of(standing.database, DAY + timedelta(days=1))[0].counts.products_complete == 4
+    assert metrics_of(standing.database, DAY)[0].counts.products_complete == 6
+    assert metrics_of(standing.database, DAY + timedelta(days=1))[0].counts.products_complete == 7
 
 
 def test_delays_are_told_for_what_was_delivered_that_day_without_what_was_superseded(standing: Ground) -> None:
