@@ -188,6 +188,8 @@ def _measure(bench: _Bench, size: int) -> None:
         bench.timed(NIGHT_BEFORE, size, lambda: keep(bench.database, bench.settings))
     for seller_id in crawled:
         _age(bench, seller_id)
+        # So many rows are written anew by the benchmark alone.
+        rest(bench.database, bench.plan.rest_seconds)
         bench.timed(NIGHT, size, lambda: _keep_less(bench))
 
 
