@@ -187,7 +187,8 @@ def view(
 
 def _changes_found(connection: Connection, since: datetime, now: datetime) -> int:
     """The changes of known products, one of each type in a version; by the hour, so however many were found."""
-    found = tallies.hours(connection, Subject.CHANGE, since, now)
+    # The hour in which it begins counts as a whole, so that minutes have one too.
+    found = tallies.hours(connection, Subject.CHANGE, since.replace(minute=0, second=0, microsecond=0), now)
     return sum(counted.number for hour in found.values() for (kind,), counted in hour.items() if kind in _TYPES)
 
 
